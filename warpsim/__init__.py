@@ -1,0 +1,1 @@
+"""warpsim: a warp-level functional simulator of NVIDIA PTX."""

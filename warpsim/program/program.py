@@ -1,0 +1,200 @@
+"""The frozen, typed program: what `resolve` and `typecheck` make and the machine binds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from warpsim.errors import Span
+from warpsim.types import ScalarType, StateSpace
+
+if TYPE_CHECKING:
+    from warpsim.isa.spec import Form, Op
+    from warpsim.ptx import ast
+
+
+@attrs.frozen
+class Register:
+    """A scalar register of one function: ``index`` counts from 0 in the function."""
+
+    name: str
+    index: int
+    type: ScalarType
+
+
+@attrs.frozen
+class Variable:
+    """A variable in memory. ``size`` in bytes (0 for ``[]``); ``initial`` its bytes before symbols are placed;
+    ``relocations`` are (byte offset, width in bytes, symbol name, addend, generic, mask) of symbol addresses.
+    ``unique`` tells equal names of different scopes apart (``function::name``, ``function::name#2``)."""
+
+    name: str
+    unique: str
+    space: StateSpace
+    type: ScalarType
+    size: int
+    align: int
+    initial: bytes = b""
+    relocations: tuple[tuple[int, int, str, int, bool, int | None], ...] = ()
+    linkage: str | None = None
+    span: Span | None = None
+
+
+@attrs.frozen
+class Param:
+    """A parameter of a kernel or function at ``offset`` in its parameter block; ``array`` for ``.b8 x[N]``."""
+
+    name: str
+    type: ScalarType
+    size: int
+    align: int
+    offset: int
+    array: bool = False
+    pointer: tuple[str | None, int | None] | None = None
+
+
+# ---- operands: what a typed instruction holds ---------------------------------------------------
+
+
+@attrs.frozen
+class Reg:
+    """A register read or written as ``type`` (of the instruction); ``register.type`` is the declared one."""
+
+    register: Register
+    type: ScalarType
+    negated: bool = False
+
+
+@attrs.frozen
+class Imm:
+    """An immediate as the bits of ``type``."""
+
+    bits: int
+    type: ScalarType
+
+
+@attrs.frozen
+class Special:
+    """A special register, ``name`` without the percent sign and with its component: ``tid.x``."""
+
+    name: str
+    type: ScalarType
+
+
+@attrs.frozen
+class SymbolAddress:
+    """The address of a variable in its own space, or of a function or kernel, as an operand (``mov``, ``cvta``)."""
+
+    symbol: Variable | str
+    offset: int
+    type: ScalarType
+
+
+@attrs.frozen
+class Addr:
+    """``[base + offset]``: ``base`` a register, a variable (``Param`` for entry parameters), or None for an
+    absolute address. ``coordinates`` are what follows in a tensor address."""
+
+    base: Reg | Variable | Param | None
+    offset: int
+    coordinates: tuple[Operand, ...] = ()
+
+
+@attrs.frozen
+class Vec:
+    """``{a, b, c, d}``."""
+
+    elements: tuple[Operand, ...]
+
+
+@attrs.frozen
+class Discard:
+    """``_``."""
+
+    type: ScalarType | None = None
+
+
+@attrs.frozen
+class LabelRef:
+    """A branch target: an index into ``Function.code``."""
+
+    name: str
+    target: int
+
+
+@attrs.frozen
+class FunctionRef:
+    """A function named as an operand of ``call`` or ``mov``."""
+
+    name: str
+
+
+@attrs.frozen
+class Targets:
+    """The list of a ``.branchtargets`` (``labels``) or ``.calltargets`` (``functions``) or a ``.callprototype``."""
+
+    labels: tuple[LabelRef, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Arguments:
+    """A parenthesised list of ``call``: each a Reg, Imm or param Variable."""
+
+    elements: tuple[Operand, ...]
+
+
+Operand = Reg | Imm | Special | SymbolAddress | Addr | Vec | Discard | LabelRef | FunctionRef | Targets | Arguments
+
+
+@attrs.frozen
+class Instruction:
+    """One typed instruction. ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p``
+    pair counts as two operands. ``guard`` is (predicate register, negated)."""
+
+    form: Form
+    op: Op
+    operands: tuple[Operand, ...]
+    guard: tuple[Register, bool] | None
+    span: Span
+    source: tuple[str, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """The instruction's opcode with all its modifiers as written."""
+        return self.op.text
+
+
+@attrs.frozen
+class Function:
+    """A function with a body, flattened: ``code`` in text order, ``labels`` to indices into it."""
+
+    name: str
+    entry: bool
+    params: tuple[Param, ...]
+    returns: tuple[Param, ...]
+    registers: tuple[Register, ...]
+    variables: tuple[Variable, ...]
+    code: tuple[Instruction, ...]
+    labels: dict[str, int]
+    directives: dict[str, tuple[int | str, ...]]
+    span: Span
+    linkage: str | None = None
+    noreturn: bool = False
+
+
+@attrs.frozen
+class Program:
+    """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...)."""
+
+    target: str
+    version: tuple[int, int]
+    address_size: int
+    functions: dict[str, Function]
+    variables: tuple[Variable, ...]
+    externs: dict[str, tuple[tuple[Param, ...], tuple[Param, ...]]]
+    aliases: dict[str, str]
+    module: ast.Module = attrs.field(repr=False)
+    file: str = "<ptx>"
+    lines: tuple[str, ...] = attrs.field(repr=False, default=())

@@ -1,0 +1,267 @@
+"""The syntax tree of a PTX module: uniform, with no knowledge of any opcode.
+
+Every node carries the span of its first character, so that any later phase can point at the text.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from warpsim.errors import Span
+
+# ---- operands -----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Integer:
+    """An integer literal or folded constant expression; ``unsigned`` where it had a U suffix."""
+
+    value: int
+    unsigned: bool
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Float:
+    """A float literal as bits of its own width: 32 for ``0f``, 64 for ``0d`` and decimals."""
+
+    bits: int
+    width: int
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Name:
+    """An identifier in operand position: register, label, symbol, function or special register.
+
+    Special registers keep their component: ``%tid.x`` is one name.
+    """
+
+    text: str
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Sink:
+    """The ``_`` destination."""
+
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Negated:
+    """``!p`` as an operand."""
+
+    operand: Name
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Negative:
+    """``-name``: an arithmetic minus in front of a name (``-sym`` in old texts)."""
+
+    operand: Operand
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Vector:
+    """``{a, b, ...}``."""
+
+    elements: tuple[Operand, ...]
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Pair:
+    """``d|p``: two destinations in one operand."""
+
+    first: Operand
+    second: Operand
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class SymbolOffset:
+    """``sym+4`` outside brackets, and ``local0[4]`` (a subscripted symbol)."""
+
+    symbol: Name
+    offset: int
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Component:
+    """``r.x``: one element of a vector register."""
+
+    base: Name
+    component: str
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Address:
+    """``[base + offset]``; ``base`` is None for ``[imm]``. ``extra`` holds what follows a comma:
+    ``[tensor_map, {c0, c1}]``."""
+
+    base: Name | None
+    offset: int
+    span: Span = attrs.field(eq=False)
+    extra: tuple[Operand, ...] = ()
+
+
+@attrs.frozen
+class Group:
+    """``(a, b)``: the parenthesised lists of ``call``."""
+
+    elements: tuple[Operand, ...]
+    span: Span = attrs.field(eq=False)
+
+
+Operand = Integer | Float | Name | Sink | Negated | Negative | Vector | Pair | SymbolOffset | Component | Address | Group
+
+# ---- statements ---------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Guard:
+    """``@p`` or ``@!p``."""
+
+    register: Name
+    negated: bool
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Instruction:
+    """``@p opcode.modifier.modifier a, b;``: ``opcode`` is the first word (``mma``, ``cp``, ``wgmma``),
+    ``modifiers`` every following dotted word without its dot (``cp.async.bulk`` has ``async``, ``bulk`` there;
+    ``::`` stays inside a word: ``shared::cta``). ``text`` is the instruction as written."""
+
+    guard: Guard | None
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    span: Span = attrs.field(eq=False)
+    modifier_spans: tuple[Span, ...] = attrs.field(eq=False, default=())
+
+
+@attrs.frozen
+class Label:
+    """``name:``."""
+
+    name: str
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Initialiser:
+    """One leaf of an initialiser list: a literal, or the address of a symbol (``generic`` for ``generic(sym)``,
+    ``mask`` for ``0xFF(sym)``, whose byte is selected)."""
+
+    value: Integer | Float | None
+    symbol: Name | None
+    offset: int
+    generic: bool
+    mask: int | None
+    span: Span = attrs.field(eq=False)
+
+
+InitialiserTree = Initialiser | tuple["InitialiserTree", ...]
+
+
+@attrs.frozen
+class Declarator:
+    """One declared name. ``count`` is N of ``%r<N>`` or None; ``dimensions`` of ``x[4][8]`` (None for ``[]``)."""
+
+    name: str
+    count: int | None
+    dimensions: tuple[int | None, ...]
+    initialiser: InitialiserTree | None
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Variable:
+    """``.space .align N .type declarators``, at module level, in a body, and as a parameter.
+
+    ``linkage`` of visible, extern, weak, common or None; ``vector`` 1, 2 or 4; ``pointer`` holds
+    ``(space or None, alignment or None)`` of a parameter's ``.ptr``; ``attributes`` of ``.attribute(...)``
+    """
+
+    space: str
+    type: str
+    declarators: tuple[Declarator, ...]
+    span: Span = attrs.field(eq=False)
+    linkage: str | None = None
+    align: int | None = None
+    vector: int = 1
+    pointer: tuple[str | None, int | None] | None = None
+    attributes: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Directive:
+    """A directive with plain arguments: ``.maxntid 256, 1, 1``, ``.pragma "nounroll"``, ``.file``, ``.loc``,
+    ``.branchtargets``, ``.calltargets``, ``.alias``, ``.noreturn``. A label in front of it stays a Label statement."""
+
+    name: str
+    arguments: tuple[int | str, ...]
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class CallPrototype:
+    """``.callprototype (.param .b32 _) _ (.param .b64 _)``; its label precedes it."""
+
+    returns: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    noreturn: bool
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Block:
+    """``{ ... }``: a scope of its own for registers, variables and labels."""
+
+    statements: tuple[Statement, ...]
+    span: Span = attrs.field(eq=False)
+
+
+@attrs.frozen
+class Section:
+    """``.section .debug_info { ... }``: kept as its text lines, never read."""
+
+    name: str
+    lines: tuple[str, ...]
+    span: Span = attrs.field(eq=False)
+
+
+Statement = Instruction | Label | Variable | Directive | CallPrototype | Block | Section
+
+
+@attrs.frozen
+class Function:
+    """``.entry`` or ``.func``; ``body`` is None for a declaration."""
+
+    name: str
+    entry: bool
+    linkage: str | None
+    returns: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    directives: tuple[Directive, ...]
+    body: Block | None
+    span: Span = attrs.field(eq=False)
+    attributes: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Module:
+    """A whole text. ``items`` keeps the order of everything after the three header directives."""
+
+    version: tuple[int, int]
+    target: tuple[str, ...]
+    address_size: int
+    items: tuple[Function | Variable | Directive | Section, ...]
+    file: str = attrs.field(eq=False, default="<ptx>")
+    source: str = attrs.field(eq=False, repr=False, default="")
