@@ -1,1 +1,45 @@
 """warpsim: a warp-level functional simulator of NVIDIA PTX."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
+    from warpsim.host.arrays import DeviceArray
+    from warpsim.host.device import Device
+    from warpsim.host.kernel import Kernel, LaunchResult
+    from warpsim.host.module import Module, load
+
+__version__ = "0.1.0"
+__all__ = [
+    "Device",
+    "DeviceArray",
+    "ExecutionError",
+    "Finding",
+    "Kernel",
+    "LaunchError",
+    "LaunchResult",
+    "Module",
+    "PtxError",
+    "WarpsimError",
+    "load",
+]
+
+_HOMES = {
+    **dict.fromkeys(("ExecutionError", "Finding", "LaunchError", "PtxError", "WarpsimError"), "warpsim.errors"),
+    "Device": "warpsim.host.device",
+    "DeviceArray": "warpsim.host.arrays",
+    **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
+    **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'warpsim' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,16 @@
+"""Instructions, by the chapters of the PTX manual; importing this package declares all of them."""
+
+from warpsim.isa import (  # noqa: F401
+    atomics,
+    barriers,
+    compare,
+    control,
+    convert,
+    copies,
+    data_movement,
+    floating,
+    half,
+    integer,
+    logic,
+    warp,
+)

@@ -1,0 +1,70 @@
+"""The GPU: its capability, limits, arithmetic and memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError
+from warpsim.host.arrays import Array, DeviceArray
+from warpsim.machine.launch import DeviceSpec
+from warpsim.machine.memory import GlobalMemory
+
+SHARED_LIMIT = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 107: 227, 110: 227, 120: 99, 121: 99}
+"""Shared memory of one CTA, in KiB, by capability times ten."""
+
+
+class Device:
+    """A GPU named by its capability: ``sm_90`` and ``sm_90a`` are the same one.
+
+    Args:
+        target: for example ``sm_90a``.
+        numerics: ``exact`` for the tensor cores' bits, ``ieee`` for products and sums in float64, rounded once.
+        stdout: takes the text that kernels print; standard output by default.
+    """
+
+    def __init__(self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None) -> None:
+        match = re.fullmatch(r"sm_(\d+)[af]?", target)
+        if match is None or int(match.group(1)) not in SHARED_LIMIT:
+            raise LaunchError(f"{target!r} is no GPU that can be simulated; known are " + ", ".join(f"sm_{n}" for n in SHARED_LIMIT))
+        if numerics not in ("exact", "ieee"):
+            raise LaunchError(f"numerics is 'exact' or 'ieee', not {numerics!r}")
+        self.target = target
+        self.sm = int(match.group(1))
+        self.numerics = numerics
+        self.memory = GlobalMemory()
+        self.stdout = stdout or (lambda text: sys.stdout.write(text))
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """What the machine needs to know."""
+        return DeviceSpec(self.sm, self.numerics)
+
+    @property
+    def max_shared(self) -> int:
+        """Bytes of shared memory that one CTA may have."""
+        return SHARED_LIMIT[self.sm] * 1024
+
+    def array(self, values: Any) -> DeviceArray:
+        """A copy of an array in device memory."""
+        data = np.array(values, order="C", copy=True)
+        return self._place(data)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
+        """New memory of zeros."""
+        return self._place(np.zeros(shape, dtype))
+
+    def _place(self, data: Array) -> DeviceArray:
+        return DeviceArray(data, self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}"))
+
+    def __repr__(self) -> str:
+        return f"Device({self.target!r}, numerics={self.numerics!r})"
+
+
+def bytes_of(array: Array) -> Array:
+    """The memory of a C-contiguous array as flat uint8, not copied."""
+    return array.reshape(-1).view(np.uint8) if array.size else np.zeros(0, np.uint8)

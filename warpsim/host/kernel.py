@@ -1,0 +1,261 @@
+"""Kernels: packing arguments and launching."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding, LaunchError
+from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.checks import resolve_checks
+from warpsim.host.device import Device, bytes_of
+from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
+from warpsim.program.program import Function, Param
+
+if TYPE_CHECKING:
+    from warpsim.host.module import Module
+
+Dim = int | Sequence[int]
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_BLOCK = (1024, 1024, 64)
+
+
+@attrs.frozen
+class KernelParam:
+    """A kernel parameter: its name, PTX type, size and alignment in bytes."""
+
+    name: str
+    type: str
+    size: int
+    alignment: int
+
+
+@attrs.frozen
+class LaunchResult:
+    """What a launch did. ``instructions`` are warp-instructions; ``opcodes`` counts them by opcode."""
+
+    instructions: int
+    thread_instructions: int
+    opcodes: dict[str, int]
+    findings: tuple[Finding, ...]
+    stdout: str
+    seconds: float
+
+
+class Kernel:
+    """An entry function of a module, called like CuPy's RawKernel: ``kernel(grid, block, args)``."""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module = module
+        self.function = function
+        self.name = function.name
+        self.params = tuple(KernelParam(p.name, p.type.name, p.size, p.align) for p in function.params)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, target={self.module.target!r})"
+
+    def __call__(
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any],
+        *,
+        shared_mem: int = 0,
+        cluster: Dim | None = None,
+        cooperative: bool = False,
+        device: Device | None = None,
+        checks: Any = None,
+        on_finding: str = "raise",
+        async_effects: str = "eager",
+        max_instructions: int | None = 10**9,
+        observer: Any = None,
+        batch_threads: int = BATCH_THREADS,
+        progress: Any = None,
+    ) -> LaunchResult:
+        """Run the kernel; see interface documentation in the README for every argument.
+
+        Raises:
+            LaunchError: arguments, dimensions or resources do not fit.
+            ExecutionError: the launch did something undefined, faulted, hung, or ran out of its budget.
+        """
+        import time
+
+        device = device or self.module.device
+        grid3, block3 = _dim(grid, "grid"), _dim(block, "block")
+        cluster3 = self._cluster(cluster, grid3)
+        self._check(device, grid3, block3, shared_mem)
+        if on_finding not in ("raise", "collect"):
+            raise LaunchError(f"on_finding is 'raise' or 'collect', not {on_finding!r}")
+        if async_effects not in ("eager", "at_wait"):
+            raise LaunchError(f"async_effects is 'eager' or 'at_wait', not {async_effects!r}")
+        printed: list[str] = []
+
+        def stdout(text: str) -> None:
+            printed.append(text)
+            device.stdout(text)
+
+        settings = Settings(
+            dynamic_shared=shared_mem,
+            cluster=cluster3,
+            cooperative=cooperative,
+            checks=resolve_checks(checks),
+            on_finding=on_finding,
+            async_effects=async_effects,
+            max_instructions=max_instructions,
+            batch_threads=batch_threads,
+            observer=observer,
+            stdout=stdout,
+            progress=progress,
+        )
+        image = self.module.image(device)
+        mapped: list[int] = []
+        started = time.perf_counter()
+        try:
+            params = self._pack(args, device, mapped)
+            stats = Launch(image, self.name, grid3, block3, params, device.memory, device.spec, settings).run()
+        finally:
+            for address in mapped:
+                device.memory.unmap(address)
+        seconds = time.perf_counter() - started
+        return LaunchResult(stats.instructions, stats.thread_instructions, stats.opcodes, tuple(stats.findings), "".join(printed), seconds)
+
+    # ---- limits ------------------------------------------------------------------------------
+
+    def _cluster(self, cluster: Dim | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
+        declared = self.function.directives.get("reqnctapercluster")
+        fixed = tuple([*(int(v) for v in declared), 1, 1][:3]) if declared else None
+        if cluster is None:
+            chosen = fixed
+        else:
+            chosen = _dim(cluster, "cluster")
+            if fixed is not None and chosen != fixed:
+                raise LaunchError(f"{self.name} requires clusters of {fixed} CTAs (.reqnctapercluster), not {chosen}")
+        if chosen is None:
+            return None
+        if any(g % c for g, c in zip(grid, chosen, strict=True)):
+            raise LaunchError(f"a grid of {grid} CTAs cannot be divided into clusters of {chosen}")
+        return chosen  # type: ignore[return-value]
+
+    def _check(self, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int) -> None:
+        needed = self.module.program.target
+        number = int(needed[3:].rstrip("af"))
+        if number > device.sm or (needed.endswith("a") and number != device.sm):
+            raise LaunchError(f"the module is for {needed}; {device.target} cannot run it")
+        for given, limit, what in ((grid, MAX_GRID, "grid"), (block, MAX_BLOCK, "block")):
+            if any(g > m for g, m in zip(given, limit, strict=True)):
+                raise LaunchError(f"a {what} of {given} is over the limit {limit}")
+        threads = block[0] * block[1] * block[2]
+        if threads > 1024:
+            raise LaunchError(f"a block of {block} has {threads} threads; the limit is 1024")
+        directives = self.function.directives
+        if "reqntid" in directives:
+            required = tuple([*(int(v) for v in directives["reqntid"]), 1, 1][:3])
+            if block != required:
+                raise LaunchError(f"{self.name} requires blocks of {required} threads (.reqntid), not {block}")
+        if "maxntid" in directives:
+            most = int(np.prod([int(v) for v in directives["maxntid"]]))
+            if threads > most:
+                raise LaunchError(f"{self.name} takes at most {most} threads in a block (.maxntid), not {threads}")
+        if shared_mem < 0:
+            raise LaunchError(f"shared_mem of {shared_mem} bytes")
+        total = self.module.image(device).plan(self.name).dynamic_offset + shared_mem
+        if total > device.max_shared:
+            raise LaunchError(f"{total} bytes of shared memory in a CTA; {device.target} has {device.max_shared}")
+
+    # ---- arguments ---------------------------------------------------------------------------
+
+    def _pack(self, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
+        params = self.function.params
+        if len(args) != len(params):
+            raise LaunchError(f"{self.name} takes {len(params)} arguments, not {len(args)}: " + ", ".join(f"{p.name} (.{p.type.name})" for p in params))
+        size = max([p.offset + p.size for p in params], default=0)
+        block = bytearray(size)
+        known: dict[tuple[int, int], int] = {}
+        for index, (param, value) in enumerate(zip(params, args, strict=True)):
+            try:
+                raw = self._argument(param, value, device, mapped, known)
+            except LaunchError as error:
+                raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {self.name}: {error}") from None
+            block[param.offset : param.offset + len(raw)] = raw
+        return bytes(block)
+
+    def _argument(self, param: Param, value: Any, device: Device, mapped: list[int], known: dict[tuple[int, int], int]) -> bytes:
+        if param.array:
+            return _bytes_argument(param, value)
+        if value is None:
+            value = 0
+        if isinstance(value, DeviceArray):
+            value = value.ptr
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            value = _map(value, device, mapped, known)
+        return pack_scalar(value, param.type.kind, param.type.bits)
+
+
+def _bytes_argument(param: Param, value: Any) -> bytes:
+    raw = getattr(value, "__warpsim_bytes__", None)
+    if raw is not None:
+        data: bytes = raw()
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        data = bytes(value)
+    elif isinstance(value, (np.void, np.ndarray, np.generic)):
+        data = value.tobytes()
+    else:
+        raise LaunchError(f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}")
+    if len(data) != param.size:
+        raise LaunchError(f"takes {param.size} bytes, not {len(data)}")
+    return data
+
+
+def _map(array: Array, device: Device, mapped: list[int], known: dict[tuple[int, int], int]) -> int:
+    if not array.flags.c_contiguous:
+        raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
+    if array.dtype.hasobject:
+        raise LaunchError("an array of Python objects has no bytes to map")
+    key = array.__array_interface__["data"][0], array.nbytes
+    address = known.get(key)
+    if address is None:
+        address = device.memory.map(bytes_of(array), name=f"array {array.shape} of {array.dtype}", read_only=not array.flags.writeable)
+        mapped.append(address)
+        known[key] = address
+    return address
+
+
+def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
+    """A scalar argument as little-endian bytes; integers fit as signed or unsigned."""
+    if isinstance(value, np.ndarray):
+        value = value[()]
+    floating = isinstance(value, (float, np.floating)) or (hasattr(value, "dtype") and value.dtype.kind in "fV" and not isinstance(value, np.void))
+    if kind == "f" or (floating and kind == "b"):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise LaunchError(f"takes a number, not {type(value).__name__}") from None
+        if bits == 16:
+            return np.float16(number).tobytes()
+        if bits not in (32, 64):
+            raise LaunchError(f"a float does not fit {bits} bits")
+        try:
+            return struct.pack("<f" if bits == 32 else "<d", number)
+        except OverflowError:
+            return np.float32(number).tobytes()
+    if floating or isinstance(value, (str, bytes)):
+        raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
+    try:
+        integer = int(value)
+    except (TypeError, ValueError):
+        raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
+    if not -(1 << (bits - 1)) <= integer < 1 << bits:
+        raise LaunchError(f"{integer} does not fit {bits} bits")
+    return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _dim(value: Dim, what: str) -> tuple[int, int, int]:
+    given = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
+    if not 1 <= len(given) <= 3 or any(not isinstance(v, (int, np.integer)) or v < 1 for v in given):
+        raise LaunchError(f"{what} must be one to three positive integers, not {value!r}")
+    x, y, z = (*(int(v) for v in given), 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,52 @@
+"""Control flow (PTX ISA: Control Flow Instructions). The machine executes these at the ends of blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.isa.spec import Op, Scope, instruction
+
+
+@instruction("bra{.uni} target;", anchor="control-flow-instructions-bra", scope=Scope.CONTROL)
+def bra(op: Op, target: Any) -> None:
+    """Continue at the label."""
+
+
+@instruction("brx.idx{.uni} index, tlist;", anchor="control-flow-instructions-brx-idx", scope=Scope.CONTROL, types={"index": ".u32"}, version=(6, 0), target=30)
+def brx_idx(op: Op, index: Any, tlist: Any) -> None:
+    """Continue at the label of this index in the list."""
+
+
+@instruction("call{.uni} ret_list, fname, param_list, flist;", anchor="control-flow-instructions-call", scope=Scope.CONTROL)
+def call(op: Op, ret_list: Any, fname: Any, param_list: Any, flist: Any) -> None:
+    """Call a function, by name or by address."""
+
+
+@instruction("ret{.uni};", anchor="control-flow-instructions-ret", scope=Scope.CONTROL)
+def ret(op: Op) -> None:
+    """Return to the caller; in a kernel, exit."""
+
+
+@instruction("exit;", anchor="control-flow-instructions-exit", scope=Scope.CONTROL)
+def exit_(op: Op) -> None:
+    """The thread ends."""
+
+
+@instruction("trap;", anchor="miscellaneous-instructions-trap", scope=Scope.SYNC)
+def trap(op: Op) -> None:
+    """Abort the launch."""
+
+
+@instruction("brkpt;", anchor="miscellaneous-instructions-brkpt", scope=Scope.SYNC)
+def brkpt(op: Op) -> None:
+    """A breakpoint; without a debugger attached a GPU traps."""
+
+
+@instruction("nanosleep.u32 t;", anchor="miscellaneous-instructions-nanosleep", scope=Scope.SYNC, types={"t": ".u32"}, version=(6, 3), target=70)
+def nanosleep(op: Op, t: Any) -> None:
+    """Let others run."""
+
+
+@instruction("pmevent{.mask} a;", anchor="miscellaneous-instructions-pmevent", types={"a": ".u32"})
+def pmevent(op: Op, a: Any) -> None:
+    """Performance monitor events have no effect on results."""

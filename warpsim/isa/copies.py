@@ -1,0 +1,75 @@
+"""cp.async (PTX ISA: Asynchronous copy operations, non-bulk)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.types import TYPES
+
+Lanes = Any
+_OPTIONS = """
+    .state = { .shared, .shared::cta };
+    .hint = { .L2::cache_hint };
+    .prefetch = { .L2::64B, .L2::128B, .L2::256B };
+"""
+_ANCHOR = "data-movement-and-conversion-instructions-cp-async"
+
+
+@instruction(
+    f"""
+    cp.async.ca.state.global{{.hint}}{{.prefetch}} [dst], [src], size{{, src_size}}{{, cache_policy}};
+    cp.async.cg.state.global{{.hint}}{{.prefetch}} [dst], [src], size{{, src_size}}{{, cache_policy}};
+    {_OPTIONS}
+    """,
+    anchor=_ANCHOR,
+    types={"size": ".u32", "src_size": ".u32", "cache_policy": ".b64"},
+    version=(7, 0),
+    target=80,
+)
+def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, cache_policy: Any = None, *, memory: Any) -> None:
+    """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
+    n = int(size.reshape(-1)[0])
+    type = TYPES["b64" if n >= 8 else "b32"]
+    count = max(n // 8, 1)
+    if src_size is None:
+        memory.store("shared", dst, type, memory.load("global", src, type, count))
+        return
+    take = np.minimum(src_size, np.uint32(n))
+    outer = memory.active
+    some = take > 0
+    if not some.any():
+        values: tuple[Lanes, ...] = tuple([np.zeros(1, type.dtype)] * count)
+    else:
+        if not some.all():
+            memory.active = some if outer is None else some & outer
+        values = memory.load("global", src, type, count)
+        memory.active = outer
+    kept = []
+    for k, value in enumerate(values):
+        left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
+        mask = np.where(left >= type.bytes, type.dtype.type(np.iinfo(type.dtype).max), (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1))
+        kept.append(value & mask)
+    memory.store("shared", dst, type, tuple(kept))
+
+
+@instruction("cp.async.commit_group;", anchor="data-movement-and-conversion-instructions-cp-async-commit-group", version=(7, 0), target=80)
+def commit_group(op: Op, *, async_groups: Any) -> None:
+    """Close the group of copies."""
+    async_groups.commit()
+
+
+@instruction(
+    "cp.async.wait_group n;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", types={"n": ".u32"}, version=(7, 0), target=80
+)
+def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
+    """Wait for all but the n newest groups."""
+    async_groups.wait(int(n.reshape(-1)[0]))
+
+
+@instruction("cp.async.wait_all;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", version=(7, 0), target=80)
+def wait_all(op: Op, *, async_groups: Any) -> None:
+    """Wait for all copies."""
+    async_groups.wait(0)

@@ -1,0 +1,238 @@
+"""Floating-point arithmetic of f32 and f64 (PTX ISA: Floating-Point Instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import approx, floating
+from warpsim.numerics.floating import flush, saturate
+
+Lanes = Any
+RND = ".rnd = { .rn, .rz, .rm, .rp };"
+
+
+def _flushed(op: Op, *values: Lanes) -> tuple[Lanes, ...]:
+    return tuple([flush(v) for v in values]) if op.ftz else values
+
+
+def _finish(op: Op, r: Lanes) -> Lanes:
+    if op.ftz:
+        r = flush(r)
+    return saturate(r) if op.sat else r
+
+
+def _one_type(name: str) -> dict[str, Any]:
+    return {n: f".{name}" for n in "dabc"}
+
+
+@instruction(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f32"))
+def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a + b."""
+    a, b = _flushed(op, a, b)
+    return _finish(op, floating.add(a, b, op.rnd or "rn"))
+
+
+@instruction(f"add{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f64"))
+def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a + b."""
+    return floating.add(a, b, op.rnd or "rn")
+
+
+@instruction(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f32"))
+def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a - b."""
+    a, b = _flushed(op, a, b)
+    return _finish(op, floating.add(a, -b, op.rnd or "rn"))
+
+
+@instruction(f"sub{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f64"))
+def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a - b."""
+    return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
+
+
+@instruction(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f32"))
+def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a * b."""
+    a, b = _flushed(op, a, b)
+    return _finish(op, floating.mul(a, b, op.rnd or "rn"))
+
+
+@instruction(f"mul{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f64"))
+def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a * b."""
+    return floating.mul(a, b, op.rnd or "rn")
+
+
+@instruction(
+    f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}",
+    anchor="floating-point-instructions-fma",
+    types=_one_type("f32"),
+)
+def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """d = a * b + c, rounded once."""
+    a, b, c = _flushed(op, a, b, c)
+    return _finish(op, floating.fma(a, b, c, op.rnd))
+
+
+@instruction(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", anchor="floating-point-instructions-fma", types=_one_type("f64"))
+def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """d = a * b + c, rounded once."""
+    return floating.fma(a, b, c, op.rnd)
+
+
+@instruction("div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;", anchor="floating-point-instructions-div", types=_one_type("f32"))
+def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """a / b by the approximate reciprocal."""
+    if "full" in op.__dict__:
+        return approx.div_full_ftz(a, b) if op.ftz else approx.div_full(a, b)
+    return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
+
+
+@instruction(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-div", types=_one_type("f32"))
+def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """a / b, correctly rounded."""
+    a, b = _flushed(op, a, b)
+    r = floating.div(a, b, op.rnd)
+    return flush(r) if op.ftz else r
+
+
+@instruction(f"div.rnd.f64 d, a, b; {RND}", anchor="floating-point-instructions-div", types=_one_type("f64"))
+def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """a / b, correctly rounded."""
+    return floating.div(a, b, op.rnd)
+
+
+@instruction("rcp.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-rcp", types=_one_type("f32"))
+def rcp_approx(op: Op, a: Lanes) -> Lanes:
+    """1 / a, approximately."""
+    return approx.rcp_ftz(a) if op.ftz else approx.rcp(a)
+
+
+@instruction(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f32"))
+def rcp_f32(op: Op, a: Lanes) -> Lanes:
+    """1 / a, correctly rounded."""
+    (a,) = _flushed(op, a)
+    r = floating.div(np.ones(1, np.float32), a, op.rnd)
+    return flush(r) if op.ftz else r
+
+
+@instruction(f"rcp.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f64"))
+def rcp_f64(op: Op, a: Lanes) -> Lanes:
+    """1 / a, correctly rounded."""
+    return floating.div(np.ones(1), a, op.rnd)
+
+
+@instruction("sqrt.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sqrt", types=_one_type("f32"))
+def sqrt_approx(op: Op, a: Lanes) -> Lanes:
+    """Square root, approximately."""
+    return approx.sqrt_ftz(a) if op.ftz else approx.sqrt(a)
+
+
+@instruction(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-sqrt", types=_one_type("f32"))
+def sqrt_f32(op: Op, a: Lanes) -> Lanes:
+    """Square root, correctly rounded."""
+    (a,) = _flushed(op, a)
+    return floating.sqrt(a, op.rnd)
+
+
+@instruction(f"sqrt.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-sqrt", types=_one_type("f64"))
+def sqrt_f64(op: Op, a: Lanes) -> Lanes:
+    """Square root, correctly rounded."""
+    return floating.sqrt(a, op.rnd)
+
+
+_UNARY = {"rsqrt": (approx.rsqrt_ftz, approx.rsqrt), "lg2": (approx.lg2_ftz, approx.lg2), "ex2": (approx.ex2_ftz, approx.ex2)}
+
+
+@instruction(
+    "rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;",
+    anchor="floating-point-instructions-ex2",
+    types=_one_type("f32"),
+)
+def unary_approx(op: Op, a: Lanes) -> Lanes:
+    """Reciprocal square root, base-2 logarithm and exponential."""
+    return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
+
+
+@instruction("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sin", types=_one_type("f32"))
+def trigonometric(op: Op, a: Lanes) -> Lanes:
+    """Sine and cosine, with and without .ftz the same."""
+    return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
+
+
+@instruction("tanh.approx.f32 d, a;", anchor="floating-point-instructions-tanh", types=_one_type("f32"), version=(7, 0), target=75)
+def tanh(op: Op, a: Lanes) -> Lanes:
+    """Hyperbolic tangent."""
+    return approx.tanh(a)
+
+
+@instruction("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f32"))
+def sign_f32(op: Op, a: Lanes) -> Lanes:
+    """Absolute value and negation: operations on the sign; NaN becomes canonical."""
+    (a,) = _flushed(op, a)
+    return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
+
+
+@instruction("abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f64"))
+def sign_f64(op: Op, a: Lanes) -> Lanes:
+    """Absolute value and negation."""
+    return np.abs(a) if op.text.startswith("abs") else -a
+
+
+@instruction(
+    "min{.ftz}{.NaN}{.xorsign}{.abs}.f32 d, a, b; max{.ftz}{.NaN}{.xorsign}{.abs}.f32 d, a, b; min.f64 d, a, b; max.f64 d, a, b;",
+    anchor="floating-point-instructions-min",
+    types={n: (lambda op: _float_of(op)) for n in "dab"},
+)
+def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Least or greatest; a NaN loses against a number, and wins with .NaN."""
+    least = op.text.startswith("min")
+    if op.__dict__.get("ftz"):
+        a, b = flush(a), flush(b)
+    sign = None
+    if "xorsign" in op.text:
+        sign = np.signbit(a) ^ np.signbit(b)
+        a, b = np.abs(a), np.abs(b)
+    first = np.where((a == b) & (np.signbit(a) if least else ~np.signbit(a)), a, (np.fmin if least else np.fmax)(a, b))
+    r = np.where((a == b) & (np.signbit(b) if least else ~np.signbit(b)), b, first)
+    if op.__dict__.get("NaN"):
+        r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
+    if sign is not None:
+        r = np.where(sign, -r, r)
+    return floating.canonical(r) if r.dtype == np.float32 else floating.nan64(r, a, b)
+
+
+def _float_of(op: Op) -> Any:
+    from warpsim.types import TYPES
+
+    return TYPES["f64" if op.text.endswith("f64") else "f32"]
+
+
+@instruction("copysign.type d, a, b; .type = { .f32, .f64 };", anchor="floating-point-instructions-copysign")
+def copysign(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The sign of a, the magnitude of b."""
+    return np.copysign(b, a)
+
+
+@instruction(
+    "testp.op.type p, a; .op = { .finite, .infinite, .number, .notanumber, .normal, .subnormal }; .type = { .f32, .f64 };",
+    anchor="floating-point-instructions-testp",
+    types={"p": ".pred"},
+)
+def testp(op: Op, a: Lanes) -> Lanes:
+    """Classify a number."""
+    tiny = np.finfo(a.dtype).tiny
+    size = np.abs(a)
+    table = {
+        "finite": lambda: np.isfinite(a),
+        "infinite": lambda: np.isinf(a),
+        "number": lambda: ~np.isnan(a),
+        "notanumber": lambda: np.isnan(a),
+        "normal": lambda: np.isfinite(a) & (size >= tiny),
+        "subnormal": lambda: (size < tiny) & (size > 0),
+    }
+    return table[op.op]()

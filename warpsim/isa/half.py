@@ -1,0 +1,145 @@
+"""Half-precision arithmetic: f16, bf16 and their packed pairs (PTX ISA: Half Precision Floating-Point Instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import approx, convert
+from warpsim.numerics.floating import odd_sum
+
+Lanes = Any
+F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+_TYPES = ".type = { .f16, .f16x2, .bf16, .bf16x2 };"
+_GATES = {"bf16": (90, (7, 8)), "bf16x2": (90, (7, 8)), "f16": (53, (4, 2)), "f16x2": (53, (4, 2))}
+
+
+def _split(op: Op, value: Lanes) -> list[Lanes]:
+    half = BF16 if op.type.name.startswith("bf16") else F16
+    if not op.type.name.endswith("x2"):
+        return [value.view(half)]
+    return [(value & np.uint32(0xFFFF)).astype(np.uint16).view(half), (value >> np.uint32(16)).astype(np.uint16).view(half)]
+
+
+def _join(op: Op, parts: list[Lanes]) -> Lanes:
+    bits = [p.view(np.uint16) for p in parts]
+    return parts[0] if len(bits) == 1 else bits[0].astype(np.uint32) | (bits[1].astype(np.uint32) << np.uint32(16))
+
+
+def _flush16(x: Lanes) -> Lanes:
+    bits = x.view(np.uint16)
+    return np.where((bits & 0x7C00) == 0, bits & np.uint16(0x8000), bits).astype(np.uint16).view(F16)
+
+
+def _each(op: Op, function: Any, *values: Lanes) -> Lanes:
+    out = []
+    for parts in zip(*[_split(op, v) for v in values], strict=True):
+        half = parts[0].dtype
+        inputs = [_flush16(p) if op.__dict__.get("ftz") and half == F16 else p for p in parts]
+        wide = function(*[p.astype(np.float32).astype(np.float64) for p in inputs])
+        r = convert.to_half(wide, half, "rn")
+        if op.__dict__.get("ftz") and half == F16:
+            r = _flush16(r)
+        bits = r.view(np.uint16)
+        infinity = 0x7C00 if half == F16 else 0x7F80
+        nan = (bits & 0x7FFF) > infinity
+        if op.__dict__.get("sat"):
+            one = np.uint16(0x3C00 if half == F16 else 0x3F80)
+            bits = np.where(nan | (bits >> 15 != 0), np.uint16(0), np.minimum(bits, one))
+        elif op.__dict__.get("relu"):
+            bits = np.where((bits >> 15 != 0) & ~nan, np.uint16(0), bits)
+        out.append(bits.astype(np.uint16).view(half))
+    return _join(op, out)
+
+
+@instruction(
+    f"add{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; sub{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}",
+    anchor="half-precision-floating-point-instructions-add",
+    gates=_GATES,
+)
+def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """a + b and a - b."""
+    if op.text.startswith("sub"):
+        return _each(op, lambda x, y: odd_sum(x, -y), a, b)
+    return _each(op, odd_sum, a, b)
+
+
+@instruction(f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}", anchor="half-precision-floating-point-instructions-mul", gates=_GATES)
+def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """a * b."""
+    return _each(op, lambda x, y: x * y, a, b)
+
+
+@instruction(
+    f"fma.rn{{.ftz}}{{.sat}}{{.relu}}.type d, a, b, c; {_TYPES}",
+    anchor="half-precision-floating-point-instructions-fma",
+    gates={"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (80, (7, 0)), "bf16x2": (80, (7, 0)), "relu": (80, (7, 0))},
+)
+def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c, rounded once."""
+    return _each(op, lambda x, y, z: odd_sum(x * y, z), a, b, c)
+
+
+@instruction(f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_TYPES}", anchor="half-precision-floating-point-instructions-neg")
+def sign(op: Op, a: Lanes) -> Lanes:
+    """Negation and absolute value."""
+    out = []
+    for part in _split(op, a):
+        half = part.dtype
+        bits = (_flush16(part) if op.ftz and half == F16 else part).view(np.uint16)
+        nan = (bits & 0x7FFF) > (0x7C00 if half == F16 else 0x7F80)
+        bits = bits & np.uint16(0x7FFF) if op.text.startswith("abs") else bits ^ np.uint16(0x8000)
+        out.append(np.where(nan, np.uint16(0x7FFF), bits).astype(np.uint16).view(half))
+    return _join(op, out)
+
+
+@instruction(
+    f"min{{.ftz}}{{.NaN}}{{.xorsign}}{{.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign}}{{.abs}}.type d, a, b; {_TYPES}",
+    anchor="half-precision-floating-point-instructions-min",
+    version=(7, 0),
+    target=80,
+)
+def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Least or greatest; a NaN loses against a number, and wins with .NaN."""
+    least = op.text.startswith("min")
+
+    def choose(x: Lanes, y: Lanes) -> Lanes:
+        flip = None
+        if "xorsign" in op.text:
+            flip = np.signbit(x) ^ np.signbit(y)
+            x, y = np.abs(x), np.abs(y)
+        r = (np.fmin if least else np.fmax)(x, y)
+        for v in (x, y):
+            r = np.where((x == y) & (np.signbit(v) if least else ~np.signbit(v)), v, r)
+        if op.NaN:
+            r = np.where(np.isnan(x) | np.isnan(y), np.nan, r)
+        return r if flip is None else np.where(flip, -r, r)
+
+    return _each(op, choose, a, b)
+
+
+@instruction(
+    "ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };",
+    anchor="half-precision-floating-point-instructions-ex2",
+    version=(7, 0),
+    target=75,
+)
+def approx_f16(op: Op, a: Lanes) -> Lanes:
+    """The f32 units on widened halves, truncated."""
+    unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
+    return _join(op, [approx.truncate_f16(unit(p.astype(np.float32))).view(F16) for p in _split(op, a)])
+
+
+@instruction(
+    "ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };",
+    anchor="half-precision-floating-point-instructions-ex2",
+    version=(7, 8),
+    target=90,
+)
+def approx_bf16(op: Op, a: Lanes) -> Lanes:
+    """The f32 units on widened bf16, truncated."""
+    unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
+    return _join(op, [approx.truncate_bf16(unit(p.astype(np.float32))).view(BF16) for p in _split(op, a)])

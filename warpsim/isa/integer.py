@@ -1,0 +1,308 @@
+"""Integer arithmetic (PTX ISA: Integer Arithmetic Instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import integer
+from warpsim.types import TYPES, ScalarType
+
+Lanes = Any
+
+
+def _wide(op: Op) -> ScalarType:
+    return TYPES[f"{op.type.kind}{op.type.bits * 2}"]
+
+
+def _halves(a: Lanes, dtype: str) -> tuple[Lanes, Lanes]:
+    return (a & np.uint32(0xFFFF)).astype(np.uint16).view(dtype), (a >> np.uint32(16)).astype(np.uint16).view(dtype)
+
+
+def _join(low: Lanes, high: Lanes) -> Lanes:
+    return low.view(np.uint16).astype(np.uint32) | (high.view(np.uint16).astype(np.uint32) << np.uint32(16))
+
+
+@instruction(
+    """
+    add.type       d, a, b;
+    add{.sat}.s32  d, a, b;
+    add.type2      d, a, b;
+    .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
+    .type2 = { .u16x2, .s16x2 };
+    """,
+    anchor="integer-arithmetic-instructions-add",
+    linear=True,
+    types={n: (lambda op: op.__dict__.get("type") or op.__dict__.get("type2") or TYPES["s32"]) for n in "dab"},
+    gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
+)
+def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a + b, modulo 2**N; with .sat, clamped to the s32 range."""
+    if op.__dict__.get("sat"):
+        return integer.add_saturating(a, b)
+    if op.__dict__.get("type2"):
+        (al, ah), (bl, bh) = _halves(a, "u2"), _halves(b, "u2")
+        return _join(al + bl, ah + bh)
+    return a + b
+
+
+@instruction(
+    """
+    sub.type       d, a, b;
+    sub{.sat}.s32  d, a, b;
+    .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
+    """,
+    anchor="integer-arithmetic-instructions-sub",
+    linear=True,
+    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
+)
+def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """d = a - b, modulo 2**N; with .sat, clamped to the s32 range."""
+    return integer.sub_saturating(a, b) if op.__dict__.get("sat") else a - b
+
+
+@instruction(
+    "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul", linear=True
+)
+def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The lower half of the product."""
+    return a * b
+
+
+@instruction("mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul")
+def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The upper half of the product."""
+    return integer.mul_high(a, b)
+
+
+@instruction("mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };", anchor="integer-arithmetic-instructions-mul", linear=True, types={"d": _wide})
+def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The whole product, twice as wide."""
+    wide = _wide(op).dtype
+    return a.astype(wide) * b.astype(wide)
+
+
+@instruction(
+    "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mad", linear=True
+)
+def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c, the lower half."""
+    return a * b + c
+
+
+@instruction(
+    "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-mad",
+    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dabc"},
+)
+def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """The upper half of a * b, plus c."""
+    high = integer.mul_high(a, b)
+    return integer.add_saturating(high, c) if op.__dict__.get("sat") else high + c
+
+
+@instruction(
+    "mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };",
+    anchor="integer-arithmetic-instructions-mad",
+    linear=True,
+    types={"d": _wide, "c": _wide},
+)
+def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """The whole product plus c."""
+    wide = _wide(op).dtype
+    return a.astype(wide) * b.astype(wide) + c
+
+
+@instruction("mul24.mode.type d, a, b; .mode = { .hi, .lo }; .type = { .u32, .s32 };", anchor="integer-arithmetic-instructions-mul24")
+def mul24(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """48-bit product of 24-bit values: its low 32 bits or bits 47 to 16."""
+    return _product24(op, a, b).astype(a.dtype)
+
+
+def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    shift = np.int64(40)
+    wide = [(x.astype(np.int64) << shift) >> shift if op.type.signed else x.astype(np.int64) & 0xFFFFFF for x in (a, b)]
+    product = wide[0] * wide[1]
+    return product >> np.int64(16) if op.mode == "hi" else product
+
+
+@instruction(
+    "mad24.mode.type d, a, b, c; mad24.hi{.sat}.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
+    anchor="integer-arithmetic-instructions-mad24",
+    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dabc"},
+)
+def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """mul24, plus c."""
+    if op.__dict__.get("sat"):
+        shift = np.int64(40)
+        product = (((a.astype(np.int64) << shift) >> shift) * ((b.astype(np.int64) << shift) >> shift)) >> np.int64(16)
+        return np.clip(product.astype(np.int32).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
+    return (_product24(op, a, b) + c).astype(c.dtype) if "mode" in op.__dict__ else c
+
+
+@instruction("sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-sad")
+def sad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """c + |a - b|."""
+    return c + np.where(a < b, b - a, a - b)
+
+
+@instruction("div.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-div")
+def div(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Quotient toward zero."""
+    return integer.divide(a, b)
+
+
+@instruction("rem.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-rem")
+def rem(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Remainder with the sign of the dividend."""
+    return integer.remainder(a, b)
+
+
+@instruction("abs.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-abs")
+def abs_(op: Op, a: Lanes) -> Lanes:
+    """Absolute value, modulo 2**N."""
+    return np.where(a < 0, -a, a)
+
+
+@instruction("neg.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-neg", linear=True)
+def neg(op: Op, a: Lanes) -> Lanes:
+    """Arithmetic negation."""
+    return -a
+
+
+@instruction(
+    """
+    min.type d, a, b;  max.type d, a, b;
+    min{.relu}.s32 d, a, b;  max{.relu}.s32 d, a, b;
+    .type = { .u16, .u32, .u64, .s16, .s64 };
+    """,
+    anchor="integer-arithmetic-instructions-min",
+    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
+    gates={"relu": (90, (8, 0))},
+)
+def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Least or greatest; .relu clamps negative results to 0."""
+    out = np.minimum(a, b) if op.text.startswith("min") else np.maximum(a, b)
+    return np.maximum(out, a.dtype.type(0)) if op.__dict__.get("relu") else out
+
+
+@instruction(
+    "min.type d, a, b; max.type d, a, b; min{.relu}.s16x2 d, a, b; max{.relu}.s16x2 d, a, b; .type = { .u16x2 };",
+    anchor="integer-arithmetic-instructions-max",
+    types={n: ".u16x2" for n in "dab"},
+    version=(8, 0),
+    target=90,
+)
+def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Both halves apart."""
+    kind = "u2" if "u16x2" in op.text else "i2"
+    choose = np.minimum if op.text.startswith("min") else np.maximum
+    parts = [choose(x, y) for x, y in zip(_halves(a, kind), _halves(b, kind), strict=True)]
+    if op.__dict__.get("relu"):
+        parts = [np.maximum(p, np.int16(0)) for p in parts]
+    return _join(*parts)
+
+
+@instruction("popc.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-popc", types={"d": ".u32"})
+def popc(op: Op, a: Lanes) -> Lanes:
+    """How many bits are set."""
+    return integer.population(a)
+
+
+@instruction("clz.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-clz", types={"d": ".u32"})
+def clz(op: Op, a: Lanes) -> Lanes:
+    """How many leading zeros."""
+    return integer.count_leading_zeros(a)
+
+
+@instruction("bfind{.shiftamt}.type d, a; .type = { .u32, .u64, .s32, .s64 };", anchor="integer-arithmetic-instructions-bfind", types={"d": ".u32"})
+def bfind(op: Op, a: Lanes) -> Lanes:
+    """The most significant non-sign bit."""
+    return integer.find_leading(a, op.shiftamt)
+
+
+@instruction("brev.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-brev")
+def brev(op: Op, a: Lanes) -> Lanes:
+    """Bits in reverse order."""
+    return integer.reverse_bits(a)
+
+
+@instruction(
+    "bfe.type d, a, b, c; .type = { .u32, .u64, .s32, .s64 };", anchor="integer-arithmetic-instructions-bfe", types={"b": ".u32", "c": ".u32"}
+)
+def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """A bit field, extended."""
+    return integer.extract_field(a, b, c)
+
+
+@instruction("bfi.type f, a, b, c, d; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-bfi", types={"c": ".u32", "d": ".u32"})
+def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
+    """A bit field put into b."""
+    return integer.insert_field(a, b, c, d)
+
+
+@instruction("fns.b32 d, mask, base, offset;", anchor="integer-arithmetic-instructions-fns", types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"}, version=(6, 0), target=30)
+def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
+    """The n-th set bit from a base, upwards or downwards."""
+    mask, base, offset = np.broadcast_arrays(mask, base, offset)
+    position = (base & np.uint32(31)).astype(np.int64)
+    left = np.abs(offset.astype(np.int64))
+    step = np.sign(offset.astype(np.int64))
+    found = np.full(mask.shape, 0xFFFFFFFF, np.uint32)
+    here = ((mask >> position.astype(np.uint32)) & np.uint32(1)) != 0
+    found = np.where((offset == 0) & here, position.astype(np.uint32), found)
+    seen = np.zeros(mask.shape, np.int64)
+    for k in range(32):
+        at = position + step * k
+        inside = (at >= 0) & (at < 32) & (offset != 0)
+        hit = inside & (((mask >> np.clip(at, 0, 31).astype(np.uint32)) & np.uint32(1)) != 0)
+        seen = seen + hit
+        found = np.where(hit & (seen == left), at.astype(np.uint32), found)
+    return found
+
+
+@instruction("bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };", anchor="integer-arithmetic-instructions-bmsk", types={n: ".b32" for n in "dab"}, version=(7, 6), target=70)
+def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """A mask of b bits from bit a."""
+    if op.mode == "wrap":
+        start, width = (a & np.uint32(31)).astype(np.int64), (b & np.uint32(31)).astype(np.int64)
+    else:
+        start, width = np.minimum(a, 32).astype(np.int64), np.minimum(b, 32).astype(np.int64)
+    return ((((np.int64(1) << width) - 1) << start) & 0xFFFFFFFF).astype(np.uint32)
+
+
+@instruction("szext.mode.type d, a, b; .mode = { .clamp, .wrap }; .type = { .u32, .s32 };", anchor="integer-arithmetic-instructions-szext", types={"b": ".u32"}, version=(7, 6), target=70)
+def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """The low b bits, extended."""
+    n = (b & np.uint32(31)) if op.mode == "wrap" else np.minimum(b, np.uint32(32))
+    shift = (np.uint32(32) - n).astype(np.int64)
+    raised = (a.astype(np.int64) << shift) & 0xFFFFFFFF
+    wide = raised.astype(np.uint32).view(a.dtype).astype(np.int64) if op.type.signed else raised
+    out = (wide >> shift).astype(a.dtype)
+    return np.where(n == 0, a.dtype.type(0), out)
+
+
+@instruction(
+    "dp4a.atype.btype d, a, b, c; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
+    anchor="integer-arithmetic-instructions-dp4a",
+    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
+    version=(5, 0),
+    target=61,
+)
+def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """Four byte products added to c."""
+    return integer.dot_bytes(a, b, c, op.atype.signed, op.btype.signed)
+
+
+@instruction(
+    "dp2a.mode.atype.btype d, a, b, c; .mode = { .lo, .hi }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
+    anchor="integer-arithmetic-instructions-dp2a",
+    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
+    version=(5, 0),
+    target=61,
+)
+def dp2a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """Two products of halves and bytes added to c."""
+    return integer.dot_halves(a, b, c, op.atype.signed, op.btype.signed, op.mode == "hi")

@@ -1,0 +1,103 @@
+"""Logic and shift (PTX ISA: Logic and Shift Instructions), and prmt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import integer
+
+Lanes = Any
+
+
+@instruction("and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-and")
+def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Bitwise and."""
+    return a & b
+
+
+@instruction("or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-or")
+def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Bitwise or."""
+    return a | b
+
+
+@instruction("xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-xor")
+def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Bitwise exclusive or."""
+    return a ^ b
+
+
+@instruction("not.type d, a; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-not")
+def not_(op: Op, a: Lanes) -> Lanes:
+    """Bitwise negation."""
+    return ~a
+
+
+@instruction("cnot.type d, a; .type = { .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-cnot")
+def cnot(op: Op, a: Lanes) -> Lanes:
+    """1 where a is 0, else 0."""
+    return (a == 0).astype(a.dtype)
+
+
+@instruction(
+    "lop3.b32 d, a, b, c, immLut;",
+    anchor="logic-and-shift-instructions-lop3",
+    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32"},
+    version=(4, 3),
+    target=50,
+)
+def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:  # noqa: N803
+    """Any Boolean function of three bits."""
+    return integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
+
+
+@instruction(
+    "lop3.bool.b32 d|p, a, b, c, immLut, q; .bool = { .or, .and };",
+    anchor="logic-and-shift-instructions-lop3",
+    types={"d": ".b32", "p": ".pred", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32", "q": ".pred"},
+    version=(8, 2),
+    target=70,
+)
+def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:  # noqa: N803
+    """lop3, and whether its result is not zero, combined with q."""
+    d = integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
+    return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)
+
+
+@instruction("shl.type d, a, b; .type = { .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-shl", types={"b": ".u32"}, linear=True)
+def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Shift left; amounts of N and more give 0."""
+    return integer.shift_left(a, b) if isinstance(a, np.ndarray) else a << b.astype(a.dtype)
+
+
+@instruction("shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="logic-and-shift-instructions-shr", types={"b": ".u32"})
+def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Shift right, arithmetic where signed; amounts clamp to N."""
+    return integer.shift_right(a, b)
+
+
+@instruction(
+    "shf.dir.mode.b32 d, a, b, c; .dir = { .l, .r }; .mode = { .clamp, .wrap };",
+    anchor="logic-and-shift-instructions-shf",
+    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
+    version=(3, 1),
+    target=32,
+)
+def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """Funnel shift of b:a."""
+    return integer.funnel(a, b, c, op.dir == "l", op.mode == "wrap")
+
+
+@instruction(
+    "prmt.b32{.mode} d, a, b, c; .mode = { .f4e, .b4e, .rc8, .ecl, .ecr, .rc16 };",
+    anchor="data-movement-and-conversion-instructions-prmt",
+    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
+    version=(2, 0),
+    target=20,
+)
+def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """Four bytes chosen from two registers."""
+    return integer.permute_bytes(a, b, c, op.mode)

@@ -1,0 +1,206 @@
+"""Warp-wide communication: shfl, vote, match, redux, activemask, elect (PTX ISA: Parallel Synchronization)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, Scope, instruction
+
+Lanes = Any
+LANE = np.arange(32, dtype=np.int64)[None, :, None]
+
+
+def _sources(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+    """Source lane of each lane, and whether it is in range."""
+    offset = (b & np.uint32(31)).astype(np.int64)
+    clamp = (c & np.uint32(31)).astype(np.int64)
+    segment = ((c >> np.uint32(8)) & np.uint32(31)).astype(np.int64)
+    highest = (LANE & segment) | (clamp & ~segment)
+    lowest = LANE & segment
+    if mode == "up":
+        j = LANE - offset
+        valid = j >= highest
+    elif mode == "down":
+        j = LANE + offset
+        valid = j <= highest
+    elif mode == "bfly":
+        j = LANE ^ offset
+        valid = j <= highest
+    else:
+        j = lowest | (offset & ~segment)
+        valid = j <= highest
+    return np.where(valid, j, LANE), valid
+
+
+def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+    source, valid = _sources(mode, b, c)
+    if source.shape[0] == source.shape[2] == 1:
+        value = a.take(source.reshape(-1) & 31, axis=1)
+    else:
+        shape = np.broadcast_shapes(a.shape, source.shape)
+        value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source & 31, shape), axis=1)
+    return value, np.broadcast_to(valid, np.broadcast_shapes(valid.shape, (1, 32, 1)))
+
+
+@instruction(
+    "shfl.sync.mode.b32 d, a, b, c, membermask; .mode = { .up, .down, .bfly, .idx };",
+    anchor="data-movement-and-conversion-instructions-shfl-sync",
+    scope=Scope.WARP,
+    types={n: ".b32" for n in ("d", "a", "b", "c", "membermask")},
+    version=(6, 0),
+    target=30,
+)
+def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes) -> Lanes:
+    """Read another lane's register."""
+    return _shuffle(op.mode, a, b, c)[0]
+
+
+@instruction(
+    "shfl.sync.mode.b32 d|p, a, b, c, membermask; .mode = { .up, .down, .bfly, .idx };",
+    anchor="data-movement-and-conversion-instructions-shfl-sync",
+    scope=Scope.WARP,
+    types={"p": ".pred", **{n: ".b32" for n in ("d", "a", "b", "c", "membermask")}},
+    version=(6, 0),
+    target=30,
+)
+def shfl_sync_pred(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes) -> tuple[Lanes, Lanes]:
+    """Read another lane's register; p tells whether the lane was in range."""
+    return _shuffle(op.mode, a, b, c)
+
+
+def _bits(flags: Lanes) -> Lanes:
+    """``[n, 1, m]``: lanes as the bits of a word."""
+    weights = (np.uint32(1) << np.arange(32, dtype=np.uint32))[None, :, None]
+    return np.add.reduce(np.where(flags, weights, np.uint32(0)), axis=1, keepdims=True, dtype=np.uint32)
+
+
+def _members(membermask: Lanes, active: Lanes) -> Lanes:
+    """``[n, 32 (lane), 32 (member), m]``-free form: lanes that a uniform membermask names and that are active."""
+    bits = (membermask >> np.arange(32, dtype=np.uint32)[None, :, None]) & np.uint32(1)
+    return active & (bits != 0)
+
+
+@instruction(
+    "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
+    anchor="parallel-synchronization-and-communication-instructions-vote-sync",
+    scope=Scope.WARP,
+    types={"d": ".pred", "a": ".pred", "membermask": ".b32"},
+    version=(6, 0),
+    target=30,
+)
+def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """Whether the predicate holds for all, any, or equally for the members."""
+    members = _members(membermask, active)
+    every = (a | ~members).all(axis=1, keepdims=True)
+    none = ~(a & members).any(axis=1, keepdims=True)
+    out = every if op.mode == "all" else ~none if op.mode == "any" else every | none
+    return np.broadcast_to(out, active.shape)
+
+
+@instruction(
+    "vote.sync.ballot.b32 d, {!}a, membermask;",
+    anchor="parallel-synchronization-and-communication-instructions-vote-sync",
+    scope=Scope.WARP,
+    types={"d": ".b32", "a": ".pred", "membermask": ".b32"},
+    version=(6, 0),
+    target=30,
+)
+def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """The members' predicates as bits."""
+    return np.broadcast_to(_bits(a & _members(membermask, active)), active.shape)
+
+
+@instruction(
+    "match.any.sync.type d, a, membermask; .type = { .b32, .b64 };",
+    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    scope=Scope.WARP,
+    types={"d": ".b32", "membermask": ".b32"},
+    version=(6, 0),
+    target=70,
+)
+def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """The members that hold the same value."""
+    members = _members(membermask, active)
+    full = np.broadcast_to(a, active.shape)
+    out = np.zeros(active.shape, np.uint32)
+    for lane in range(32):
+        same = (full == full[:, lane : lane + 1, :]) & members[:, lane : lane + 1, :]
+        out |= np.where(same, np.uint32(1 << lane), np.uint32(0))
+    return out
+
+
+@instruction(
+    "match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };",
+    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    scope=Scope.WARP,
+    types={"d": ".b32", "p": ".pred", "membermask": ".b32"},
+    version=(6, 0),
+    target=70,
+)
+def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
+    """All members' mask where every member holds the same value, else 0."""
+    members = _members(membermask, active)
+    full = np.broadcast_to(a, active.shape)
+    first = np.take_along_axis(full, members.argmax(axis=1, keepdims=True), axis=1)
+    same = ((full == first) | ~members).all(axis=1, keepdims=True)
+    return np.broadcast_to(np.where(same, _bits(members), np.uint32(0)), active.shape), np.broadcast_to(same, active.shape)
+
+
+_REDUX = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@instruction(
+    """
+    redux.sync.op.type d, a, membermask;  .op = { .add, .min, .max };  .type = { .u32, .s32 };
+    redux.sync.bop.b32 d, a, membermask;  .bop = { .and, .or, .xor };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-redux-sync",
+    scope=Scope.WARP,
+    types={"membermask": ".b32", **{n: (lambda op: op.__dict__.get("type") or _b32()) for n in "da"}},
+    version=(7, 0),
+    target=80,
+)
+def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """A reduction over the members."""
+    name = op.__dict__.get("op") or op.bop
+    members = _members(membermask, active)
+    info = np.iinfo(a.dtype)
+    neutral = {"min": info.max, "max": info.min, "and": -1 if a.dtype.kind == "i" else info.max}.get(name, 0)
+    values = np.where(members, a, a.dtype.type(neutral))
+    return np.broadcast_to(_REDUX[name].reduce(values, axis=1, keepdims=True, dtype=a.dtype), active.shape)
+
+
+def _b32() -> Any:
+    from warpsim.types import TYPES
+
+    return TYPES["b32"]
+
+
+@instruction(
+    "activemask.b32 d;",
+    anchor="parallel-synchronization-and-communication-instructions-activemask",
+    scope=Scope.WARP,
+    types={"d": ".b32"},
+    version=(6, 2),
+    target=30,
+)
+def activemask(op: Op, *, active: Lanes) -> Lanes:
+    """The lanes that execute this instruction together."""
+    return np.broadcast_to(_bits(active), active.shape)
+
+
+@instruction(
+    "elect.sync d|p, membermask;",
+    anchor="parallel-synchronization-and-communication-instructions-elect-sync",
+    scope=Scope.WARP,
+    types={"d": ".b32", "p": ".pred", "membermask": ".b32"},
+    version=(8, 0),
+    target=90,
+)
+def elect_sync(op: Op, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
+    """One leader among the members: the lowest lane."""
+    members = _members(membermask, active)
+    leader = members.argmax(axis=1, keepdims=True)
+    return np.broadcast_to(leader.astype(np.uint32), active.shape), (leader == LANE) & members

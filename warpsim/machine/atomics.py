@@ -1,0 +1,112 @@
+"""Atomic read-modify-writes of many lanes: rounds of lanes with distinct addresses, in the order CTA, warp, lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.values import Array, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.access import Memory
+
+_DIRECT = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+class Cells:
+    """The distinct memory elements that lanes address: ``keys`` tell equal ones, ``get`` and ``put`` by lane."""
+
+    def __init__(self, keys: Array, get: Callable[[Any], Array], put: Callable[[Any, Array], None], flat: Array | None) -> None:
+        self.keys = keys
+        self.get = get
+        self.put = put
+        self.flat = flat
+
+
+def apply_atomic(
+    memory: Memory, kind: str, address: Any, dtype: np.dtype[Any], update: Callable[..., Array], operands: tuple[Array, ...], returns: bool, name: str
+) -> Array | None:
+    """``new = update(old, *operands)`` for every lane; the old values where asked for."""
+    shape = memory.group.selection.shape
+    order = _order(shape)
+    flat_operands = [np.broadcast_to(as_array(v), shape).transpose(order).reshape(-1) for v in operands]
+    base, offset = address
+    if kind == "global":
+        place, owner, good = memory._resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
+        chosen = np.flatnonzero(good)
+        out = np.zeros(len(place), dtype) if returns else None
+        for index in np.unique(owner[chosen]):
+            lanes = chosen[owner[chosen] == index]
+            allocation = memory.globals.allocation(int(index))
+            elements = allocation.elements(dtype)
+            keys = (place[lanes] - allocation.start) // dtype.itemsize
+            _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
+    else:
+        found, space, columns, _, active = memory._word_address(kind, address, dtype.itemsize)
+        place = np.broadcast_to(np.asarray(found, np.int64), shape).transpose(order).reshape(-1)
+        columns = np.broadcast_to(columns, shape).transpose(order).reshape(-1)
+        lanes = np.arange(len(place)) if active is None else np.flatnonzero(np.broadcast_to(active, shape).transpose(order).reshape(-1))
+        out = np.zeros(len(place), dtype) if returns else None
+        if len(lanes):
+            where, column = place[lanes], columns[lanes]
+            size = dtype.itemsize
+            if size <= 4:
+                keys = space.element_index(where, column, size)
+                cells = _flat_cells(keys, space.flat.view(dtype))
+            else:
+                keys = where * space.n_columns + column
+                cells = Cells(keys, lambda i: space.gather(where[i], column[i], dtype), lambda i, v: space.scatter(where[i], column[i], v), None)
+            _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name)
+    if out is None:
+        return None
+    inverse = np.argsort(order)
+    return out.reshape([shape[axis] for axis in order]).transpose(inverse)
+
+
+def _order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (2, 3, 0, 1) if len(shape) == 4 else (0,)
+
+
+def _flat_cells(keys: Array, elements: Array) -> Cells:
+    def put(lanes: Any, values: Array) -> None:
+        elements[keys[lanes]] = values
+
+    return Cells(keys, lambda lanes: elements[keys[lanes]], put, elements)
+
+
+def _run(memory: Memory, cells: Cells, operands: list[Array], update: Callable[..., Array], out: Array | None, lanes: Array, name: str) -> None:
+    integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
+    if out is None and integer and name in _DIRECT:
+        _DIRECT[name].at(cells.flat, cells.keys, operands[0].view(cells.flat.dtype))  # type: ignore[union-attr, attr-defined]
+        memory.globals.version += 1
+        return
+    keys = cells.keys
+    n = len(keys)
+    order = np.argsort(keys, kind="stable")
+    sorted_keys = keys[order]
+    starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])
+    counts = np.diff(np.r_[starts, n])
+    if integer and name == "add" and len(starts) < n:
+        assert cells.flat is not None and out is not None
+        dtype = cells.flat.dtype
+        values = operands[0].view(dtype)[order]
+        running = np.cumsum(values, dtype=dtype)
+        before = np.repeat(running[starts] - values[starts], counts)
+        old = np.repeat(cells.get(order[starts]), counts) + (running - values - before)
+        out[lanes[order]] = old
+        cells.put(order[starts], cells.get(order[starts]) + np.add.reduceat(values, starts, dtype=dtype))
+        memory.globals.version += 1
+        return
+    for turn in range(int(counts.max())):
+        chosen = order[starts[counts > turn] + turn]
+        old = cells.get(chosen)
+        new = update(old, *[v[chosen] for v in operands])
+        new = new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
+        cells.put(chosen, new)
+        if out is not None:
+            out[lanes[chosen]] = old
+        if old.tobytes() != new.tobytes():
+            memory.globals.version += 1

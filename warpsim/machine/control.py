@@ -1,0 +1,362 @@
+"""Control flow: what ends a block, barriers, calls and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import InternalError
+from warpsim.machine.flow import labels_of
+from warpsim.machine.gate import bind_gate
+from warpsim.machine.group import Group
+from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
+from warpsim.machine.selection import Lanes, Selection, from_positions, split
+from warpsim.machine.values import Affine, Array, as_array, extend
+from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable
+
+End = Callable[[Group], int | None]
+
+
+def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
+    """The closure that ends a block: gives the next block, or None where the group was given away."""
+    root = instruction.form.root
+    if root == "bra":
+        taken: End = _jump(plan.place_of.get(labels_of(instruction)[0].target))
+    elif root == "brx":
+        taken = _table(plan, instruction)
+    elif root == "call":
+        taken = _call(plan, instruction, block, following)
+    elif root == "ret":
+        taken = _return
+    else:
+        taken = _exit
+    if instruction.guard is None:
+        return taken
+    register, negated = instruction.guard
+    target = plan.place_of.get(labels_of(instruction)[0].target) if root == "bra" else None
+    return _conditional(plan, register.index, negated, taken, target, following)
+
+
+def _jump(target: int | None) -> End:
+    if target is None:
+        return _return
+    return lambda group: target
+
+
+def _conditional(plan: FunctionPlan, slot: int, negated: bool, taken: End, target: int | None, following: int | None) -> End:
+    def end(group: Group) -> int | None:
+        value = group.env[slot]
+        if value is None:
+            value = group.fetch(slot)
+        value = as_array(value)
+        if value.size == 1:
+            return taken(group) if bool(value.reshape(-1)[0]) != negated else _next(group, following)
+        if value.dtype != np.bool_:
+            value = value.view(np.bool_)
+        count = int(np.count_nonzero(value))
+        if count == 0 or count == value.size:
+            return taken(group) if (count > 0) != negated else _next(group, following)
+        mask = ~value if negated else value
+        yes, no = part(group, mask)
+        if following is None:
+            group.batch.launch.finish(no)
+        else:
+            no.block, no.at = following, 0
+            group.batch.push(no)
+        if target is not None:
+            yes.block, yes.at = target, 0
+            if target <= group.block:
+                group.batch.launch.lap(yes, group.plan.blocks[group.block])
+            group.batch.push(yes)
+            return None
+        where = taken(yes)
+        if where is not None:
+            yes.block, yes.at = where, 0
+            group.batch.push(yes)
+        return None
+
+    return end
+
+
+def _next(group: Group, following: int | None) -> int | None:
+    if following is None:
+        group.batch.launch.finish(group)
+    return following
+
+
+def part(group: Group, mask: Array) -> tuple[Group, Group]:
+    """The group's threads where ``mask`` holds, and the others, each with its registers."""
+    selection = group.selection
+    if isinstance(selection, Lanes):
+        flags = mask.reshape(-1)
+        return _compact(group, np.flatnonzero(flags)), _compact(group, np.flatnonzero(~flags))
+    group.flush(None)
+    yes, no = split(selection, mask)
+    return _fork(group, yes), _fork(group, no)
+
+
+def _fork(group: Group, selection: Selection) -> Group:
+    return Group(group.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
+
+
+def _compact(group: Group, keep: Array) -> Group:
+    """Some lanes of a group of lanes; what it holds of the registers goes with them."""
+    selection = from_positions(group.batch.shape, group.selection.positions[keep])
+    child = _fork(group, selection)
+    child.laps = group.laps
+    if not isinstance(selection, Lanes):
+        group.flush(None)
+        return child
+    for index in group.dirty:
+        value = group.env[index]
+        child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
+    child.dirty = set(group.dirty)
+    return child
+
+
+def _table(plan: FunctionPlan, instruction: Instruction) -> End:
+    """``brx.idx``: one target for each value of the index."""
+    index = next(o for o in instruction.operands if isinstance(o, (Reg, Imm)))
+    targets = [plan.place_of.get(t.target) for t in labels_of(instruction)]
+
+    def end(group: Group) -> int | None:
+        if isinstance(index, Imm):
+            return targets[index.bits]
+        values = as_array(group.read(index.register.index))
+        if values.size == 1:
+            return targets[int(values.reshape(-1)[0])]
+        rest = group
+        for number in np.unique(values)[:-1]:
+            values = as_array(rest.read(index.register.index))
+            chosen, rest = part(rest, values == number)
+            chosen.block, chosen.at = _place(targets[int(number)]), 0
+            group.batch.push(chosen)
+        last = as_array(rest.read(index.register.index)).reshape(-1)[0]
+        rest.block, rest.at = _place(targets[int(last)]), 0
+        group.batch.push(rest)
+        return None
+
+    return end
+
+
+def _place(target: int | None) -> int:
+    if target is None:
+        raise InternalError("branch to the end of a function")
+    return target
+
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+def _exit(group: Group) -> int | None:
+    group.batch.launch.finish(group)
+    return None
+
+
+def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
+    lists = [o for o in instruction.operands if isinstance(o, Arguments)]
+    has_return = bool(instruction.operands) and isinstance(instruction.operands[0], Arguments)
+    returns = lists[0].elements if has_return else ()
+    arguments = lists[-1].elements if len(lists) > (1 if has_return else 0) else ()
+    callee = next((o for o in instruction.operands if isinstance(o, (FunctionRef, Reg))), None)
+    image = plan.kernel.image
+    if callee is None:
+        raise InternalError("call without a callee")
+
+    def enter(group: Group, name: str) -> int | None:
+        program = plan.kernel.program
+        name = program.aliases.get(name, name)
+        if name not in program.functions:
+            group.batch.launch.system_call(group, name, plan, arguments, returns)
+            return _next(group, following)
+        target = plan.kernel.function(name)
+        group.batch.launch.check_depth(group)
+        base = group.local_base + plan.frame_size
+        group.batch.local.grow(base + target.frame_size + 16)
+        for argument, param in zip(arguments, target.function.params, strict=False):
+            _copy_in(group, plan, argument, base + target.offset(param), param)
+        group.flush(None)
+        stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
+        inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
+        group.batch.push(inner)
+        return None
+
+    def end(group: Group) -> int | None:
+        if isinstance(callee, FunctionRef):
+            return enter(group, callee.name)
+        assert isinstance(callee, Reg)
+        rest = group
+        values = np.unique(as_array(rest.read(callee.register.index)))
+        for number, value in enumerate(values):
+            chosen = rest
+            if number + 1 < len(values):
+                chosen, rest = part(rest, as_array(rest.read(callee.register.index)) == value)
+            name = image.function_at(int(value))
+            if name is None:
+                group.batch.fault("out-of-bounds", f"call through 0x{int(value):x}, which is no function", chosen)
+                group.batch.launch.finish(chosen)
+                continue
+            where = enter(chosen, name)
+            if where is not None:
+                chosen.block, chosen.at = where, 0
+                group.batch.push(chosen)
+        return None
+
+    block_returns[id(block)] = returns
+    return end
+
+
+block_returns: dict[int, tuple[Operand, ...]] = {}
+
+
+def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
+    local, positions = group.batch.local, group.selection.positions.reshape(-1)
+    if isinstance(argument, Variable):
+        source = group.local_base + plan.offset(argument)
+        for k in range(-(-param.size // 4)):
+            local.words[(target >> 2) + k, positions] = local.words[(source >> 2) + k, positions]
+        return
+    if isinstance(argument, Reg):
+        value = as_array(group.read(argument.register.index))
+    elif isinstance(argument, Imm):
+        value = np.array([argument.bits], np.uint64)
+    else:
+        raise InternalError(f"call argument {argument!r}")
+    size = max(param.size, 4)
+    value = extend(value, False, size) if value.dtype.itemsize < size else value.view(f"u{value.dtype.itemsize}").astype(f"u{size}")
+    full = np.broadcast_to(value.reshape(-1) if value.size == 1 else value, group.selection.shape).reshape(-1)
+    local.scatter(np.full(len(positions), target), positions, np.ascontiguousarray(full))
+
+
+def _return(group: Group) -> int | None:
+    if not group.stack:
+        group.batch.launch.finish(group)
+        return None
+    caller, block, following, base = group.stack[-1]
+    back = Group(group.batch, group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
+    local, positions = group.batch.local, group.selection.positions.reshape(-1)
+    returns = block_returns[id(caller.blocks[block])]
+    for operand, param in zip(returns, group.plan.function.returns, strict=False):
+        source = group.local_base + group.plan.offset(param)
+        if isinstance(operand, Variable):
+            target = base + caller.offset(operand)
+            for k in range(-(-param.size // 4)):
+                local.words[(target >> 2) + k, positions] = local.words[(source >> 2) + k, positions]
+        elif isinstance(operand, Reg):
+            value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
+            back.set(operand.register.index, value.reshape(group.selection.shape))
+    if following < 0:
+        group.batch.launch.finish(back)
+    else:
+        group.batch.push(back)
+    return None
+
+
+# ---- barriers -----------------------------------------------------------------------------------
+
+
+def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
+    """Barriers of the warp, the CTA and the cluster."""
+    from warpsim.machine.bind import _guard, destination, value_getter
+
+    words = instruction.text.split(".")
+    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    if instruction.form.root in ("trap", "brkpt", "exit"):
+        return _trap(instruction, guard)
+    if instruction.form.root == "nanosleep":
+        return lambda group: None
+    if "warp" in words:
+        return bind_gate(plan, instruction, lambda group: None)
+    if "cluster" in words:
+        return _cluster_barrier(words, guard)
+    n_dest = instruction.form.n_dest
+    sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
+    reduction = "red" in words
+    kind = "and" if "and" in words else "or" if "or" in words else "popc"
+    vote_of = sources.pop() if reduction else None
+    target = destination(instruction.operands[0]) if reduction else None
+    waits = "arrive" not in words
+
+    def finish(group: Group, votes: tuple[Array, Array]) -> None:
+        true, total = votes
+        ctas = group.selection.ctas
+        if kind == "popc":
+            result: Array = true[ctas].astype(np.uint32)
+        else:
+            result = (true == total)[ctas] if kind == "and" else (true > 0)[ctas]
+        assert target is not None
+        target(group, result, None)
+
+    def step(group: Group) -> bool:
+        if guard is not None:
+            active = guard(group)
+            if active is False:
+                return False
+            if active is not None:
+                return _part_barrier(group, active)
+        return arrive(group)
+
+    def _part_barrier(group: Group, active: Any) -> bool:
+        here, others = group.batch.divide(group, np.broadcast_to(active, group.selection.shape))
+        others.at = group.at + 1
+        group.batch.push(others)
+        group.batch.push(here)
+        return True
+
+    def arrive(group: Group) -> bool:
+        numbers = [_uniform(group, get(group)) for get in sources]
+        number = numbers[0] if numbers else 0
+        count = numbers[1] if len(numbers) > 1 else 0
+        vote = None if vote_of is None else vote_of(group)
+        at = group.at
+        group.at = at + 1
+        if group.batch.arrive(group, number, count, waits, finish if reduction else None, vote):
+            return True
+        group.at = at
+        return False
+
+    return step
+
+
+def _uniform(group: Group, value: Array) -> int:
+    flat = value.reshape(-1)
+    if flat.size > 1 and (flat != flat[0]).any():
+        group.batch.fault("nonuniform-operand", "barrier number or count differs between the threads of a step", group)
+    return int(flat[0])
+
+
+def _trap(instruction: Instruction, guard: Any) -> Step:
+    def step(group: Group) -> None:
+        if guard is not None:
+            active = guard(group)
+            if active is False:
+                return
+            group.batch.fault("trap", f"{instruction.form.root} executed", group, active)
+            return
+        group.batch.fault("trap", f"{instruction.form.root} executed", group)
+
+    return step
+
+
+def _cluster_barrier(words: list[str], guard: Any) -> Step:
+    arrives, waits = "arrive" in words, "wait" in words
+
+    def step(group: Group) -> bool:
+        at = group.at
+        group.at = at + 1
+        held: bool = group.batch.launch.cluster_barrier(group, arrives, waits)
+        if not held:
+            group.at = at
+        return held
+
+    return step
+
+
+def constant_u32(value: int) -> Affine:
+    """A uniform 32-bit value."""
+    return Affine.constant(value, np.dtype(np.uint32))
+
+
+__all__ = ["bind_end", "bind_sync", "from_positions", "part"]

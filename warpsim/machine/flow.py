@@ -1,0 +1,206 @@
+"""Basic blocks of a function: order, liveness, and where a loop may wait for others.
+
+Blocks are numbered so that every loop is contiguous and comes before what follows it: a scheduler that always runs
+the threads with the lowest block lets the others wait where control flow joins again.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from warpsim.program.program import Addr, Arguments, Function, Instruction, LabelRef, Operand, Reg, Targets, Vec
+
+ENDS = frozenset({"bra", "brx", "ret", "exit", "call"})
+
+
+@attrs.define
+class Block:
+    """Instructions ``[first, last)`` of the function; ``successors`` and ``index`` are places in the block order."""
+
+    first: int
+    last: int
+    index: int = 0
+    successors: tuple[int, ...] = ()
+    live_in: frozenset[int] = frozenset()
+    waits: bool = False
+
+
+def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
+    """The blocks in scheduling order, and the block index for each instruction index that starts one."""
+    code = function.code
+    leaders = {0, *(i for i in function.labels.values() if i < len(code))}
+    for i, instruction in enumerate(code):
+        if instruction.form.root in ENDS:
+            leaders.add(i + 1)
+    starts = sorted(i for i in leaders if i < len(code))
+    blocks = [Block(a, b) for a, b in zip(starts, [*starts[1:], len(code)], strict=True)]
+    number = {block.first: i for i, block in enumerate(blocks)}
+    edges = [_successors(function, block, number) for block in blocks]
+    order = loop_order(edges)
+    place = {old: new for new, old in enumerate(order)}
+    for old, block in enumerate(blocks):
+        block.index = place[old]
+        block.successors = tuple(place[s] for s in edges[old])
+    ordered = [blocks[old] for old in order]
+    _liveness(function, ordered)
+    return ordered, {block.first: block.index for block in ordered}
+
+
+def _successors(function: Function, block: Block, number: dict[int, int]) -> list[int]:
+    last = function.code[block.last - 1]
+    root = last.form.root
+    following = [number[block.last]] if block.last in number else []
+    if root == "bra":
+        targets = [number[t.target] for t in labels_of(last) if t.target in number]
+        return targets + (following if last.guard else [])
+    if root == "brx":
+        return [number[t.target] for t in labels_of(last) if t.target in number] + (following if last.guard else [])
+    if root in ("ret", "exit") and last.guard is None:
+        return []
+    return following
+
+
+def labels_of(instruction: Instruction) -> list[LabelRef]:
+    """Every label that a branch may go to."""
+    found: list[LabelRef] = []
+    for operand in instruction.operands:
+        if isinstance(operand, LabelRef):
+            found.append(operand)
+        elif isinstance(operand, Targets):
+            found.extend(operand.labels)
+    return found
+
+
+def loop_order(edges: list[list[int]]) -> list[int]:
+    """A topological order of the graph in which strongly connected parts stay together, ordered within likewise."""
+    order: list[int] = []
+
+    def place(nodes: list[int], removed: frozenset[int]) -> None:
+        for component in _components(nodes, edges, removed):
+            if len(component) == 1:
+                order.append(component[0])
+                continue
+            inside = set(component)
+            entered = [n for n in component if any(n in edges[m] for m in range(len(edges)) if m not in inside)]
+            header = min(entered or component)
+            rest = [n for n in sorted(component) if n != header]
+            order.append(header)
+            place(rest, removed | {header})
+
+    place(list(range(len(edges))), frozenset())
+    return order
+
+
+def _components(nodes: list[int], edges: list[list[int]], removed: frozenset[int]) -> list[list[int]]:
+    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the text."""
+    allowed = set(nodes) - removed
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[list[int]] = []
+    for root in sorted(allowed, reverse=True):
+        if root in index:
+            continue
+        work: list[tuple[int, list[int]]] = [(root, sorted((e for e in edges[root] if e in allowed), reverse=False))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, pending = work[-1]
+            if pending:
+                following = pending.pop()
+                if following not in index:
+                    index[following] = low[following] = len(index)
+                    stack.append(following)
+                    on_stack.add(following)
+                    work.append((following, sorted(e for e in edges[following] if e in allowed)))
+                elif following in on_stack:
+                    low[node] = min(low[node], index[following])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[node])
+            if low[node] == index[node]:
+                component = []
+                while True:
+                    member = stack.pop()
+                    on_stack.discard(member)
+                    component.append(member)
+                    if member == node:
+                        break
+                found.append(component)
+    found.reverse()
+    return found
+
+
+def registers_of(operand: Operand) -> list[int]:
+    """Indices of the registers in an operand."""
+    if isinstance(operand, Reg):
+        return [operand.register.index]
+    if isinstance(operand, (Vec, Arguments)):
+        return [r for element in operand.elements for r in registers_of(element)]
+    if isinstance(operand, Addr):
+        base = [operand.base.register.index] if isinstance(operand.base, Reg) else []
+        return base + [r for element in operand.coordinates for r in registers_of(element)]
+    return []
+
+
+def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
+    """Indices of the registers that an instruction reads and writes."""
+    n_dest = instruction.form.n_dest
+    writes = [r for operand in instruction.operands[:n_dest] for r in registers_of(operand)]
+    reads = [r for operand in instruction.operands[n_dest:] for r in registers_of(operand)]
+    for operand in instruction.operands[:n_dest]:
+        if isinstance(operand, Addr):
+            reads += registers_of(operand)
+    if instruction.guard is not None:
+        reads = [*reads, instruction.guard[0].index, *writes]
+    return reads, writes
+
+
+def _liveness(function: Function, blocks: list[Block]) -> None:
+    uses, kills = [], []
+    for block in blocks:
+        used = killed = 0
+        for instruction in function.code[block.first : block.last]:
+            reads, writes = reads_and_writes(instruction)
+            for r in reads:
+                if not killed >> r & 1:
+                    used |= 1 << r
+            if instruction.guard is None:
+                for r in writes:
+                    killed |= 1 << r
+        uses.append(used)
+        kills.append(killed)
+    live = list(uses)
+    changed = True
+    while changed:
+        changed = False
+        for i in range(len(blocks) - 1, -1, -1):
+            out = 0
+            for s in blocks[i].successors:
+                out |= live[s]
+            new = uses[i] | (out & ~kills[i])
+            if new != live[i]:
+                live[i] = new
+                changed = True
+    for block, bits in zip(blocks, live, strict=True):
+        block.live_in = frozenset(_members(bits))
+
+
+def _members(bits: int) -> list[int]:
+    text = bin(bits)[:1:-1]
+    return [i for i, digit in enumerate(text) if digit == "1"]
+
+
+POLLS = frozenset({"atom", "mbarrier"})
+
+
+def is_poll(instruction: Instruction) -> bool:
+    """True where an instruction reads what another thread may be about to write."""
+    root = instruction.form.root
+    if root in POLLS:
+        return True
+    words = instruction.text.split(".")
+    return root == "ld" and any(w in ("volatile", "relaxed", "acquire", "mmio") for w in words)

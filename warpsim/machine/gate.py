@@ -1,0 +1,92 @@
+"""The gate before a warp-wide instruction: lanes that belong together wait for each other.
+
+An instruction with ``.sync`` executes for a warp when all lanes that take part have arrived: the lanes of its
+membermask, or the whole warp, less those that have exited. A group that holds only a part of a warp's lanes parks
+here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.machine.group import Group
+from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Imm, Instruction, Operand, Reg
+
+
+def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """``step`` behind a gate where the instruction synchronises lanes."""
+    words = instruction.text.split(".")
+    if "sync" not in words and "aligned" not in words:
+        return step
+    members = _membermask(instruction)
+
+    def gated(group: Group) -> bool:
+        missing = missing_lanes(group, members)
+        if missing is None:
+            step(group)
+            return False
+        return wait(group, missing)
+
+    return gated
+
+
+def _membermask(instruction: Instruction) -> Operand | None:
+    names = [o.name for o in instruction.form.operands]
+    for name, operand in zip(names, instruction.operands, strict=False):
+        if name == "membermask" and isinstance(operand, (Reg, Imm)):
+            return operand
+    return None
+
+
+def missing_lanes(group: Group, members: Operand | None) -> Array | None:
+    """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does."""
+    batch, warps = group.batch, group.warps
+    if warps.dense and batch.exited is None:
+        return None
+    active = warps.active
+    if batch.exited is None and active.all():
+        return None
+    absent = ~active & _alive(group)
+    if members is not None and absent.any():
+        if isinstance(members, Imm):
+            bits = np.full((1, 1, 1), members.bits & 0xFFFFFFFF, np.uint32)
+        else:
+            mask = np.where(active, warps.spread(group.read(members.register.index)).view(np.uint32), 0)
+            bits = np.bitwise_or.reduce(mask, axis=1, keepdims=True)
+        named = (bits >> np.arange(32, dtype=np.uint32)[None, :, None]) & 1
+        absent = absent & named.astype(np.bool_)
+    lacking = absent.any(axis=1)
+    return lacking if lacking.any() else None
+
+
+def _alive(group: Group) -> Array:
+    """Lanes ``[n, 32, m]`` that exist in the group's warps and have not exited."""
+    batch, warps = group.batch, group.warps
+    lanes = np.arange(32)[None, :, None]
+    if warps.dense:
+        threads = np.asarray(warps.first_thread)[:, None, None] + lanes
+        columns = (group.selection.positions[0, 0].reshape(-1) % batch.shape.n_ctas)[None, None, :]
+    else:
+        threads = warps.warp_threads[:, None, None] + lanes
+        columns = warps.warp_ctas[:, None, None]
+    exists = threads < batch.shape.n_threads
+    if batch.exited is None:
+        return np.broadcast_to(exists, warps.active.shape)
+    place = np.where(exists, threads, 0) * batch.shape.n_ctas + columns
+    return exists & ~batch.exited[place]
+
+
+def wait(group: Group, lacking: Array) -> bool:
+    """Park the warps that lack lanes; the others are made runnable. Always True: the group has been given away."""
+    batch = group.batch
+    mask = as_array(group.warps.collect(np.broadcast_to(lacking[:, None, :], group.warps.active.shape)))
+    mask = np.broadcast_to(mask, group.selection.shape)
+    if mask.all():
+        batch.park(group)
+        return True
+    stays, goes = batch.divide(group, mask)
+    batch.push(goes)
+    batch.park(stays)
+    return True

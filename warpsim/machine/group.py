@@ -1,0 +1,213 @@
+"""Groups of threads in lockstep, and the batch-wide storage where groups part and meet.
+
+A group caches the registers it uses in ``env``. When it splits, parks or meets another, the registers that are live
+there are written to the batch's `Frame`; whoever continues reads them from there again. A thread belongs to exactly
+one group at a time, so no two groups write the same place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.selection import Lanes, Rect, Selection
+from warpsim.machine.values import Affine, Array, Value, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.plan import FunctionPlan
+
+
+class Frame:
+    """Registers of one activation depth of one function, for all threads of a batch."""
+
+    __slots__ = ("owned", "values")
+
+    def __init__(self, values: list[Value | None]) -> None:
+        self.values = values
+        self.owned: set[int] = set()
+
+
+Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
+"""Return places, outermost first: (caller, block, step, the caller's frame base in local memory)."""
+
+
+class Group:
+    """Threads at one place. ``block`` and ``at`` say where; ``generation`` orders groups that wait for others."""
+
+    __slots__ = ("at", "batch", "block", "dirty", "env", "frame", "generation", "laps", "local_base", "plan", "seen", "selection", "stack", "_warps")
+
+    def __init__(self, batch: Batch, selection: Selection, plan: FunctionPlan, stack: Stack, block: int, at: int, local_base: int, generation: int = 0) -> None:
+        self.batch = batch
+        self.selection = selection
+        self.plan = plan
+        self.stack = stack
+        self.block = block
+        self.at = at
+        self.local_base = local_base
+        self.generation = generation
+        self.laps = 0
+        self.seen: Any = None
+        self._warps: Warps | None = None
+        self._enter_frame()
+
+    def _enter_frame(self) -> None:
+        self.frame = self.batch.frame(len(self.stack), self.plan)
+        self.env: list[Any] = [None] * len(self.frame.values)
+        self.dirty: set[int] = set()
+
+    # ---- place -------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Scheduling order: the blocks of the call stack, then this one, then the step."""
+        return (*[entry[1] for entry in self.stack], self.block, self.at)
+
+    def same_place(self, other: Group) -> bool:
+        """True where both could run as one group."""
+        return self.block == other.block and self.at == other.at and self.plan is other.plan and self.stack == other.stack
+
+    # ---- registers ---------------------------------------------------------------------------
+
+    def fetch(self, index: int) -> Value:
+        """A register's value from the batch, cached; zero where nothing was ever written."""
+        value = self.frame.values[index]
+        if value is None:
+            value = self.plan.zeros[index]
+        else:
+            value = self.selection.fetch(value)
+        self.env[index] = value
+        return value
+
+    def read(self, index: int) -> Value:
+        """A register's value."""
+        value = self.env[index]
+        return self.fetch(index) if value is None else value
+
+    def set(self, index: int, value: Value) -> None:
+        """A register's new value."""
+        self.env[index] = value
+        self.dirty.add(index)
+
+    def flush(self, live: frozenset[int] | None = None) -> None:
+        """Write changed registers (those in ``live``) to the batch."""
+        frame, env = self.frame, self.env
+        whole = self.selection.n == self.batch.shape.n
+        if whole:
+            frame.owned.clear()
+        for index in self.dirty:
+            if live is not None and index not in live:
+                continue
+            value = env[index]
+            if whole:
+                frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
+                continue
+            array = as_array(value)
+            target = frame.values[index]
+            if index not in frame.owned:
+                target = self._private(target, array.dtype)
+                frame.values[index] = target
+                frame.owned.add(index)
+            elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
+                target = target.view(array.dtype)  # type: ignore[union-attr]
+            self.selection.write(target, array)  # type: ignore[arg-type]
+        self.dirty.clear()
+
+    def _private(self, old: Value | None, dtype: np.dtype[Any]) -> Array:
+        shape = self.batch.shape.extents
+        if old is None:
+            return np.zeros(shape, dtype)
+        out = np.empty(shape, dtype)
+        array = as_array(old)
+        out[...] = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array
+        return out
+
+    # ---- warps -------------------------------------------------------------------------------
+
+    @property
+    def warps(self) -> Warps:
+        """How this group's lanes lie in whole warps."""
+        if self._warps is None:
+            cached = getattr(self.selection, "_warp_view", None)
+            if cached is None:
+                cached = Warps(self.selection)
+                self.selection._warp_view = cached  # type: ignore[attr-defined]
+            self._warps = cached
+        return self._warps
+
+
+class Warps:
+    """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
+
+    ``active`` marks lanes that are here; ``complete`` is True where every warp has all its 32 lanes (or all that the
+    block has).
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        batch = selection.batch
+        self.selection = selection
+        self.dense = isinstance(selection, Rect) and selection.warp_range
+        if self.dense:
+            assert isinstance(selection, Rect)
+            n1, n0, m1, m0 = selection.shape
+            self.n_lanes = n1 * n0
+            self.n, self.m = -(-self.n_lanes // 32), m1 * m0
+            self.padded = self.n * 32 != self.n_lanes
+            self.active = np.ones((self.n, 32, self.m), np.bool_)
+            if self.padded:
+                self.active.reshape(-1, self.m)[self.n_lanes :] = False
+            first = selection.positions[:, :, 0, 0].reshape(-1)[::32]
+            self.first_thread = first // batch.n_ctas
+            return
+        positions = selection.positions.reshape(-1)
+        threads, ctas = positions // batch.n_ctas, positions % batch.n_ctas
+        keys = ctas * (batch.n_threads + 31) + (threads >> 5)
+        unique, inverse = np.unique(keys, return_inverse=True)
+        self.n, self.m = len(unique), 1
+        self.slots = inverse.reshape(-1) * 32 + (threads & 31)
+        active = np.zeros(self.n * 32, np.bool_)
+        active[self.slots] = True
+        self.active = active.reshape(self.n, 32, 1)
+        self.warp_threads = (unique % (batch.n_threads + 31)) * 32
+        self.warp_ctas = unique // (batch.n_threads + 31)
+
+    def spread(self, value: Value) -> Array:
+        """A register's value as ``[n, 32, m]``; axes on which it does not depend may be 1."""
+        array = as_array(value)
+        if array.size == 1:
+            return np.broadcast_to(array.reshape(1, 1, 1), (1, 32, 1))
+        if not self.dense:
+            out = np.zeros(self.n * 32, array.dtype)
+            out[self.slots] = np.broadcast_to(array.reshape(-1) if array.ndim == 1 else array, self.selection.shape).reshape(-1)
+            return out.reshape(self.n, 32, 1)
+        n1, n0, m1, m0 = self.selection.shape
+        a1, a0, b1, b0 = array.shape
+        if b1 == b0 == 1:
+            m1 = m0 = 1
+        if a1 == a0 == 1:
+            full = np.broadcast_to(array, (1, 1, m1, m0)).reshape(1, 1, m1 * m0)
+            return np.broadcast_to(full, (1, 32, m1 * m0))
+        full = np.broadcast_to(array, (n1, n0, m1, m0)).reshape(n1 * n0, m1 * m0)
+        if self.padded:
+            out = np.zeros((self.n * 32, m1 * m0), array.dtype)
+            out[: self.n_lanes] = full
+            full = out
+        return full.reshape(self.n, 32, m1 * m0)
+
+    def collect(self, array: Array) -> Array:
+        """Back from ``[n, 32, m]`` to the group's shape."""
+        if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
+            return array[:, :1, :].reshape((1,) * len(self.selection.shape))
+        if not self.dense:
+            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots)
+        n1, n0, m1, m0 = self.selection.shape
+        if array.shape[2] == 1:
+            m1 = m0 = 1
+        full = np.broadcast_to(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
+        return full[: self.n_lanes].reshape(n1, n0, m1, m0)
+
+
+def is_lanes(selection: Selection) -> bool:
+    """True where arrays of the group are one-dimensional."""
+    return isinstance(selection, Lanes)

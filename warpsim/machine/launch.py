@@ -1,0 +1,352 @@
+"""A launch: waves of batches, the scheduler, and what threads may ask of the machine."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import ExecutionError, Finding
+from warpsim.machine import reporting, runtime, specials
+from warpsim.machine.batch import Batch
+from warpsim.machine.group import Group
+from warpsim.machine.memory import GlobalMemory
+from warpsim.machine.plan import BoundBlock, Image, KernelPlan
+from warpsim.machine.selection import Shape
+from warpsim.machine.values import Affine, Array
+from warpsim.types import ScalarType
+
+BATCH_THREADS = 1 << 16
+LAPS = 4096
+MAX_DEPTH = 512
+
+
+@attrs.frozen
+class DeviceSpec:
+    """The GPU as the machine needs it: capability times ten, and how matrix products are computed."""
+
+    sm: int = 90
+    numerics: str = "exact"
+
+
+@attrs.define
+class RunStats:
+    """What a launch did."""
+
+    instructions: int = 0
+    thread_instructions: int = 0
+    opcodes: dict[str, int] = attrs.field(factory=dict)
+    findings: list[Finding] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Settings:
+    """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` is how many threads run side by side."""
+
+    dynamic_shared: int = 0
+    cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
+    checks: frozenset[str] = frozenset()
+    on_finding: str = "raise"
+    async_effects: str = "eager"
+    max_instructions: int | None = 10**9
+    batch_threads: int = BATCH_THREADS
+    observer: Any = None
+    stdout: Callable[[str], object] = lambda text: None
+    progress: Callable[[int, int, int], object] | None = None
+
+
+def launch(
+    image: Image,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    params: bytes,
+    memory: GlobalMemory,
+    device: DeviceSpec,
+    settings: Settings,
+) -> RunStats:
+    """Run a kernel to its end; see `Launch`."""
+    return Launch(image, kernel, grid, block, params, memory, device, settings).run()
+
+
+class Launch:
+    """One kernel launch."""
+
+    def __init__(
+        self,
+        image: Image,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        params: bytes,
+        memory: GlobalMemory,
+        device: DeviceSpec,
+        settings: Settings,
+    ) -> None:
+        self.image = image
+        self.plan: KernelPlan = image.plan(kernel)
+        self.grid, self.block = grid, block
+        self.params = params
+        self.memory = memory
+        self.device = device
+        self.settings = settings
+        self.cluster = settings.cluster or (1, 1, 1)
+        self.n_ctas = grid[0] * grid[1] * grid[2]
+        self.shared_size = self.plan.dynamic_offset + settings.dynamic_shared
+        self.local_size = self.plan.main.frame_size + 16
+        self.stats = RunStats()
+        self.counts: dict[BoundBlock, int] = {}
+        self.findings = reporting.Collector(self)
+        self.sleeping: list[Group] = []
+        self.batches: list[Batch] = []
+        self.ticks = 0
+        self.done_ctas = 0
+        self.printed: list[tuple[Any, str]] = []
+        self._parameters: dict[tuple[int, str], Any] = {}
+        self._param_address: int | None = None
+        self._workspace: int | None = None
+        self._next_report = time.monotonic() + 2.0
+
+    # ---- waves and scheduling ----------------------------------------------------------------
+
+    def run(self) -> RunStats:
+        """Run all CTAs; gives the counts and findings. Memory holds what was written even if this raises."""
+        waves = self._waves()
+        try:
+            with np.errstate(all="ignore"):
+                self._start(waves)
+                while self.batches:
+                    version = self.memory.version
+                    moved = False
+                    for batch in list(self.batches):
+                        moved |= self._drain(batch)
+                        if not batch.runnable and not self._waits(batch):
+                            self.batches.remove(batch)
+                            self.done_ctas += batch.shape.n_ctas
+                            moved = True
+                    if self._start(waves) or moved or self.memory.version != version:
+                        continue
+                    if self.batches:
+                        reporting.deadlock(self)
+                        break
+        finally:
+            runtime.flush_output(self)
+            if self._param_address is not None:
+                self.memory.unmap(self._param_address)
+            if self._workspace is not None:
+                self.memory.unmap(self._workspace)
+            self._tally()
+        return self.stats
+
+    def _waits(self, batch: Batch) -> bool:
+        return bool(batch.parked) or any(b.waiting for b in batch.barriers.values()) or any(g.batch is batch for g in self.sleeping)
+
+    def _waves(self) -> Iterator[Batch]:
+        gx, rows = self.grid[0], self.grid[1] * self.grid[2]
+        cx, cy, cz = self.cluster
+        row_step = self.grid[1] * cz if cz > 1 else cy
+        threads = self.block[0] * self.block[1] * self.block[2]
+        room = max(self.settings.batch_threads // threads, 1)
+        if self.shared_size:
+            room = min(room, max((1 << 28) // self.shared_size, 1))
+        width = gx if room >= gx * row_step else max(room // row_step // cx, 1) * cx
+        width = min(width, gx)
+        height = min(max(room // gx // row_step, 1) * row_step, rows) if width == gx else row_step
+        for row in range(0, rows, height):
+            for column in range(0, gx, width):
+                shape = Shape(self.block[1] * self.block[2], self.block[0], min(height, rows - row), min(width, gx - column))
+                numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])).reshape(-1)
+                yield Batch(self, shape, numbers)
+
+    def _start(self, waves: Iterator[Batch]) -> bool:
+        batch = next(waves, None)
+        if batch is None:
+            return False
+        batch.start(self.plan.main)
+        self.batches.append(batch)
+        return True
+
+    def _drain(self, batch: Batch) -> bool:
+        """Run a batch's groups until none can go on; True where any did."""
+        moved = False
+        self._wake(batch)
+        while batch.runnable:
+            moved = True
+            group = batch.take()
+            batch.generation = group.generation
+            self._run_group(batch, group)
+            if not batch.runnable:
+                self._wake(batch)
+        return moved
+
+    def _wake(self, batch: Batch) -> None:
+        """Make groups runnable again that slept until memory changed."""
+        if self.sleeping:
+            version = self.memory.version
+            awake = [g for g in self.sleeping if g.batch is batch and g.seen[0] != version]
+            if awake:
+                self.sleeping = [g for g in self.sleeping if not any(g is a for a in awake)]
+                batch.runnable += awake
+
+    def _run_group(self, batch: Batch, group: Group) -> None:
+        observer = self.settings.observer
+        waiting = len(batch.runnable)
+        limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+        while True:
+            block = group.plan.blocks[group.block]
+            if group.at == 0:
+                self._count(block, group)
+            steps = block.steps
+            for at in range(group.at, len(steps)):
+                group.at = at
+                if observer is not None:
+                    observer.before(block.instructions[at], group)
+                if steps[at](group):
+                    return
+                if observer is not None:
+                    observer.after(block.instructions[at], group)
+            group.at = len(steps)
+            if observer is not None and len(steps) < len(block.instructions):
+                observer.before(block.instructions[-1], group)
+            place = block.end(group)
+            if place is None:
+                return
+            group.block, group.at = place, 0
+            if place <= block.index and self.lap(group, block):
+                return
+            if len(batch.runnable) != waiting:
+                waiting = len(batch.runnable)
+                limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+            if limit is not None and (group.generation, group.key) >= limit:
+                batch.push(group)
+                return
+
+    def _count(self, block: BoundBlock, group: Group) -> None:
+        n_warps = group.selection.n_warps
+        self.counts[block] = self.counts.get(block, 0) + n_warps
+        stats, n = self.stats, len(block.instructions)
+        stats.instructions += n * n_warps
+        stats.thread_instructions += n * group.selection.n
+        budget = self.settings.max_instructions
+        if budget is not None and stats.instructions > budget:
+            reporting.limit(self, group, f"more than {budget} warp-instructions executed", "raise max_instructions, or None to lift it")
+        if self.settings.progress is not None and time.monotonic() > self._next_report:
+            self._next_report = time.monotonic() + 0.5
+            self.settings.progress(stats.instructions, self.done_ctas, self.n_ctas)
+
+    def lap(self, group: Group, block: BoundBlock) -> bool:
+        """A group goes round a loop; True where it was put to sleep until memory changes."""
+        group.laps += 1
+        if not block.waits and group.laps % LAPS:
+            return False
+        live = sorted(group.plan.blocks[group.block].live_in)
+        state = [group.read(r) for r in live]
+        version = self.memory.version
+        stuck = group.seen is not None and group.seen[0] == version and _same(group.seen[1], state)
+        group.seen = (version, state)
+        group.generation += 1
+        if stuck:
+            self.sleeping.append(group)
+            return True
+        if self.sleeping:
+            self._wake(group.batch)
+        return False
+
+    def finish(self, group: Group) -> None:
+        """The group's threads exit."""
+        group.batch.exit(group)
+
+    def check_depth(self, group: Group) -> None:
+        """Calls nest only so deep."""
+        if len(group.stack) >= MAX_DEPTH:
+            reporting.limit(self, group, f"calls nest deeper than {MAX_DEPTH}", "is the recursion bounded?")
+
+    def _tally(self) -> None:
+        opcodes: Counter[str] = Counter()
+        for block, n_warps in self.counts.items():
+            for name, times in block.names.items():
+                opcodes[name] += times * n_warps
+        self.stats.opcodes = dict(opcodes)
+        self.stats.findings = self.findings.all()
+
+    # ---- what steps ask ----------------------------------------------------------------------
+
+    def param(self, offset: int, type: ScalarType) -> Any:
+        """A kernel parameter's value."""
+        key = offset, type.name
+        value = self._parameters.get(key)
+        if value is None:
+            raw = np.frombuffer(self.params[offset : offset + type.dtype.itemsize].ljust(type.dtype.itemsize, b"\0"), type.dtype)
+            value = Affine.constant(int(raw[0]), type.dtype) if type.dtype.kind in "iu" else raw.copy()
+            self._parameters[key] = value
+        return value
+
+    @property
+    def param_address(self) -> int:
+        """Where the parameter block lies for kernels that take its address."""
+        if self._param_address is None:
+            data = np.frombuffer(self.params or b"\0", np.uint8).copy()
+            self._param_address = self.memory.map(data, name="kernel parameters", read_only=True)
+        return self._param_address
+
+    @property
+    def workspace(self) -> int:
+        """The structure that cooperative grid barriers find through %envreg1 and %envreg2."""
+        if self._workspace is None:
+            self._workspace = self.memory.allocate(256, "grid workspace")[0]
+        return self._workspace
+
+    def special(self, batch: Batch, name: str) -> Any:
+        """A special register for all threads of a batch."""
+        return specials.special(self, batch, name)
+
+    def clock(self, name: str) -> int:
+        """Clocks advance with every reading."""
+        self.ticks += 32
+        if name.startswith("globaltimer"):
+            now = time.time_ns()
+            return now >> 32 if name.endswith("_hi") else now
+        cycles = self.ticks + self.stats.instructions
+        return cycles >> 32 if name == "clock_hi" else cycles
+
+    def make_ports(self, batch: Batch) -> dict[str, Any]:
+        """The ports of a batch by name."""
+        return {"memory": batch.memory, "device": self.device, **runtime.make_ports(self, batch)}
+
+    def system_call(self, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:
+        """A function of the CUDA run time: vprintf, malloc, free, __assertfail."""
+        runtime.system_call(self, group, name, plan, arguments, returns)
+
+    def report(self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]) -> None:
+        """A rule was broken at the group's present step."""
+        self.findings.add(batch, rule, message, group, lanes, values)
+
+    # ---- clusters ----------------------------------------------------------------------------
+
+    def cluster_peer(self, batch: Batch, columns: Array, rank: Array) -> Array:
+        """The batch column of a rank in each column's cluster, -1 where there is none."""
+        return specials.cluster_peer(self, batch, columns, rank)
+
+    def cluster_barrier(self, group: Group, arrives: bool, waits: bool) -> bool:
+        """``barrier.cluster``: True where the group has to wait."""
+        return runtime.cluster_barrier(self, group, arrives, waits)
+
+
+def _same(old: list[Any], new: list[Any]) -> bool:
+    for a, b in zip(old, new, strict=True):
+        if a is b:
+            continue
+        if type(a) is Affine and type(b) is Affine:
+            if (a.base, a.strides) != (b.base, b.strides):
+                return False
+        elif type(a) is Affine or type(b) is Affine or a.shape != b.shape or a.tobytes() != b.tobytes():
+            return False
+    return True
+
+
+__all__ = ["DeviceSpec", "ExecutionError", "Launch", "RunStats", "Settings", "launch"]

@@ -1,0 +1,113 @@
+"""Global memory: allocations at 256-byte aligned addresses, far enough apart that a stray access hits none."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.values import Array
+
+ALIGNMENT = 256
+GUARD = 1 << 20
+FIRST_ADDRESS = 0x7F_0000_0000
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7D00_0000_0000
+WINDOW = 1 << 32
+
+
+class Allocation:
+    """A run of bytes of global memory; ``data`` is the memory itself, as uint8."""
+
+    __slots__ = ("_views", "data", "end", "name", "read_only", "start")
+
+    def __init__(self, start: int, data: Array, name: str, read_only: bool) -> None:
+        self.start = start
+        self.end = start + data.size
+        self.data = data
+        self.name = name
+        self.read_only = read_only
+        self._views: dict[tuple[Any, int], Array] = {}
+
+    def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
+        """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
+        view = self._views.get((dtype, count))
+        if view is None:
+            row = dtype.itemsize * count
+            view = self.data[: self.data.size // row * row].view(dtype)
+            if count > 1:
+                view = view.reshape(-1, count)
+            self._views[dtype, count] = view
+        return view
+
+
+class GlobalMemory:
+    """The address space that kernels, arrays, module variables and the heap share.
+
+    ``version`` counts the changes: whoever waits for memory to change looks at it.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._allocations: list[Allocation] = []
+        self._next = FIRST_ADDRESS
+        self.version = 0
+
+    def map(self, array: Array, *, name: str = "array", read_only: bool = False, address: int | None = None) -> int:
+        """Make a flat uint8 array part of memory, in place; gives its address."""
+        if address is None:
+            address = self._next
+            self._next = -(-(address + max(array.size, 1) + GUARD) // ALIGNMENT) * ALIGNMENT
+        at = bisect.bisect(self._starts, address)
+        self._starts.insert(at, address)
+        self._allocations.insert(at, Allocation(address, array, name, read_only))
+        return address
+
+    def unmap(self, address: int) -> None:
+        """Take an array out of memory again."""
+        at = bisect.bisect_left(self._starts, address)
+        del self._starts[at], self._allocations[at]
+
+    def allocate(self, nbytes: int, name: str = "allocation", *, read_only: bool = False) -> tuple[int, Array]:
+        """New zeroed memory: its address and its bytes."""
+        data = np.zeros(nbytes, np.uint8)
+        return self.map(data, name=name, read_only=read_only), data
+
+    def find(self, low: int, high: int) -> Allocation | None:
+        """The allocation that holds all bytes of ``[low, high)``."""
+        at = bisect.bisect(self._starts, low) - 1
+        if at >= 0:
+            allocation = self._allocations[at]
+            if high <= allocation.end:
+                return allocation
+        return None
+
+    def at(self, address: int) -> Allocation | None:
+        """The allocation that starts at an address."""
+        at = bisect.bisect_left(self._starts, address)
+        if at < len(self._starts) and self._starts[at] == address:
+            return self._allocations[at]
+        return None
+
+    def nearest(self, address: int) -> tuple[Allocation, int] | None:
+        """The allocation nearest to an address, and the distance in bytes: negative before it, positive past its end."""
+        at = bisect.bisect(self._starts, address)
+        best: tuple[Allocation, int] | None = None
+        for allocation in self._allocations[max(at - 1, 0) : at + 1]:
+            distance = address - allocation.start if address < allocation.start else max(address - allocation.end + 1, 0)
+            if best is None or abs(distance) < abs(best[1]):
+                best = allocation, distance
+        return best
+
+    def owners(self, low: Array, nbytes: int) -> Array:
+        """Index of the allocation that holds ``[low, low + nbytes)`` of each lane, -1 where none does."""
+        starts = np.array(self._starts or [0], np.int64)
+        ends = np.array([a.end for a in self._allocations] or [0], np.int64)
+        at = np.searchsorted(starts, low, "right") - 1
+        inside = (at >= 0) & (low + nbytes <= ends[np.maximum(at, 0)])
+        return np.where(inside, at, -1)
+
+    def allocation(self, index: int) -> Allocation:
+        """The allocation of an index that `owners` gave."""
+        return self._allocations[index]

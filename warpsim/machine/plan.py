@@ -1,0 +1,250 @@
+"""A kernel bound for execution: blocks of steps, register slots, constants, and the layout of its memories.
+
+A slot is a place in a group's ``env``: first the function's registers, then its constants, then the special registers
+it reads. Steps are closures over slots; they are bound once and serve every launch and batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import InternalError
+from warpsim.machine.flow import Block, blocks_of, is_poll
+from warpsim.machine.group import Group
+from warpsim.machine.slots import SpecialSlot
+from warpsim.machine.values import Affine, Array
+from warpsim.program.program import FunctionRef, Function, Instruction, Param, Program, SymbolAddress, Variable
+from warpsim.types import TYPES, ScalarType, StateSpace
+
+Step = Callable[[Group], Any]
+FUNCTION_CODE = 0x1000
+"""Where function addresses begin: `call` through a register finds its function by this number."""
+
+
+class BoundBlock:
+    """Steps of a basic block and the closure that says where to go next."""
+
+    __slots__ = ("end", "index", "instructions", "live_in", "names", "steps", "waits")
+
+    def __init__(self, block: Block, instructions: tuple[Instruction, ...]) -> None:
+        self.index = block.index
+        self.live_in = block.live_in
+        self.waits = block.waits
+        self.instructions = instructions
+        self.names = Counter(i.text for i in instructions)
+        self.steps: list[Step] = []
+        self.end: Callable[[Group], int | None] = lambda group: None
+
+
+class FunctionPlan:
+    """One function, bound."""
+
+    def __init__(self, function: Function, kernel: KernelPlan) -> None:
+        self.function = function
+        self.kernel = kernel
+        self.n_registers = len(function.registers)
+        self.extras: list[Any] = []
+        self._extra_slots: dict[Any, int] = {}
+        self.zeros: list[Any] = [zero(r.type) for r in function.registers]
+        self.offsets: dict[str, int] = {}
+        self.frame_start = 0
+        self._layout()
+        self.blocks: list[BoundBlock] = []
+        self.place_of: dict[int, int] = {}
+
+    def _layout(self) -> None:
+        """Offsets of local variables and of parameters in the function's stack frame."""
+        at = 0
+        items: list[Any] = [v for v in self.function.variables if v.space in (StateSpace.LOCAL, StateSpace.PARAM)]
+        if not self.function.entry:
+            items += [*self.function.params, *self.function.returns]
+        for item in items:
+            align = max(item.align, 4)
+            at = -(-at // align) * align
+            self.offsets[_key(item)] = at
+            at += -(-max(item.size, 4) // 4) * 4
+        self.frame_size = -(-at // 16) * 16
+
+    def offset(self, item: Variable | Param) -> int:
+        """Offset of a local or parameter in the frame."""
+        return self.offsets[_key(item)]
+
+    def constant(self, value: Any) -> int:
+        """The slot of a constant value."""
+        key = (value.base, value.dtype) if type(value) is Affine else (value.tobytes(), value.dtype.str)
+        return self._slot(key, value)
+
+    def special(self, name: str) -> int:
+        """The slot of a special register, filled in by each batch."""
+        return self._slot(("special", name), SpecialSlot(name))
+
+    def _slot(self, key: Any, content: Any) -> int:
+        slot = self._extra_slots.get(key)
+        if slot is None:
+            slot = self._extra_slots[key] = self.n_registers + len(self.extras)
+            self.extras.append(content)
+            self.zeros.append(None)
+        return slot
+
+
+def _key(item: Variable | Param) -> str:
+    return item.unique if isinstance(item, Variable) else f"param {item.name}"
+
+
+def zero(type: ScalarType) -> Any:
+    """What an unwritten register reads as."""
+    if type.dtype.kind in "iu" and type.bits >= 8:
+        return Affine.constant(0, type.dtype)
+    return np.zeros(1, type.dtype)
+
+
+def literal(bits: int, type: ScalarType) -> Any:
+    """The value of an immediate."""
+    if type.kind == "p":
+        return np.array([bool(bits)])
+    if type.dtype.kind in "iu":
+        return Affine.constant(bits, type.dtype)
+    raw = np.array([bits & ((1 << type.bits) - 1)], f"u{type.bits // 8}") if type.bits <= 64 else None
+    if raw is None:
+        wide = np.zeros(1, type.dtype)
+        wide["lo"], wide["hi"] = bits & (2**64 - 1), bits >> 64
+        return wide
+    return raw.view(type.dtype)
+
+
+class Image:
+    """A program placed in a device's memory: the addresses of its module variables by name."""
+
+    def __init__(self, program: Program, addresses: dict[str, int]) -> None:
+        self.program = program
+        self.addresses = addresses
+        self.function_numbers = {name: i for i, name in enumerate([*program.functions, *program.externs])}
+        self.plans: dict[str, KernelPlan] = {}
+
+    def function_address(self, name: str) -> int:
+        """The code address of a function."""
+        name = self.program.aliases.get(name, name)
+        return FUNCTION_CODE + 16 * self.function_numbers[name]
+
+    def function_at(self, address: int) -> str | None:
+        """The function of a code address."""
+        number, rest = divmod(address - FUNCTION_CODE, 16)
+        names = [*self.program.functions, *self.program.externs]
+        return names[number] if rest == 0 and 0 <= number < len(names) else None
+
+    def plan(self, kernel: str) -> KernelPlan:
+        """The bound kernel, made at its first launch."""
+        found = self.plans.get(kernel)
+        if found is None:
+            found = self.plans[kernel] = KernelPlan(self, kernel)
+        return found
+
+
+class KernelPlan:
+    """A kernel and all functions of its module, bound on first use."""
+
+    def __init__(self, image: Image, name: str) -> None:
+        self.image = image
+        self.program = image.program
+        self.entry = image.program.functions[name]
+        self.shared_offsets: dict[str, int] = {}
+        self.dynamic_offset = 0
+        self.static_shared = self._shared_layout()
+        self._functions: dict[str, FunctionPlan] = {}
+        self.main = self.function(name)
+
+    def _shared_layout(self) -> int:
+        variables = [v for v in self.program.variables if v.space is StateSpace.SHARED]
+        for function in self.program.functions.values():
+            if function is self.entry or not function.entry:
+                variables += [v for v in function.variables if v.space is StateSpace.SHARED]
+        names = self._reachable_names()
+        at = 0
+        dynamic = [v for v in variables if v.linkage == "extern" or v.size == 0]
+        for variable in variables:
+            if variable in dynamic or (names is not None and variable.unique not in names):
+                continue
+            at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+            self.shared_offsets[variable.unique] = at
+            at += variable.size
+        start = -(-at // 16) * 16 if dynamic else at
+        for variable in dynamic:
+            start = max(start, -(-at // max(variable.align, 1)) * max(variable.align, 1))
+        for variable in dynamic:
+            self.shared_offsets[variable.unique] = start
+        self.dynamic_offset = start
+        return at
+
+    def _reachable_names(self) -> set[str] | None:
+        """Shared variables that the kernel or a function it may call names."""
+        program = self.program
+        seen: set[str] = set()
+        names: set[str] = set()
+        work = [self.entry.name]
+        while work:
+            name = work.pop()
+            name = program.aliases.get(name, name)
+            if name in seen or name not in program.functions:
+                continue
+            seen.add(name)
+            for instruction in program.functions[name].code:
+                for operand in instruction.operands:
+                    base = getattr(operand, "base", None) or getattr(operand, "symbol", None)
+                    if isinstance(base, Variable) and base.space is StateSpace.SHARED:
+                        names.add(base.unique)
+                    if isinstance(operand, FunctionRef):
+                        work.append(operand.name)
+                    elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
+                        work.append(operand.symbol)
+                if instruction.form.root == "call" and not any(isinstance(o, FunctionRef) for o in instruction.operands):
+                    work += [f for f, body in program.functions.items() if not body.entry]
+        return names
+
+    def function(self, name: str) -> FunctionPlan:
+        """A bound function of the module."""
+        name = self.program.aliases.get(name, name)
+        plan = self._functions.get(name)
+        if plan is None:
+            from warpsim.machine.bind import bind_function
+
+            plan = self._functions[name] = FunctionPlan(self.program.functions[name], self)
+            bind_function(plan)
+        return plan
+
+    def address(self, symbol: Variable | str) -> int:
+        """The address of a symbol in its own state space."""
+        if isinstance(symbol, str):
+            if symbol in self.image.function_numbers or symbol in self.program.aliases:
+                return self.image.function_address(symbol)
+            return self.image.addresses[symbol]
+        if symbol.space is StateSpace.SHARED:
+            return self.shared_offsets.get(symbol.unique, self.dynamic_offset)
+        if symbol.unique in self.image.addresses:
+            return self.image.addresses[symbol.unique]
+        if symbol.name in self.image.addresses:
+            return self.image.addresses[symbol.name]
+        raise InternalError(f"no address for {symbol.unique}")
+
+
+def mark_waits(function: Function, blocks: list[Block]) -> None:
+    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write."""
+    polls = [any(is_poll(i) for i in function.code[b.first : b.last]) for b in blocks]
+    for block in blocks:
+        for target in block.successors:
+            if target <= block.index and any(polls[target : block.index + 1]):
+                block.waits = True
+
+
+U64 = TYPES["u64"]
+
+
+def array_of(value: Any) -> Array:
+    """A constant as an array."""
+    return value.array() if type(value) is Affine else value
+
+
+__all__ = ["BoundBlock", "FunctionPlan", "Image", "KernelPlan", "blocks_of"]

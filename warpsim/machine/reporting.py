@@ -1,0 +1,135 @@
+"""Findings of a running launch: what, where, who; grouped by rule and place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import ExecutionError, Finding
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.group import Group
+    from warpsim.machine.launch import Launch
+    from warpsim.program.program import Instruction
+
+ALWAYS = frozenset({"out-of-bounds", "misaligned", "read-only", "deadlock", "limit", "trap", "assert"})
+ADVICE = {
+    "out-of-bounds": "check the index against the size of the array, and the guard of the access",
+    "misaligned": "an access of N bytes needs an address that is a multiple of N",
+    "read-only": "pass a writable array, or store elsewhere",
+}
+
+
+class Collector:
+    """The findings of one launch."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._found: dict[tuple[str, int, int], Finding] = {}
+
+    def all(self) -> list[Finding]:
+        """Every finding, in the order in which the places were first seen."""
+        return list(self._found.values())
+
+    def add(self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]) -> None:
+        """One occurrence; ends the launch where ``on_finding`` says so."""
+        severity = str(values.pop("severity", "error"))
+        advice = str(values.pop("advice", ADVICE.get(rule, "")))
+        if rule not in ALWAYS and rule not in self.launch.settings.checks:
+            return
+        instruction = present(group)
+        key = rule, instruction.span.line, instruction.span.column
+        known = self._found.get(key)
+        if known is not None:
+            self._found[key] = attrs.evolve(known, count=known.count + 1)
+            return
+        cta, warp, which = locate(self.launch, batch, group, lanes)
+        finding = Finding(
+            rule=rule,
+            message=message,
+            severity=severity,
+            advice=advice,
+            kernel=self.launch.plan.entry.name,
+            file=instruction.span.file,
+            line=instruction.span.line,
+            column=instruction.span.column,
+            source=instruction.source,
+            instruction=instruction.text,
+            cta=cta,
+            warp=warp,
+            lanes=which,
+            values=values,
+            text=line_text(self.launch, instruction.span.line),
+        )
+        self._found[key] = finding
+        if severity == "error" and (self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")):
+            raise ExecutionError(findings=(finding,))
+
+
+def line_text(launch: Launch, line: int) -> str:
+    """A line of the module's text."""
+    lines = launch.image.program.lines
+    return lines[line - 1] if 0 < line <= len(lines) else ""
+
+
+def present(group: Group) -> Instruction:
+    """The instruction at which a group stands."""
+    block = group.plan.blocks[group.block]
+    return block.instructions[min(group.at, len(block.instructions) - 1)]
+
+
+def locate(launch: Launch, batch: Batch, group: Group, lanes: Array | None) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
+    """CTA, warp and lanes of the first warp concerned, in the order CTA, warp, lane."""
+    positions = group.selection.positions
+    if lanes is not None:
+        mask = np.broadcast_to(lanes, positions.shape)
+        positions = positions[mask] if mask.any() else positions.reshape(-1)
+    positions = positions.reshape(-1)
+    threads, ctas = positions // batch.shape.n_ctas, positions % batch.shape.n_ctas
+    first_cta = int(ctas[np.argmin(batch.ctas[ctas])])
+    here = np.sort(threads[ctas == first_cta])
+    warp = int(here[0]) >> 5
+    number = int(batch.ctas[first_cta])
+    gx, gy, _ = launch.grid
+    return (number % gx, number // gx % gy, number // (gx * gy)), warp, tuple(int(t) & 31 for t in here if int(t) >> 5 == warp)
+
+
+def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
+    """A budget is used up: always ends the launch."""
+    launch.findings.add(group.batch, "limit", message, group, None, {"advice": advice})
+
+
+def deadlock(launch: Launch) -> None:
+    """Nothing can make progress: say who waits for what."""
+    notes: list[str] = []
+    first: Group | None = None
+    rule = "deadlock"
+    for batch in launch.batches:
+        for number, barrier in batch.barriers.items():
+            for group, _ in barrier.waiting:
+                group.at = max(group.at - 1, 0)
+                first = first or group
+                short = np.flatnonzero(barrier.arrived)
+                cta = int(short[0]) if len(short) else 0
+                notes.append(f"{group.selection.n} threads wait at barrier {number} in line {present(group).span.line} ({int(barrier.arrived[cta])} arrived)")
+                rule = "barrier-divergence"
+        for group in batch.parked:
+            first = first or group
+            notes.append(f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps")
+            rule = "aligned-divergence" if "aligned" in present(group).text or rule == "deadlock" else rule
+    for group in launch.sleeping:
+        first = first or group
+        notes.append(f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes")
+        rule = "deadlock"
+    if first is None:
+        return
+    if rule != "deadlock" and rule not in launch.settings.checks:
+        rule = "deadlock"
+    message = "no thread can make progress: " + "; ".join(notes[:6])
+    values: dict[str, Any] = {"advice": "threads that wait for each other must all reach the place where they wait"}
+    launch.findings.add(first.batch, rule, message, first, None, values)
+    raise ExecutionError(findings=tuple(launch.findings.all()[-1:]))

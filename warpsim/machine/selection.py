@@ -1,0 +1,246 @@
+"""Which threads of a batch a group holds: a rectangle of slices, or a list of lanes.
+
+A batch is a rectangle of CTAs run side by side. Its threads lie on four axes ``[T1, T0, C1, C0]``: T0 is tid.x, T1
+tid.y and tid.z together, C0 ctaid.x, C1 ctaid.y and ctaid.z together. The flat position of a thread is
+``t * n_ctas + c`` with ``t = t1 * T0 + t0``: CTAs innermost, so that one shared-memory word of all CTAs is one row.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value
+
+Axis = tuple[int, int, int]  # start, step, count
+
+
+class Shape:
+    """The axes of a batch."""
+
+    def __init__(self, t1: int, t0: int, c1: int, c0: int) -> None:
+        self.extents = (t1, t0, c1, c0)
+        self.n_threads = t1 * t0
+        self.n_ctas = c1 * c0
+        self.n = self.n_threads * self.n_ctas
+
+    @cached_property
+    def whole(self) -> Rect:
+        """Every thread of the batch."""
+        return Rect(self, tuple((0, 1, extent) for extent in self.extents))
+
+
+class Selection:
+    """Common part of `Rect` and `Lanes`: ``n`` threads, arrays of ``shape``."""
+
+    batch: Shape
+    n: int
+    shape: tuple[int, ...]
+    positions: Array
+
+    @cached_property
+    def threads(self) -> Array:
+        """Thread number in the CTA of each position, in ``positions``' shape."""
+        return self.positions // self.batch.n_ctas
+
+    @cached_property
+    def ctas(self) -> Array:
+        """CTA number in the batch of each position."""
+        return self.positions % self.batch.n_ctas
+
+    @cached_property
+    def per_cta(self) -> Array:
+        """How many threads of each CTA of the batch are here, ``[n_ctas]``."""
+        return np.bincount(self.ctas.ravel(), minlength=self.batch.n_ctas)
+
+    @cached_property
+    def n_warps(self) -> int:
+        """How many warps have a lane here."""
+        keys = (self.threads >> 5) * self.batch.n_ctas + self.ctas
+        return len(np.unique(keys))
+
+    def fetch(self, value: Value) -> Value:
+        """The part of a batch-wide value that belongs to these threads."""
+        raise NotImplementedError
+
+    def write(self, target: Array, value: Array) -> None:
+        """Put these threads' values into a full batch-wide array."""
+        raise NotImplementedError
+
+
+class Rect(Selection):
+    """Slices of the four axes."""
+
+    def __init__(self, batch: Shape, axes: tuple[Axis, ...]) -> None:
+        self.batch = batch
+        self.axes = axes
+        self.shape = tuple([count for _, _, count in axes])
+        self.n = int(np.prod(self.shape))
+        self.is_whole = self.n == batch.n
+        self.slices = tuple([slice(a, a + s * n, s) for a, s, n in axes])
+        self.all_ctas = self.shape[2] * self.shape[3] == batch.n_ctas
+        self.all_threads = self.shape[0] * self.shape[1] == batch.n_threads
+
+    @cached_property
+    def positions(self) -> Array:  # type: ignore[override]
+        """Flat positions, in the group's shape."""
+        t1, t0, c1, c0 = [np.arange(a, a + s * n, s, dtype=np.int64)[:n] for a, s, n in self.axes]
+        _, n0, _, m0 = self.batch.extents
+        t = t1[:, None] * n0 + t0
+        c = c1[:, None] * m0 + c0
+        return t[:, :, None, None] * self.batch.n_ctas + c[None, None]
+
+    @cached_property
+    def n_warps(self) -> int:  # type: ignore[override]
+        """How many warps have a lane here."""
+        t = np.unique(self.threads[:, :, :1, :1] >> 5)
+        return len(t) * self.shape[2] * self.shape[3]
+
+    @cached_property
+    def warp_range(self) -> bool:
+        """True where the threads are whole warps, one after the other."""
+        if self.all_threads:
+            return True
+        (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
+        full0 = self.batch.extents[1]
+        if n0 == full0 and (s1 == 1 or n1 == 1):
+            first, count = a1 * full0, n1 * full0
+        elif n1 == 1 and (s0 == 1 or n0 == 1):
+            first, count = a1 * full0 + a0, n0
+        else:
+            return False
+        last = first + count
+        return first % 32 == 0 and (last % 32 == 0 or last == self.batch.n_threads)
+
+    def fetch(self, value: Value) -> Value:
+        """The slices of a batch-wide value, copied so that later stores into the batch cannot change it."""
+        if self.is_whole:
+            return value
+        if type(value) is Affine:
+            if value.strides == FLAT:
+                return value
+            base, strides = value.base, []
+            for stride, (start, step, count) in zip(value.strides, self.axes, strict=True):
+                base += stride * start
+                strides.append(stride * step if count > 1 else 0)
+            return value._make(base, tuple(strides), self.shape)
+        if value.size == 1:
+            return value
+        index = tuple([s if extent > 1 else slice(None) for s, extent in zip(self.slices, value.shape, strict=True)])
+        return value[index].copy()
+
+    def write(self, target: Array, value: Array) -> None:
+        """Put these threads' values into a full array of the batch."""
+        target[self.slices] = value
+
+
+class Lanes(Selection):
+    """Any set of threads, by ascending flat position."""
+
+    def __init__(self, batch: Shape, positions: Array) -> None:
+        self.batch = batch
+        self.positions = positions
+        self.n = len(positions)
+        self.shape = (self.n,)
+
+    @cached_property
+    def _indices(self) -> tuple[Array, Array, Array, Array]:
+        _, n0, _, m0 = self.batch.extents
+        return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
+
+    def fetch(self, value: Value) -> Value:
+        """These lanes' values, one-dimensional; uniform values stay as they are."""
+        if type(value) is Affine:
+            if value.strides == FLAT:
+                return value
+            value = value.array()
+        if value.size == 1:
+            return value.reshape(1)
+        if value.size == self.batch.n:
+            return value.reshape(-1).take(self.positions)
+        flat: Any = 0
+        for extent, index in zip(value.shape, self._indices, strict=True):
+            if extent > 1:
+                flat = flat * extent + index
+        return value.reshape(-1).take(flat)
+
+    def write(self, target: Array, value: Array) -> None:
+        """Put these lanes' values into a full array of the batch."""
+        target.reshape(-1)[self.positions] = value.reshape(-1)
+
+
+def from_positions(batch: Shape, positions: Array) -> Selection:
+    """The simplest selection of ascending positions: the whole batch, a run of whole threads, or lanes."""
+    n = len(positions)
+    if n == batch.n:
+        return batch.whole
+    m = batch.n_ctas
+    first, last = int(positions[0]), int(positions[-1])
+    if last - first + 1 == n and first % m == 0 and n % m == 0:
+        t0, count, width = first // m, n // m, batch.extents[1]
+        if t0 % width == 0 and count % width == 0:
+            return Rect(batch, ((t0 // width, 1, count // width), (0, 1, width), *((0, 1, e) for e in batch.extents[2:])))
+        if t0 // width == (t0 + count - 1) // width:
+            return Rect(batch, ((t0 // width, 1, 1), (t0 % width, 1, count), *((0, 1, e) for e in batch.extents[2:])))
+    return Lanes(batch, positions)
+
+
+def _run(flags: Array) -> Axis | None:
+    """The single arithmetic run of true elements, or None."""
+    where = np.flatnonzero(flags)
+    n = len(where)
+    start = int(where[0])
+    if n == 1:
+        return start, 1, 1
+    step = int(where[1]) - start
+    if int(where[-1]) - start == step * (n - 1) and (n == 2 or bool((np.diff(where) == step).all())):
+        return start, step, n
+    return None
+
+
+def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
+    """The threads where ``mask`` (broadcast over the group) holds, and the others; both are non-empty."""
+    if isinstance(selection, Rect) and mask.ndim == 4:
+        varying = [axis for axis in range(4) if mask.shape[axis] > 1]
+        if len(varying) == 1:
+            axis = varying[0]
+            flags = mask.reshape(-1)
+            parts = []
+            for wanted in (flags, ~flags):
+                run = _run(wanted)
+                parts.append(_sliced(selection, axis, run) if run is not None else _masked(selection, mask, wanted is not flags))
+            return parts[0], parts[1]
+    return _masked(selection, mask, False), _masked(selection, mask, True)
+
+
+def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
+    start, step, count = run
+    first, stride, _ = rect.axes[axis]
+    axes = list(rect.axes)
+    axes[axis] = (first + start * stride, stride * step, count)
+    return Rect(rect.batch, tuple(axes))
+
+
+def _masked(selection: Selection, mask: Array, negate: bool) -> Selection:
+    flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
+    chosen = selection.positions[~flags if negate else flags]
+    return Lanes(selection.batch, chosen)
+
+
+
+
+def union(selections: list[Selection]) -> Selection:
+    """All threads of disjoint selections."""
+    if len(selections) == 1:
+        return selections[0]
+    batch = selections[0].batch
+    if sum(s.n for s in selections) == batch.n:
+        return batch.whole
+    positions = np.concatenate([s.positions.reshape(-1) for s in selections])
+    positions.sort()
+    return from_positions(batch, positions)
+
+
+__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "from_positions", "split", "union"]

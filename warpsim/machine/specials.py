@@ -1,0 +1,148 @@
+"""Special registers for all threads of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.errors import InternalError
+from warpsim.machine.values import Affine, Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.launch import Launch
+
+U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
+N_SM = 132
+
+
+def special(launch: Launch, batch: Batch, name: str) -> Any:
+    """The value of a special register (name without the percent sign), ``[T1, T0, C1, C0]`` or affine."""
+    root, _, component = name.partition(".")
+    axis = {"x": 0, "y": 1, "z": 2, "w": 3}.get(component, 0)
+    if root in ("tid", "ctaid"):
+        return _index(launch, batch, root, axis)
+    if root.startswith("param+"):
+        offset, size = root[6:].split(":")
+        return Affine.constant(launch.param_address + int(offset), np.dtype(f"u{size}"))
+    if root in ("ntid", "nctaid"):
+        dims = launch.block if root == "ntid" else launch.grid
+        return _constant(dims[axis] if axis < 3 else 0)
+    if "cluster" in root:
+        return _cluster(launch, batch, root, axis)
+    t1, t0 = batch.shape.extents[:2]
+    thread = np.arange(t1 * t0, dtype=np.uint32).reshape(t1, t0, 1, 1)
+    if root == "laneid":
+        return thread & np.uint32(31)
+    if root == "warpid":
+        return thread >> np.uint32(5)
+    if root.startswith("lanemask_"):
+        return _lanemask(root[9:], thread & np.uint32(31))
+    if root == "smid":
+        return (batch.ctas % N_SM).astype(np.uint32).reshape(1, 1, *batch.shape.extents[2:])
+    if root.startswith("envreg"):
+        if launch.settings.cooperative and root in ("envreg1", "envreg2"):
+            return _constant(launch.workspace >> 32 if root == "envreg1" else launch.workspace & 0xFFFFFFFF)
+        return _constant(0)
+    if root == "gridid":
+        return Affine.constant(1, U64)
+    fixed = {
+        "nwarpid": -(-t1 * t0 // 32),
+        "nsmid": N_SM,
+        "dynamic_smem_size": launch.settings.dynamic_shared,
+        "total_smem_size": launch.shared_size,
+        "aggr_smem_size": launch.shared_size * int(np.prod(launch.cluster)),
+    }
+    if root in fixed:
+        return _constant(fixed[root])
+    if root.startswith(("pm", "reserved_smem", "current_graph")):
+        return Affine.constant(0, U64 if root.endswith("64") or root.startswith("current") else U32)
+    raise InternalError(f"special register %{name}")
+
+
+def _constant(value: int) -> Affine:
+    return Affine.constant(value, U32)
+
+
+def _index(launch: Launch, batch: Batch, root: str, axis: int) -> Any:
+    """%tid and %ctaid: affine wherever one axis of the batch carries them."""
+    extents = batch.shape.extents
+    if root == "tid":
+        inner, middle, first = 1, launch.block[1], 0
+        outer_axis, start = 0, 0
+        single = launch.block[2] == 1
+    else:
+        inner, middle, first = 3, launch.grid[1], int(batch.ctas[0]) % launch.grid[0]
+        outer_axis, start = 2, int(batch.ctas[0]) // launch.grid[0]
+        single = launch.grid[2] == 1
+    strides = [0, 0, 0, 0]
+    if axis == 0:
+        strides[inner] = 1 if extents[inner] > 1 else 0
+        return Affine(first, tuple(strides), extents, U32)
+    if axis == 3:
+        return _constant(0)
+    if single:
+        if axis == 2:
+            return _constant(0)
+        strides[outer_axis] = 1 if extents[outer_axis] > 1 else 0
+        return Affine(start, tuple(strides), extents, U32)
+    rows = np.arange(start, start + extents[outer_axis], dtype=np.uint32)
+    values = rows % np.uint32(middle) if axis == 1 else rows // np.uint32(middle)
+    shape = [1, 1, 1, 1]
+    shape[outer_axis] = extents[outer_axis]
+    return values.reshape(shape)
+
+
+def _lanemask(kind: str, lane: Array) -> Array:
+    one, full = np.uint32(1), np.uint32(0xFFFFFFFF)
+    bit = one << lane
+    below = bit - one
+    table = {"eq": bit, "lt": below, "le": below | bit, "gt": full ^ (below | bit), "ge": full ^ below}
+    return np.asarray(table[kind], np.uint32)
+
+
+def cta_coordinates(launch: Launch, batch: Batch) -> Array:
+    """``[3, n_ctas]``: x, y, z of every CTA of the batch."""
+    gx, gy, _ = launch.grid
+    return np.stack([batch.ctas % gx, batch.ctas // gx % gy, batch.ctas // (gx * gy)])
+
+
+def _cluster(launch: Launch, batch: Batch, root: str, axis: int) -> Any:
+    sizes, grid = launch.cluster, launch.grid
+    if axis == 3:
+        return _constant(0)
+    if root == "is_explicit_cluster":
+        return np.array([launch.settings.cluster is not None])
+    if root == "cluster_nctaid":
+        return _constant(sizes[axis])
+    if root == "cluster_nctarank":
+        return _constant(sizes[0] * sizes[1] * sizes[2])
+    if root == "nclusterid":
+        return _constant(grid[axis] // sizes[axis])
+    place = cta_coordinates(launch, batch)
+    shape = (1, 1, *batch.shape.extents[2:])
+    if root == "clusterid":
+        values = place[axis] // sizes[axis]
+    elif root == "cluster_ctaid":
+        values = place[axis] % sizes[axis]
+    else:
+        inner = [place[i] % sizes[i] for i in range(3)]
+        values = inner[0] + sizes[0] * (inner[1] + sizes[1] * inner[2])
+    if (values == values[0]).all():
+        return _constant(int(values[0]))
+    return values.astype(np.uint32).reshape(shape)
+
+
+def cluster_peer(launch: Launch, batch: Batch, columns: Array, rank: Array) -> Array:
+    """The batch column of the CTA with a rank in the cluster of each column; -1 where there is none."""
+    cx, cy, cz = launch.cluster
+    x, y, z = (p[columns] for p in cta_coordinates(launch, batch))
+    px = x // cx * cx + rank % cx
+    py = y // cy * cy + rank // cx % cy
+    pz = z // cz * cz + rank // (cx * cy)
+    number = px + launch.grid[0] * (py + launch.grid[1] * pz)
+    order = np.argsort(batch.ctas)
+    at = np.clip(np.searchsorted(batch.ctas[order], number), 0, len(order) - 1)
+    found = order[at]
+    return np.where((batch.ctas[found] == number) & (rank < cx * cy * cz), found, -1)

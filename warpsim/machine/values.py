@@ -1,0 +1,198 @@
+"""Values that carry the axes they depend on.
+
+A register of a group of threads holds an array that broadcasts over the group, or an `Affine`: an integer that is
+``base + sum(stride[i] * index[i])`` modulo 2**N over the group's axes. Loop counters, addresses and thread indices
+stay affine, so that no array is ever built for them; uniform integers are affine with no strides. Semantics never see
+the difference: bodies marked ``linear`` use only operators that `Affine` implements, everything else gets arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+FLAT = (0, 0, 0, 0)
+SINGLE = (1, 1, 1, 1)
+
+_RANGE = {np.dtype(f"{k}{n}"): (n * 8, k == "i") for k in "ui" for n in (1, 2, 4, 8)}
+
+
+class NotAffine(Exception):
+    """The result of an operation is no affine function of the indices: compute it on arrays."""
+
+
+def _wrap(value: int, bits: int, signed: bool) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+class Affine:
+    """``base + strides . index`` modulo 2**N, over axes of the given extents (``[T1, T0, C1, C0]``)."""
+
+    __slots__ = ("_array", "base", "dtype", "extents", "strides")
+
+    def __init__(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.base = base
+        self.strides = strides
+        self.extents = extents
+        self.dtype = dtype
+        self._array: Array | None = None
+
+    @classmethod
+    def constant(cls, value: int, dtype: np.dtype[Any]) -> Affine:
+        """The same integer for every thread."""
+        bits, signed = _RANGE[dtype]
+        return cls(_wrap(value, bits, signed), FLAT, SINGLE, dtype)
+
+    @property
+    def uniform(self) -> bool:
+        """True where no axis matters."""
+        return self.strides == FLAT
+
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest value before wrapping."""
+        low = high = self.base
+        if self.strides != FLAT:
+            for stride, extent in zip(self.strides, self.extents, strict=True):
+                reach = stride * (extent - 1)
+                if reach < 0:
+                    low += reach
+                else:
+                    high += reach
+        return low, high
+
+    def array(self) -> Array:
+        """The values, with axes of size 1 where the stride is zero."""
+        if self._array is None:
+            if self.strides == FLAT:
+                self._array = np.array([self.base], self.dtype)
+            else:
+                out = np.array(_wrap(self.base, 64, True), np.int64).reshape(SINGLE)
+                for axis, (stride, extent) in enumerate(zip(self.strides, self.extents, strict=True)):
+                    if stride and extent > 1:
+                        shape = [1, 1, 1, 1]
+                        shape[axis] = extent
+                        steps = np.arange(extent, dtype=np.int64) * _wrap(stride, 64, True)
+                        out = out + steps.reshape(shape)
+                self._array = out.astype(self.dtype)
+        return self._array
+
+    def _make(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...]) -> Affine:
+        bits, signed = _RANGE[self.dtype]
+        if strides != FLAT:
+            strides = tuple([_wrap(s, bits, True) for s in strides])
+        return Affine(_wrap(base, bits, signed), strides, extents, self.dtype)
+
+    def _other(self, other: Any) -> Affine:
+        if type(other) is Affine:
+            return other
+        if isinstance(other, (int, np.integer)):
+            return Affine.constant(int(other), self.dtype)
+        raise NotAffine
+
+    def __add__(self, other: Any) -> Affine:
+        o = self._other(other)
+        if o.strides == FLAT:
+            return self._make(self.base + o.base, self.strides, self.extents)
+        if self.strides == FLAT:
+            return self._make(self.base + o.base, o.strides, o.extents)
+        strides = tuple([a + b for a, b in zip(self.strides, o.strides, strict=True)])
+        return self._make(self.base + o.base, strides, self.extents)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Affine:
+        return self._make(-self.base, tuple([-s for s in self.strides]), self.extents)
+
+    def __sub__(self, other: Any) -> Affine:
+        return self + -self._other(other)
+
+    def __rsub__(self, other: Any) -> Affine:
+        return self._other(other) + -self
+
+    def __mul__(self, other: Any) -> Affine:
+        a, b = self, self._other(other)
+        if b.strides != FLAT:
+            a, b = b, a
+        if b.strides != FLAT:
+            raise NotAffine
+        k = b.base
+        return a._make(a.base * k, tuple([s * k for s in a.strides]), a.extents)
+
+    __rmul__ = __mul__
+
+    def __lshift__(self, other: Any) -> Affine:
+        o = self._other(other)
+        if o.strides != FLAT or not 0 <= o.base < _RANGE[self.dtype][0]:
+            raise NotAffine
+        return self * (1 << o.base)
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotAffine(name)
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise NotAffine
+
+    def __bool__(self) -> bool:
+        raise NotAffine
+
+    def view(self, dtype: np.dtype[Any]) -> Affine:
+        """The same bits as another integer type of this width."""
+        if dtype is self.dtype:
+            return self
+        if dtype not in _RANGE or dtype.itemsize != self.dtype.itemsize:
+            raise NotAffine
+        bits, signed = _RANGE[dtype]
+        return Affine(_wrap(self.base, bits, signed), self.strides, self.extents, dtype)
+
+    def astype(self, dtype: Any) -> Affine:
+        """Converted: exact where no value wraps in the narrower type, else not affine."""
+        dtype = np.dtype(dtype)
+        if dtype not in _RANGE:
+            raise NotAffine
+        bits, signed = _RANGE[dtype]
+        own_bits, own_signed = _RANGE[self.dtype]
+        if bits > own_bits:
+            low, high = self.limits()
+            floor = -(1 << (own_bits - 1)) if own_signed else 0
+            if low < floor or high >= floor + (1 << own_bits):
+                raise NotAffine
+        strides = self.strides if self.strides == FLAT else tuple([_wrap(s, bits, True) for s in self.strides])
+        return Affine(_wrap(self.base, bits, signed), strides, self.extents, dtype)
+
+
+Value = Array | Affine
+
+
+def as_array(value: Any) -> Array:
+    """The array of a value."""
+    return value.array() if type(value) is Affine else value
+
+
+def retype(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A register's bits as ``dtype``: a view, or the low part where the register is wider."""
+    if array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    if array.dtype.itemsize == 16 or dtype.itemsize == 16:
+        return _retype_wide(array, dtype)
+    unsigned = np.dtype(f"u{array.dtype.itemsize}")
+    return array.view(unsigned).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def _retype_wide(array: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype.itemsize == 16:
+        out = np.zeros(array.shape, dtype)
+        out["lo"] = array.view(f"u{array.dtype.itemsize}")
+        return out
+    return retype(np.ascontiguousarray(array["lo"]), dtype)
+
+
+def extend(array: Array, signed: bool, itemsize: int) -> Array:
+    """Widened to a register of ``itemsize`` bytes, with the sign or with zeros."""
+    if itemsize == 16:
+        return _retype_wide(extend(array, signed, 8) if array.dtype.itemsize < 8 else array, np.dtype([("lo", "<u8"), ("hi", "<u8")]))
+    kind = "i" if signed else "u"
+    return array.view(f"{kind}{array.dtype.itemsize}").astype(f"{kind}{itemsize}")

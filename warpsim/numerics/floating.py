@@ -1,0 +1,297 @@
+"""IEEE arithmetic of f32 and f64 arrays in every rounding, with the NaN that the hardware makes.
+
+Modes are ``rn``, ``rz``, ``rm``, ``rp``. Exactness comes from error-free transforms: a sum of two doubles is rounded to
+odd (the last bit records that something was lost), and rounding that to single is one rounding.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+NAN32 = np.uint32(0x7FFFFFFF)
+_HALFWAY = np.int64(-(2**63))
+_TINY = np.float32(2.0**-126)
+
+
+def canonical(x: Array) -> Array:
+    """f32 with every NaN as 0x7FFFFFFF, in place."""
+    if x.size and np.isnan(np.minimum.reduce(x, axis=None)):
+        x.view(np.uint32)[np.isnan(x)] = NAN32
+    return x
+
+
+def flush(x: Array) -> Array:
+    """Subnormal f32 values as zeros of their sign."""
+    small = np.abs(x) < _TINY
+    if small.any():
+        x = np.where(small, np.copysign(np.float32(0), x), x)
+    return x
+
+
+def saturate(x: Array) -> Array:
+    """Clamped to [0, 1]; NaN and -0 become +0."""
+    x = np.fmax(x, x.dtype.type(0))
+    return np.fmin(np.where(x == 0, x.dtype.type(0), x), x.dtype.type(1))
+
+
+def odd_sum(p: Array, c: Array) -> Array:
+    """p + c in f64, rounded to odd."""
+    s = p + c
+    t = s - p
+    error = (p - (s - t)) + (c - t)
+    lost = (error != 0) & np.isfinite(s)
+    if lost.any():
+        even = lost & ((s.view(np.int64) & 1) == 0)
+        s = np.where(even, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s)
+    return np.asarray(s)
+
+
+def narrow(s: Array, mode: str) -> Array:
+    """f64 values (exact or rounded to odd) as f32 in a rounding mode."""
+    r = s.astype(F32)
+    if mode == "rn":
+        return r
+    return step_toward(r, r.astype(F64), s, mode)
+
+
+def step_toward(r: Array, rounded: Array, exact: Array, mode: str) -> Array:
+    """The neighbour of a nearest-rounded result where the mode asks for it."""
+    zero = r.dtype.type(0)
+    up, down = r.dtype.type(np.inf), r.dtype.type(-np.inf)
+    with np.errstate(all="ignore"):
+        above, below = rounded > exact, rounded < exact
+        if mode == "rz":
+            move = np.where(exact >= 0, above, below)
+            r = np.where(move, np.nextafter(r, zero), r)
+            return np.asarray(np.where(move & (r == 0), np.copysign(zero, exact.astype(r.dtype)), r), r.dtype)
+        if mode == "rm":
+            return np.asarray(np.where(above, np.nextafter(r, down), r), r.dtype)
+        return np.asarray(np.where(below, np.nextafter(r, up), r), r.dtype)
+
+
+def _zero_sign(r: Array, exact_zero: Array, mode: str) -> Array:
+    """An exact cancellation to zero is -0 when rounding down."""
+    return np.where(exact_zero, np.copysign(r, r.dtype.type(-1)), r) if mode == "rm" else r
+
+
+def add(a: Array, b: Array, mode: str = "rn") -> Array:
+    """a + b."""
+    if a.dtype == F64:
+        return add64(a, b, mode)
+    if mode == "rn":
+        return canonical(a + b)
+    p, c = a.astype(F64), b.astype(F64)
+    r = narrow(odd_sum(p, c), mode)
+    cancelled = (p + c == 0) & ~((a == 0) & (b == 0) & (np.signbit(a) == np.signbit(b)))
+    return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+
+
+def mul(a: Array, b: Array, mode: str = "rn") -> Array:
+    """a * b."""
+    if a.dtype == F64:
+        return mul64(a, b, mode)
+    if mode == "rn":
+        return canonical(a * b)
+    return canonical(narrow(a.astype(F64) * b.astype(F64), mode))
+
+
+def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
+    """a * b + c, rounded once."""
+    if a.dtype == F64:
+        return fma64(a, b, c, mode)
+    p = a.astype(F64)
+    p = p * b
+    if mode == "rn":
+        s = p + c
+        try:
+            with np.errstate(under="raise"):
+                r = s.astype(F32)
+            if np.minimum.reduce(s.view(np.int64) << 35, axis=None) != _HALFWAY:
+                return canonical(r)
+        except FloatingPointError:
+            pass
+        return canonical(odd_sum(p, np.broadcast_to(c, s.shape).astype(F64)).astype(F32))
+    c64 = c.astype(F64)
+    r = narrow(odd_sum(p, c64), mode)
+    cancelled = (p + c64 == 0) & ~((p == 0) & (c64 == 0) & (np.signbit(p) == np.signbit(c64)))
+    return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+
+
+def div(a: Array, b: Array, mode: str = "rn") -> Array:
+    """a / b."""
+    r = a / b
+    if mode != "rn":
+        r = _by_residual(r, a, b, mode)
+    return canonical(r) if r.dtype == F32 else nan64(r, a, b)
+
+
+def sqrt(a: Array, mode: str = "rn") -> Array:
+    """Square root."""
+    r = np.sqrt(a)
+    if mode != "rn":
+        if a.dtype == F32:
+            r = step_toward(r, r.astype(F64) * r.astype(F64), a.astype(F64), mode)
+        else:
+            high, low = two_product(r, r)
+            over, under = (high > a) | ((high == a) & (low > 0)), (high < a) | ((high == a) & (low < 0))
+            r = step_toward(r, over.astype(F64), under.astype(F64), mode)
+    return canonical(r) if r.dtype == F32 else nan64(r, a)
+
+
+def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
+    """Correct a nearest quotient to a directed rounding by the sign of a - r * b."""
+    if r.dtype == F32:
+        residual = a.astype(F64) - r.astype(F64) * b.astype(F64)
+    else:
+        high, low = two_product(r, b)
+        residual = (a - high) - low
+    finite = np.isfinite(r) & np.isfinite(a) & np.isfinite(b) & (b != 0)
+    over = (residual * np.sign(b) < 0) & finite
+    under = (residual * np.sign(b) > 0) & finite
+    overflow = np.isinf(r) & np.isfinite(a) & (b != 0)
+    over |= overflow & (r > 0)
+    under |= overflow & (r < 0)
+    exact = np.where(over, -1.0, np.where(under, 1.0, 0.0))
+    if mode == "rz":
+        move = np.where(np.signbit(a) ^ np.signbit(b), under, over)
+        moved = np.nextafter(r, r.dtype.type(0))
+        return np.where(move, moved, r)
+    return step_toward(r, np.zeros_like(exact), exact, mode)
+
+
+# ---- f64 ----------------------------------------------------------------------------------------
+
+
+def nan64(r: Array, *operands: Array) -> Array:
+    """f64 NaN results as the hardware gives them: the first NaN operand, quieted; else 0xFFF8000000000000."""
+    bad = np.isnan(r)
+    if not bad.any():
+        return r
+    bits = np.full(r.shape, 0xFFF8000000000000, np.uint64)
+    for operand in reversed(operands):
+        x = np.broadcast_to(operand, r.shape)
+        bits = np.where(np.isnan(x), np.ascontiguousarray(x).view(np.uint64) | np.uint64(1 << 51), bits)
+    return np.where(bad, bits.view(F64), r)
+
+
+def two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """a * b as an unevaluated sum (Dekker); exact while nothing over- or underflows."""
+    p = a * b
+    split = 134217729.0
+    ah = a * split
+    ah = ah - (ah - a)
+    al = a - ah
+    bh = b * split
+    bh = bh - (bh - b)
+    bl = b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def add64(a: Array, b: Array, mode: str) -> Array:
+    """a + b in f64."""
+    r = a + b
+    if mode != "rn":
+        t = r - a
+        error = (a - (r - t)) + (b - t)
+        exact_zero = (r == 0) & ~((a == 0) & (b == 0) & (np.signbit(a) == np.signbit(b)))
+        overflow = np.isinf(r) & np.isfinite(a) & np.isfinite(b)
+        error = np.where(overflow, -np.sign(r), error)
+        r = _directed(r, error, mode)
+        r = np.asarray(_zero_sign(r, exact_zero, mode))
+    return nan64(r, a, b)
+
+
+def _directed(r: Array, error: Array, mode: str) -> Array:
+    """Move a nearest result whose exact value is r + error."""
+    if mode == "rz":
+        move = np.where(r > 0, error < 0, error > 0) & (r != 0)
+        return np.where(move, np.nextafter(r, 0.0), r)
+    if mode == "rm":
+        return np.where(error < 0, np.nextafter(r, -np.inf), r)
+    return np.where(error > 0, np.nextafter(r, np.inf), r)
+
+
+def mul64(a: Array, b: Array, mode: str) -> Array:
+    """a * b in f64."""
+    if mode == "rn":
+        return nan64(a * b, a, b)
+    return fma64(a, b, np.copysign(np.zeros(1), np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0)), mode)
+
+
+def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
+    """a * b + c in f64, rounded once (Boldo and Melquiond); extreme exponents go through exact rationals."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = two_product(a, b)
+    th = c + low
+    t = th - c
+    tl = (c - (th - t)) + (low - t)
+    vh = high + th
+    t = vh - high
+    vl = (high - (vh - t)) + (th - t)
+    z = odd_sum(np.ascontiguousarray(tl), np.ascontiguousarray(vl))
+    r = vh + z
+    if mode != "rn":
+        t = r - vh
+        error = (vh - (r - t)) + (z - t)
+        r = _directed(r, error, mode)
+        product_zero = (a == 0) | (b == 0)
+        negative = np.signbit(a) ^ np.signbit(b)
+        exact_zero = (r == 0) & ~(product_zero & (c == 0) & (negative == np.signbit(c)))
+        r = np.asarray(_zero_sign(np.where(exact_zero, 0.0, r), exact_zero, mode))
+    hard = _hard(a, b, c, r)
+    if hard.any():
+        r = r.copy()
+        where = np.nonzero(hard)
+        r[where] = [exact_fma(float(x), float(y), float(w), mode) for x, y, w in zip(a[where], b[where], c[where], strict=True)]
+    plain = a * b + c
+    r = np.where(np.isfinite(a) & np.isfinite(b) & np.isfinite(c), r, plain)
+    return nan64(np.asarray(r), a, b, c)
+
+
+def _hard(a: Array, b: Array, c: Array, r: Array) -> Array:
+    """Lanes where the error-free transforms may over- or underflow."""
+    finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+    p = np.abs(a * b)
+    bad = (p > 2.0**990) | ((p < 2.0**-960) & (a != 0) & (b != 0)) | (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
+    bad |= (np.abs(c) > 2.0**990) | (np.abs(r) < 2.0**-960) & (c != 0)
+    return finite & bad
+
+
+def exact_fma(a: float, b: float, c: float, mode: str) -> float:
+    """One fma by exact rationals."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        signs = (np.signbit(a) ^ np.signbit(b), np.signbit(c))
+        if signs[0] == signs[1] and (a == 0 or b == 0):
+            return -0.0 if signs[1] else 0.0
+        return -0.0 if mode == "rm" else 0.0
+    return round_fraction(exact, mode)
+
+
+def round_fraction(exact: Fraction, mode: str) -> float:
+    """A rational as the f64 of a rounding mode, with overflow as the mode has it."""
+    sign, x = (-1.0 if exact < 0 else 1.0), abs(exact)
+    exponent = max((x.numerator.bit_length() - x.denominator.bit_length()) - 53, -1074)
+    scaled = x / Fraction(2) ** exponent
+    if scaled >= 1 << 53:
+        exponent += 1
+        scaled = x / Fraction(2) ** exponent
+    elif scaled < 1 << 52 and exponent > -1074:
+        exponent -= 1
+        scaled = x / Fraction(2) ** exponent
+    n, rest = divmod(scaled.numerator, scaled.denominator)
+    twice = 2 * rest
+    up = {"rn": twice > scaled.denominator or (twice == scaled.denominator and n & 1), "rz": False, "rm": sign < 0 and rest, "rp": sign > 0 and rest}
+    n += bool(up[mode])
+    limit = ((1 << 53) - 1) << 971
+    value = n << exponent if exponent >= 0 else None
+    if value is not None and value > limit:
+        keeps = mode == "rz" or (mode == "rm" and sign > 0) or (mode == "rp" and sign < 0)
+        return sign * (float(limit) if keeps else float("inf"))
+    return sign * float(np.ldexp(float(n), exponent))

@@ -1,0 +1,233 @@
+"""Integer arithmetic on arrays: what NumPy's operators do not give directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def bits(dtype: np.dtype[Any]) -> int:
+    """Width of an integer type."""
+    return dtype.itemsize * 8
+
+
+def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Least and greatest value."""
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def add_saturating(a: Array, b: Array) -> Array:
+    """a + b clamped to s32."""
+    return np.clip(a.astype(np.int64) + b, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def sub_saturating(a: Array, b: Array) -> Array:
+    """a - b clamped to s32."""
+    return np.clip(a.astype(np.int64) - b, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def mul_high(a: Array, b: Array) -> Array:
+    """The upper half of the full product."""
+    dtype = a.dtype
+    n = bits(dtype)
+    if n < 64:
+        wide = np.dtype(f"{dtype.kind}{dtype.itemsize * 2}")
+        return ((a.astype(wide) * b.astype(wide)) >> wide.type(n)).astype(dtype)
+    ua, ub = a.view(np.uint64), b.view(np.uint64)
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    al, ah, bl, bh = ua & mask, ua >> half, ub & mask, ub >> half
+    middle = ah * bl + ((al * bl) >> half)
+    high = ah * bh + (middle >> half) + ((al * bh + (middle & mask)) >> half)
+    if dtype.kind == "i":
+        high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
+    return np.asarray(high).view(dtype)
+
+
+def divide(a: Array, b: Array) -> Array:
+    """Quotient toward zero; by zero all ones, as the hardware's routines return."""
+    zero = b == 0
+    safe = np.where(zero, b.dtype.type(1), b)
+    q = a // safe if a.dtype.kind == "u" else _truncate(a, safe)
+    if not zero.any():
+        return np.asarray(q, a.dtype)
+    return np.asarray(np.where(zero, _all_ones(a.dtype), q), a.dtype)
+
+
+def _truncate(a: Array, b: Array) -> Array:
+    q = a // b
+    return np.asarray(q + ((q * b != a) & ((a < 0) != (b < 0))).astype(a.dtype))
+
+
+def _all_ones(dtype: np.dtype[Any]) -> Any:
+    return dtype.type(-1) if dtype.kind == "i" else dtype.type(limits(dtype)[1])
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """a - (a / b) * b; by zero the dividend."""
+    zero = b == 0
+    safe = np.where(zero, b.dtype.type(1), b)
+    r = np.fmod(a, safe)
+    return np.asarray(np.where(zero, a, r), a.dtype)
+
+
+def shift_left(a: Array, amount: Array) -> Array:
+    """a << amount; amounts of the width or more give 0."""
+    n = bits(a.dtype)
+    if amount.size == 1:
+        by = int(amount.reshape(-1)[0])
+        return a << a.dtype.type(by) if by < n else np.zeros_like(a)
+    by = np.minimum(amount, n).astype(a.dtype)
+    return np.where(by < n, a << np.minimum(by, a.dtype.type(n - 1)), a.dtype.type(0))
+
+
+def shift_right(a: Array, amount: Array) -> Array:
+    """a >> amount, arithmetic where signed; amounts above the width clamp."""
+    n = bits(a.dtype)
+    if amount.size == 1:
+        by = int(amount.reshape(-1)[0])
+        if by < n:
+            return a >> a.dtype.type(by)
+        return a >> a.dtype.type(n - 1) if a.dtype.kind == "i" else np.zeros_like(a)
+    by = np.minimum(amount, n).astype(a.dtype)
+    out = a >> np.minimum(by, a.dtype.type(n - 1))
+    return out if a.dtype.kind == "i" else np.where(by < n, out, a.dtype.type(0))
+
+
+def funnel(low: Array, high: Array, amount: Array, left: bool, wrap: bool) -> Array:
+    """shf: a window of 32 bits of the pair high:low."""
+    c = (amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))).astype(np.uint64)
+    pair = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
+    if left:
+        wide = np.where(c == 32, low.astype(np.uint64), ((pair << c) >> np.uint64(32)) & np.uint64(0xFFFFFFFF))
+        return wide.astype(np.uint32)
+    return ((pair >> c) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def count_leading_zeros(a: Array) -> Array:
+    """clz of u32 or u64."""
+    n = bits(a.dtype)
+    x = a.copy()
+    count = np.zeros(a.shape, np.uint32)
+    step = n // 2
+    while step:
+        small = x < a.dtype.type(1 << (n - step))
+        count += np.where(small, np.uint32(step), np.uint32(0))
+        x = np.where(small, x << a.dtype.type(step), x)
+        step //= 2
+    return np.where(a == 0, np.uint32(n), count).astype(np.uint32)
+
+
+def population(a: Array) -> Array:
+    """popc as u32."""
+    return np.bitwise_count(a).astype(np.uint32)
+
+
+def reverse_bits(a: Array) -> Array:
+    """brev."""
+    swapped = a.byteswap()
+    for shift, mask in ((4, 0x0F), (2, 0x33), (1, 0x55)):
+        wide = a.dtype.type(int.from_bytes(bytes([mask]) * a.dtype.itemsize, "little"))
+        by = a.dtype.type(shift)
+        swapped = ((swapped & wide) << by) | ((swapped >> by) & wide)
+    return np.asarray(swapped, a.dtype)
+
+
+def find_leading(a: Array, shift_amount: bool) -> Array:
+    """bfind: position of the most significant non-sign bit, or 0xFFFFFFFF."""
+    n = bits(a.dtype)
+    unsigned = a.view(np.dtype(f"u{a.dtype.itemsize}"))
+    if a.dtype.kind == "i":
+        unsigned = np.where(a < 0, ~unsigned, unsigned)
+    lead = count_leading_zeros(unsigned)
+    found = lead if shift_amount else np.uint32(n - 1) - lead
+    return np.where(unsigned == 0, np.uint32(0xFFFFFFFF), found).astype(np.uint32)
+
+
+def extract_field(a: Array, position: Array, length: Array) -> Array:
+    """bfe."""
+    n = bits(a.dtype)
+    pos = (position & np.uint32(0xFF)).astype(np.int64)
+    size = (length & np.uint32(0xFF)).astype(np.int64)
+    unsigned = a.view(np.dtype(f"u{a.dtype.itemsize}"))
+    u = unsigned.dtype.type
+    shifted = np.where(pos < n, unsigned >> np.minimum(pos, n - 1).astype(unsigned.dtype), u(0))
+    mask = np.where(size >= n, u(limits(unsigned.dtype)[1]), (u(1) << np.minimum(size, n - 1).astype(unsigned.dtype)) - u(1))
+    out = shifted & mask
+    if a.dtype.kind == "i":
+        top = np.minimum(pos + size - 1, n - 1)
+        sign = (unsigned >> np.clip(top, 0, n - 1).astype(unsigned.dtype)) & u(1)
+        out = np.where((sign != 0) & (size > 0), out | ~mask, out)
+        out = np.where((pos >= n) & (size > 0), np.where(a < 0, u(limits(unsigned.dtype)[1]), u(0)), out)
+    return np.asarray(np.where(size == 0, u(0), out), unsigned.dtype).view(a.dtype)
+
+
+def insert_field(a: Array, b: Array, position: Array, length: Array) -> Array:
+    """bfi: the low bits of a into b."""
+    n = bits(a.dtype)
+    u = a.dtype.type
+    pos = (position & np.uint32(0xFF)).astype(np.int64)
+    size = (length & np.uint32(0xFF)).astype(np.int64)
+    ones = np.where(size >= n, u(limits(a.dtype)[1]), (u(1) << np.minimum(size, n - 1).astype(a.dtype)) - u(1))
+    by = np.minimum(pos, n - 1).astype(a.dtype)
+    mask = np.where(pos < n, ones << by, u(0))
+    return np.asarray((b & ~mask) | (np.where(pos < n, a << by, u(0)) & mask), a.dtype)
+
+
+_PRMT_MODES: dict[str, list[list[int]]] = {
+    "f4e": [[3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]],
+    "b4e": [[5, 6, 7, 0], [6, 7, 0, 1], [7, 0, 1, 2], [0, 1, 2, 3]],
+    "rc8": [[0] * 4, [1] * 4, [2] * 4, [3] * 4],
+    "ecl": [[3, 2, 1, 0], [3, 2, 1, 1], [3, 2, 2, 2], [3, 3, 3, 3]],
+    "ecr": [[0, 0, 0, 0], [1, 1, 1, 0], [2, 2, 1, 0], [3, 2, 1, 0]],
+    "rc16": [[1, 0, 1, 0], [3, 2, 3, 2], [1, 0, 1, 0], [3, 2, 3, 2]],
+}
+
+
+def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Array:
+    """prmt: four bytes chosen from the eight of b:a."""
+    pair = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
+    out: Any = np.uint32(0)
+    for i in range(4):
+        if mode is None:
+            nibble = (selector >> np.uint32(4 * i)) & np.uint32(15)
+        else:
+            table = np.array([row[3 - i] for row in _PRMT_MODES[mode]], np.uint32)
+            nibble = table[selector & np.uint32(3)]
+        byte = (pair >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(0xFF)
+        byte = np.where(nibble & np.uint32(8), np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0)), byte)
+        out = out | (byte << np.uint32(8 * i))
+    return np.asarray(out, np.uint32)
+
+
+def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
+    """lop3: the Boolean function whose truth table is given."""
+    out: Any = np.zeros(1, a.dtype)
+    for i in range(8):
+        if table >> i & 1:
+            out = out | (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+    return np.asarray(out, a.dtype)
+
+
+def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool) -> Array:
+    """dp4a: the sum of four byte products and c."""
+    total = c.astype(np.int64)
+    for i in range(4):
+        x = (a >> np.uint32(8 * i)).astype(np.uint8)
+        y = (b >> np.uint32(8 * i)).astype(np.uint8)
+        total = total + (x.view(np.int8) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
+    return total.astype(np.uint32)
+
+
+def dot_halves(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, high: bool) -> Array:
+    """dp2a: two products of halves of a with the low or high byte pair of b, and c."""
+    total = c.astype(np.int64)
+    for i in range(2):
+        x = (a >> np.uint32(16 * i)).astype(np.uint16)
+        y = (b >> np.uint32(8 * i + (16 if high else 0))).astype(np.uint8)
+        total = total + (x.view(np.int16) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
+    return total.astype(np.uint32)

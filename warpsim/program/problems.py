@@ -1,0 +1,27 @@
+"""Collecting the problems of a module, so that all are reported together."""
+
+from __future__ import annotations
+
+from warpsim.errors import Finding, PtxError, Span
+
+
+class Problems:
+    """Findings of the load phases; `raise_any` ends the load where there are some."""
+
+    def __init__(self, file: str, source: str) -> None:
+        self.file = file
+        self.lines = tuple(source.split("\n"))
+        self.findings: list[Finding] = []
+
+    def add(self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = "") -> None:
+        """One problem at a place."""
+        text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
+        self.findings.append(
+            Finding(rule, message, advice=advice, section=section, file=span.file, line=span.line, column=span.column, instruction=instruction, text=text)
+        )
+
+    def raise_any(self) -> None:
+        """Raise all of them, in the order of the text."""
+        if self.findings:
+            self.findings.sort(key=lambda f: (f.line, f.column))
+            raise PtxError(findings=tuple(self.findings))

@@ -1,0 +1,241 @@
+"""Names to things: scopes, registers, variables with their layout and initial bytes, parameters with offsets."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import attrs
+
+from warpsim.errors import Span
+from warpsim.program.problems import Problems
+from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Targets, Variable
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType, StateSpace
+
+Symbol = Any
+MAX_REGISTERS = 1 << 20
+
+
+@attrs.define
+class VectorRegister:
+    """``.reg .v2 .f32 v``: its elements."""
+
+    elements: tuple[Register, ...]
+
+
+@attrs.define
+class Prototype:
+    """A ``.callprototype``."""
+
+    params: tuple[Param, ...]
+    returns: tuple[Param, ...]
+
+
+class Ranges:
+    """Registers declared as ``%r<N>``: made when first used."""
+
+    def __init__(self) -> None:
+        self.by_prefix: dict[str, tuple[int, ScalarType]] = {}
+
+    def find(self, name: str) -> ScalarType | None:
+        """The type of ``%r17`` if a range covers it."""
+        prefix = name.rstrip("0123456789")
+        found = self.by_prefix.get(prefix)
+        if found is None or len(prefix) == len(name):
+            return None
+        digits = name[len(prefix) :]
+        if len(digits) > 1 and digits[0] == "0":
+            return None
+        return found[1] if int(digits) < found[0] else None
+
+
+class Scope:
+    """Names of one block; looks outward."""
+
+    def __init__(self, outer: Scope | None) -> None:
+        self.outer = outer
+        self.symbols: dict[str, Symbol] = {}
+        self.labels: dict[str, LabelRef | Targets | Prototype] = {}
+        self.ranges = Ranges()
+        self.made: dict[str, Register] = {}
+
+
+class FunctionBuilder:
+    """Collects the flattened content of a function."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registers: list[Register] = []
+        self.variables: list[Variable] = []
+        self.code: list[tuple[ast.Instruction, Scope, tuple[str, int] | None]] = []
+        self.labels: dict[str, int] = {}
+        self.pending: list[tuple[str, ast.Directive, Scope]] = []
+
+    def register(self, name: str, type: ScalarType) -> Register:
+        """A new register."""
+        made = Register(name, len(self.registers), type)
+        self.registers.append(made)
+        return made
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The next multiple."""
+    return -(-value // alignment) * alignment
+
+
+class Resolver:
+    """Module-level names and the helpers that functions share."""
+
+    def __init__(self, module: ast.Module, problems: Problems) -> None:
+        self.module = module
+        self.problems = problems
+        self.globals: dict[str, Symbol] = {}
+        self.variables: list[Variable] = []
+        self.counts: dict[str, int] = {}
+        self.files: dict[int, str] = {}
+
+    # ---- declarations ------------------------------------------------------------------------
+
+    def type_of(self, name: str, span: Span) -> ScalarType:
+        """A scalar type by name."""
+        found = TYPES.get(name)
+        if found is None:
+            if name in ("texref", "samplerref", "surfref"):
+                self.problems.add("unsupported", span, f".{name} variables are not supported: textures and surfaces are not simulated")
+            else:
+                self.problems.add("syntax", span, f".{name} is no type")
+            return TYPES["b32"]
+        return found
+
+    def variable(self, node: ast.Variable, owner: str, scope: Scope | None) -> list[Variable]:
+        """The variables of a declaration in memory."""
+        made = []
+        type = self.type_of(node.type, node.span)
+        if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
+            self.problems.add("directive", node.span, f".align {node.align} is no power of two")
+        for item in node.declarators:
+            elements = node.vector
+            if item.count is not None:
+                names = [f"{item.name}{i}" for i in range(min(item.count, 1 << 16))]
+            else:
+                names = [item.name]
+            dimensions = list(item.dimensions)
+            data, relocations = b"", ()
+            if item.initialiser is not None:
+                if node.space not in ("global", "const"):
+                    self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
+                else:
+                    data, relocations = self.initial(item.initialiser, type, item.span)
+                if dimensions and dimensions[0] is None:
+                    dimensions[0] = len(item.initialiser) if isinstance(item.initialiser, tuple) else 1
+            size = type.bytes * elements
+            for d in dimensions:
+                size *= d or 0
+            if len(data) > size:
+                self.problems.add("initialiser", item.span, f"{len(data)} bytes of initial values for the {size} bytes of {item.name}")
+            align = node.align or type.bytes * elements
+            for name in names:
+                unique = self.unique(f"{owner}::{name}" if owner else name)
+                variable = Variable(name, unique, StateSpace(node.space), type, size, align, data, relocations, node.linkage, item.span)
+                made.append(variable)
+                self.declare(name, variable, item.span, scope)
+        return made
+
+    def unique(self, name: str) -> str:
+        """A name that no other variable has."""
+        self.counts[name] = number = self.counts.get(name, 0) + 1
+        return name if number == 1 else f"{name}#{number}"
+
+    def declare(self, name: str, symbol: Symbol, span: Span, scope: Scope | None) -> None:
+        """Enter a name, once."""
+        table = self.globals if scope is None else scope.symbols
+        known = table.get(name)
+        if known is not None:
+            both = isinstance(known, Variable) and isinstance(symbol, Variable) and scope is None
+            if not (both and (known.linkage in ("extern", "common", "weak") or symbol.linkage in ("extern", "common", "weak"))):
+                self.problems.add("redeclared", span, f"{name} is declared twice in this scope")
+                return
+            if symbol.linkage == "extern":
+                return
+        table[name] = symbol
+
+    def params(self, nodes: tuple[ast.Variable, ...]) -> tuple[Param, ...]:
+        """Parameters with their offsets in the parameter block."""
+        made: list[Param] = []
+        offset = 0
+        for node in nodes:
+            type = self.type_of(node.type, node.span)
+            item = node.declarators[0]
+            size = type.bytes * node.vector
+            for d in item.dimensions:
+                size *= d or 0
+            align = node.align or type.bytes * node.vector
+            offset = align_up(offset, max(align, 1))
+            made.append(Param(item.name, type, size, align, offset, bool(item.dimensions), node.pointer))
+            offset += size
+        return tuple(made)
+
+    # ---- initial values ----------------------------------------------------------------------
+
+    def initial(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Any, ...]]:
+        """The bytes of an initialiser and the symbol addresses in it."""
+        data = bytearray()
+        relocations: list[Any] = []
+        for leaf in _leaves(tree):
+            if leaf.symbol is not None:
+                relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
+                data += bytes(type.bytes)
+            else:
+                data += self.literal_bytes(leaf, type)
+        return bytes(data), tuple(relocations)
+
+    def literal_bytes(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
+        """One literal as the bytes of a type."""
+        value = leaf.value
+        if isinstance(value, ast.Float):
+            if type.kind != "f" and type.kind != "b":
+                self.problems.add("initialiser", leaf.span, f"a floating-point value initialises a .{type.name}")
+            if type.bits == 64:
+                bits = value.bits if value.width == 64 else int(struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", struct.pack("<I", value.bits))[0]))[0])
+                return bits.to_bytes(8, "little")
+            if type.bits == 32:
+                bits = value.bits if value.width == 32 else int(struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value.bits))[0]))[0])
+                return bits.to_bytes(4, "little")
+            return bytes(type.bytes)
+        assert isinstance(value, ast.Integer)
+        return (value.value & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
+
+
+def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser]:
+    if isinstance(tree, ast.Initialiser):
+        return [tree]
+    return [leaf for part in tree for leaf in _leaves(part)]
+
+
+def lookup(scope: Scope, name: str, builder: FunctionBuilder, module: dict[str, Symbol]) -> Symbol:
+    """A register, variable, parameter or function by name, from the inside outwards; None where nothing has it."""
+    at: Scope | None = scope
+    while at is not None:
+        found = at.symbols.get(name) or at.made.get(name)
+        if found is not None:
+            return found
+        type = at.ranges.find(name)
+        if type is not None:
+            at.made[name] = made = builder.register(name, type)
+            return made
+        at = at.outer
+    return module.get(name)
+
+
+def lookup_label(scope: Scope, name: str) -> LabelRef | Targets | Prototype | None:
+    """A label by name, from the inside outwards."""
+    at: Scope | None = scope
+    while at is not None:
+        if name in at.labels:
+            return at.labels[name]
+        at = at.outer
+    return None
+
+
+__all__ = ["FunctionRef", "Resolver", "Scope", "lookup", "lookup_label"]

@@ -1,0 +1,392 @@
+"""Choosing the form of an instruction and checking its operands against it."""
+
+from __future__ import annotations
+
+import difflib
+import struct
+from typing import Any
+
+from warpsim.errors import Span
+import warpsim.isa  # noqa: F401  declares the instructions
+from warpsim.isa import spec
+from warpsim.isa.spec import Form, Op, OperandSpec
+from warpsim.program.names import OPCODES, SPECIALS
+from warpsim.program.problems import Problems
+from warpsim.program.program import (
+    Addr,
+    Arguments,
+    Discard,
+    FunctionRef,
+    Imm,
+    Instruction,
+    LabelRef,
+    Operand,
+    Param,
+    Reg,
+    Register,
+    Special,
+    SymbolAddress,
+    Targets,
+    Variable,
+    Vec,
+)
+from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister, lookup, lookup_label
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType, StateSpace
+
+
+class Mismatch(Exception):
+    """An operand that does not fit; another form may."""
+
+    def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0) -> None:
+        super().__init__(message)
+        self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
+
+
+class Checker:
+    """Checks the instructions of one function."""
+
+    def __init__(self, resolver: Resolver, builder: FunctionBuilder, problems: Problems, module: ast.Module) -> None:
+        self.resolver = resolver
+        self.builder = builder
+        self.problems = problems
+        self.version = module.version
+        target = module.target[0] if module.target else "sm_90"
+        self.arch = target.removeprefix("sm_")
+        digits = self.arch.rstrip("af")
+        self.sm = int(digits) if digits.isdigit() else 0
+        self.scope = Scope(None)
+
+    def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
+        """The typed instruction, or None after noting what is wrong with it."""
+        self.scope = scope
+        text = ".".join((node.opcode, *node.modifiers))
+        guard = self._guard(node)
+        found = spec.candidates(node.opcode, node.modifiers)
+        if not found:
+            self._no_form(node, text)
+            return None
+        best: Mismatch | None = None
+        for form, op in found:
+            try:
+                self._available(form, op, node)
+                if node.opcode == "call":
+                    operands = self._call(node)
+                else:
+                    operands = self._operands(form, op, node)
+            except Mismatch as mismatch:
+                if best is None or mismatch.weight > best.weight:
+                    best = mismatch
+                continue
+            return Instruction(form, op, operands, guard, node.span, source)
+        assert best is not None
+        self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0][0].anchor)
+        return None
+
+    def _guard(self, node: ast.Instruction) -> tuple[Register, bool] | None:
+        if node.guard is None:
+            return None
+        found = lookup(self.scope, node.guard.register.text, self.builder, self.resolver.globals)
+        if not isinstance(found, Register):
+            self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
+            return None
+        if found.type.kind != "p":
+            self.problems.add("operand-type", node.guard.register.span, f"the guard {found.name} is a .{found.type.name} register, not a .pred")
+        return found, node.guard.negated
+
+    def _no_form(self, node: ast.Instruction, text: str) -> None:
+        known = spec.forms(node.opcode)
+        if not known:
+            if node.opcode in OPCODES:
+                self.problems.add("unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text)
+            else:
+                near = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
+                self.problems.add("syntax", node.span, f"{node.opcode} is no PTX instruction", f"did you mean {near[0]}?" if near else "", text)
+            return
+        lines = [f.syntax for f in known]
+        near = difflib.get_close_matches(text, lines, 1, 0.0)
+        words = {w for f in known for s in f.pattern.slots for w in s.values}
+        strange = [m for m in node.modifiers if m not in words]
+        message = f"{text} is no form of {node.opcode}" + (f": .{strange[0]} does not belong to it" if strange else "")
+        self.problems.add("illegal-form", node.span, message, f"the nearest is: {near[0]}" if near else "", text, known[0].anchor)
+
+    def _available(self, form: Form, op: Op, node: ast.Instruction) -> None:
+        text = op.text
+        needs: list[tuple[int, tuple[int, int], str]] = [(form.target, form.version, text)]
+        needs += [(*form.gates[m], f".{m} of {text}") for m in node.modifiers if m in form.gates]
+        for sm, version, what in needs:
+            if self.sm < sm:
+                raise Mismatch("target", node.span, f"{what} needs .target sm_{sm} or higher; this module is for sm_{self.arch}", weight=5)
+            if self.version < version:
+                raise Mismatch("target", node.span, f"{what} needs PTX .version {version[0]}.{version[1]}; this module has {self.version[0]}.{self.version[1]}", weight=5)
+        if form.arch and self.arch not in form.arch.split():
+            raise Mismatch("target", node.span, f"{text} needs .target sm_{form.arch.split()[0]}; this module is for sm_{self.arch}", weight=5)
+        if form.legal is not None:
+            reason = form.legal(op)
+            if reason:
+                raise Mismatch("illegal-form", node.span, f"{text}: {reason}", weight=4)
+
+    # ---- operands ----------------------------------------------------------------------------
+
+    def _operands(self, form: Form, op: Op, node: ast.Instruction) -> tuple[Operand, ...]:
+        given: list[ast.Operand] = []
+        pairs = any(b.kind == "value" for b in form.operands)
+        for operand in node.operands:
+            if isinstance(operand, ast.Pair) and pairs:
+                given += [operand.first, operand.second]
+            else:
+                given.append(operand)
+        specs = form.operands
+        least = sum(not s.optional for s in specs)
+        if not least <= len(given) <= len(specs):
+            wanted = str(least) if least == len(specs) else f"{least} to {len(specs)}"
+            raise Mismatch("operand-count", node.span, f"{op.text} takes {wanted} operands, not {len(given)}", f"its syntax is: {form.syntax}", 1)
+        return tuple([self._operand(form, op, s, o) for s, o in zip(specs, given, strict=False)])
+
+    def _operand(self, form: Form, op: Op, s: OperandSpec, node: ast.Operand) -> Operand:
+        if s.kind == "address":
+            return self._address(node, form, op)
+        if s.kind == "target":
+            return self._label(node, LabelRef)
+        if s.kind == "tlist":
+            return self._label(node, Targets)
+        type = s.type(op)
+        if isinstance(node, ast.Vector) and s.count is not None:
+            count = s.count(op)
+            if count == 0:
+                return self._packed(form, op, s, type, node)
+            if len(node.elements) != count:
+                raise Mismatch("operand-count", node.span, f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}", weight=3)
+            return Vec(tuple([self._value(form, op, s, type, e) for e in node.elements]))
+        if s.count is not None and s.count(op) == 0:
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector", weight=1)
+        if s.count is not None and s.count(op) > 1:
+            symbol = self._find(node) if isinstance(node, ast.Name) else None
+            if isinstance(symbol, VectorRegister):
+                return Vec(tuple([self._register(form, op, s, type, r, node.span) for r in symbol.elements]))
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector of {s.count(op)} elements", weight=3)
+        return self._value(form, op, s, type, node)
+
+    def _packed(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, node: ast.Vector) -> Vec:
+        """The elements that together make a wider register (mov)."""
+        n = len(node.elements)
+        if n not in (2, 4, 8) or type.bits // n < 8:
+            raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
+        part = TYPES[f"b{type.bits // n}"]
+        return Vec(tuple([self._value(form, op, s, part, e) for e in node.elements]))
+
+    def _value(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, node: ast.Operand) -> Operand:
+        negated = False
+        if isinstance(node, ast.Negated):
+            if not s.negatable:
+                raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
+            negated, node = True, node.operand
+        if isinstance(node, ast.Sink):
+            if not s.dest:
+                raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
+            return Discard(type)
+        if isinstance(node, (ast.Integer, ast.Float)):
+            return self._immediate(op, s, type, node)
+        if isinstance(node, ast.Component):
+            vector = self._find(node.base)
+            if not isinstance(vector, VectorRegister):
+                raise Mismatch("operand-type", node.span, f"{node.base.text} is no vector register", weight=2)
+            at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
+            if at >= len(vector.elements):
+                raise Mismatch("operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2)
+            return self._register(form, op, s, type, vector.elements[at], node.span)
+        if isinstance(node, ast.SymbolOffset):
+            return self._symbol(s, type, self._need(node.symbol), node.offset, node.span)
+        if not isinstance(node, ast.Name):
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
+        symbol = self._find(node)
+        if isinstance(symbol, Register):
+            return self._register(form, op, s, type, symbol, node.span, negated)
+        if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
+            special = TYPES[SPECIALS[node.text[1:]]]
+            if s.dest:
+                raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
+            return Special(node.text[1:], type if special.kind != "p" else special)
+        if symbol is None and node.text == "WARP_SZ":
+            return Imm(32, type)
+        if symbol is None:
+            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
+        return self._symbol(s, type, symbol, 0, node.span)
+
+    def _find(self, node: ast.Name) -> Any:
+        return lookup(self.scope, node.text, self.builder, self.resolver.globals)
+
+    def _need(self, node: ast.Name) -> Any:
+        found = self._find(node)
+        if found is None:
+            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
+        return found
+
+    def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
+        if s.dest or type.kind in "fp" or type.bits < 32:
+            raise Mismatch("operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2)
+        if isinstance(symbol, ast.Function):
+            return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
+        if isinstance(symbol, (Variable, Param)):
+            return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
+        raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
+
+    def _register(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, register: Register, span: Span, negated: bool = False) -> Reg:
+        if not fits(type, register.type, form.relaxed):
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"{register.name} is a .{register.type.name} register; operand {s.name} of {op.text} is .{type.name}",
+                f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "",
+                2,
+            )
+        return Reg(register, type, negated)
+
+    def _immediate(self, op: Op, s: OperandSpec, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+        if s.dest:
+            raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
+        if isinstance(node, ast.Float):
+            if type.kind == "f" and type.bits in (32, 64):
+                return Imm(_float_bits(node, type.bits), type)
+            if type.kind == "b" and type.bits in (32, 64) and type.name.startswith("b"):
+                return Imm(_float_bits(node, type.bits), type)
+            raise Mismatch("operand-type", node.span, f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})", weight=2)
+        if type.kind == "f":
+            raise Mismatch("operand-type", node.span, f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})", "write 0f... or a decimal point", 2)
+        if type.kind == "p":
+            return Imm(int(bool(node.value)), type)
+        return Imm(node.value & ((1 << type.bits) - 1), type)
+
+    def _address(self, node: ast.Operand, form: Form, op: Op) -> Addr:
+        if not isinstance(node, ast.Address):
+            raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
+        base: Any = None
+        if node.base is not None:
+            symbol = self._need(node.base)
+            if isinstance(symbol, Register):
+                if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
+                    raise Mismatch("operand-type", node.base.span, f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits", weight=2)
+                base = Reg(symbol, symbol.type)
+            elif isinstance(symbol, (Variable, Param)):
+                self._space(symbol, node.base.span, op)
+                base = symbol
+            else:
+                raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
+        extra = tuple([self._coordinate(e) for e in node.extra])
+        return Addr(base, node.offset, extra)
+
+    def _space(self, symbol: Variable | Param, span: Span, op: Op) -> None:
+        wanted = (getattr(op, "space", None) or "").split("::")[0] if "space" in op.__dict__ else None
+        own = "param" if isinstance(symbol, Param) else symbol.space.value
+        if wanted and wanted != own:
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; {op.text} accesses .{wanted}", weight=3)
+        if wanted == "" and own == "param":
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {op.text.split('.')[0]}.param", weight=3)
+
+    def _coordinate(self, node: ast.Operand) -> Operand:
+        if isinstance(node, ast.Vector):
+            return Vec(tuple([self._coordinate(e) for e in node.elements]))
+        if isinstance(node, ast.Integer):
+            return Imm(node.value & 0xFFFFFFFF, TYPES["b32"])
+        if isinstance(node, ast.Name):
+            symbol = self._need(node)
+            if isinstance(symbol, Register):
+                return Reg(symbol, symbol.type)
+        raise Mismatch("operand-type", node.span, "a coordinate is a register or a number", weight=2)
+
+    def _label(self, node: ast.Operand, kind: type) -> Any:
+        if not isinstance(node, ast.Name):
+            raise Mismatch("operand-type", node.span, "a label was expected", weight=1)
+        found = lookup_label(self.scope, node.text)
+        if found is None:
+            raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
+        if not isinstance(found, kind):
+            raise Mismatch("operand-type", node.span, f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}", weight=2)
+        return found
+
+    # ---- calls -------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Instruction) -> tuple[Operand, ...]:
+        rest = list(node.operands)
+        out: list[Operand] = []
+        if rest and isinstance(rest[0], ast.Group):
+            out.append(self._arguments(rest.pop(0)))
+        if not rest or not isinstance(rest[0], ast.Name):
+            raise Mismatch("operand-count", node.span, "call needs the name of a function, or a register with its address", weight=1)
+        name = rest.pop(0)
+        assert isinstance(name, ast.Name)
+        symbol = self._need(name)
+        if isinstance(symbol, Register):
+            out.append(Reg(symbol, symbol.type))
+        elif isinstance(symbol, ast.Function):
+            out.append(FunctionRef(symbol.name))
+        else:
+            raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
+        if rest and isinstance(rest[0], ast.Group):
+            arguments = self._arguments(rest.pop(0))
+            out.append(arguments)
+            if isinstance(symbol, ast.Function) and len(arguments.elements) != len(symbol.params):
+                raise Mismatch("operand-count", node.span, f"{name.text} takes {len(symbol.params)} arguments, not {len(arguments.elements)}", weight=3)
+        elif isinstance(symbol, ast.Function) and symbol.params:
+            raise Mismatch("operand-count", node.span, f"{name.text} takes {len(symbol.params)} arguments, not 0", weight=3)
+        if rest and isinstance(rest[0], ast.Name):
+            found = lookup_label(self.scope, rest[0].text)
+            if found is None:
+                raise Mismatch("undeclared", rest[0].span, f"{rest[0].text} is not declared", weight=9)
+            out.append(found if isinstance(found, Targets) else Targets())
+            assert isinstance(found, (Targets, Prototype, LabelRef))
+        return tuple(out)
+
+    def _arguments(self, group: ast.Operand) -> Arguments:
+        assert isinstance(group, ast.Group)
+        out: list[Operand] = []
+        for element in group.elements:
+            if isinstance(element, ast.Name):
+                symbol = self._need(element)
+                if isinstance(symbol, Register):
+                    out.append(Reg(symbol, symbol.type))
+                elif isinstance(symbol, (Variable, Param)):
+                    out.append(symbol)  # type: ignore[arg-type]
+                else:
+                    raise Mismatch("operand-type", element.span, f"{element.text} cannot be an argument", weight=2)
+            elif isinstance(element, (ast.Integer, ast.Float)):
+                bits = element.value if isinstance(element, ast.Integer) else element.bits
+                out.append(Imm(bits & (2**64 - 1), TYPES["b64"]))
+            elif isinstance(element, ast.Sink):
+                out.append(Discard())
+            else:
+                raise Mismatch("operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2)
+        return Arguments(tuple(out))
+
+
+def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
+    """True where a register of one type may be an operand of another."""
+    if type.kind == "p" or register.kind == "p":
+        return type.kind == register.kind
+    if relaxed:
+        if register.kind == "f":
+            return type.bits == register.bits and (type.kind == "b" or type.kind == "f")
+        if type.kind == "f":
+            return type.bits == register.bits and register.kind == "b"
+        return register.bits >= type.bits
+    if type.bits != register.bits:
+        return False
+    if type.kind == "b" or register.kind == "b":
+        return True
+    return (type.kind == "f") == (register.kind == "f")
+
+
+def _float_bits(node: ast.Float, bits: int) -> int:
+    if node.width == bits:
+        return node.bits
+    if bits == 32:
+        value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
+        try:
+            return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        except OverflowError:
+            return 0x7F800000 if value > 0 else 0xFF800000
+    value = struct.unpack("<f", struct.pack("<I", node.bits))[0]
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
+__all__ = ["Checker", "Mismatch", "StateSpace", "fits"]

@@ -1,0 +1,98 @@
+"""A cursor over tokens, with spans and syntax problems."""
+
+from __future__ import annotations
+
+from bisect import bisect
+
+from warpsim.errors import Span
+from warpsim.ptx.tokens import Tokens
+
+
+class SyntaxProblem(Exception):
+    """One problem in the text; the parser notes it and goes on."""
+
+    def __init__(self, message: str, span: Span, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.span = span
+        self.advice = advice
+
+
+class Stream:
+    """The tokens of a text and the place where the parser is."""
+
+    def __init__(self, text: str, file: str) -> None:
+        tokens = Tokens(text, file)
+        self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
+        self.newlines = tokens.newlines
+        self.file = file
+        self.source = text
+        self.i = 0
+
+    @property
+    def kind(self) -> str:
+        """Kind of the present token."""
+        return self.kinds[self.i]
+
+    @property
+    def text(self) -> str:
+        """Text of the present token."""
+        return self.texts[self.i]
+
+    def peek(self, ahead: int) -> str:
+        """Text of a later token."""
+        at = self.i + ahead
+        return self.texts[at] if at < len(self.texts) else ""
+
+    def skip(self) -> None:
+        """Go on by one token; the end stays the end."""
+        if self.kinds[self.i] != "end":
+            self.i += 1
+
+    def take(self) -> str:
+        """The present text; goes on."""
+        text = self.texts[self.i]
+        self.skip()
+        return text
+
+    def accept(self, text: str) -> bool:
+        """Go on if the present token is ``text``."""
+        if self.texts[self.i] == text and self.kinds[self.i] != "end":
+            self.i += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        """Go on behind ``text``, or fail."""
+        if not self.accept(text):
+            raise self.problem(f"found {self.shown()} where {text!r} was expected")
+
+    def word(self, what: str) -> str:
+        """An identifier."""
+        if self.kinds[self.i] != "word":
+            raise self.problem(f"found {self.shown()} where {what} was expected")
+        return self.take()
+
+    def shown(self) -> str:
+        """The present token for a message."""
+        return "the end of the text" if self.kind == "end" else repr(self.text[:40])
+
+    def line(self) -> int:
+        """Line of the present token."""
+        return bisect(self.newlines, self.starts[self.i])
+
+    def span(self) -> Span:
+        """Span of the present token."""
+        start = self.starts[self.i]
+        line = bisect(self.newlines, start)
+        return Span(self.file, line, start - self.newlines[line - 1] + 1, len(self.texts[self.i]) or 1)
+
+    def problem(self, message: str, advice: str = "") -> SyntaxProblem:
+        """A problem at the present token."""
+        return SyntaxProblem(message, self.span(), advice)
+
+    def line_text(self, line: int) -> str:
+        """A line of the source."""
+        start = self.newlines[line - 1] if line - 1 < len(self.newlines) else len(self.source)
+        end = self.source.find("\n", start)
+        return self.source[start : end if end >= 0 else len(self.source)].rstrip("\r")

@@ -1,0 +1,52 @@
+"""PTX text to tokens: parallel lists, made in one pass by one regular expression."""
+
+from __future__ import annotations
+
+import re
+
+MASTER = re.compile(
+    r"""
+    (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/)
+  | (?P<newline>\n[ \t]*(?:\#[^\n]*)?)
+  | (?P<float>0[fF][0-9a-fA-F]{8}(?![\w])|0[dD][0-9a-fA-F]{16}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
+  | (?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
+  | (?P<word>(?:[a-zA-Z]|[_$%][a-zA-Z0-9_$]?)[a-zA-Z0-9_$]*|[_%$])
+  | (?P<dotted>\.[a-zA-Z0-9_]+(?:::[a-zA-Z0-9_]+)*)
+  | (?P<string>"(?:[^"\\\n]|\\.)*")
+  | (?P<character>'(?:[^'\\\n]|\\.)+')
+  | (?P<operator>&&|\|\||<<|>>|==|!=|<=|>=|::|[-+*/%&|^~!?:,;(){}\[\]<>=@])
+  | (?P<bad>.)
+""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Tokens:
+    """Kinds, texts and character offsets, ended by one token of kind ``end``; ``place`` turns offsets into lines."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.kinds: list[str] = []
+        self.texts: list[str] = []
+        self.starts: list[int] = []
+        kinds, texts, starts = self.kinds, self.texts, self.starts
+        newlines = [0]
+        for match in MASTER.finditer(text):
+            kind = match.lastgroup
+            if kind == "skip":
+                value = match.group()
+                if "\n" in value:
+                    base = match.start()
+                    newlines += [base + i + 1 for i, c in enumerate(value) if c == "\n"]
+                continue
+            if kind == "newline":
+                newlines.append(match.start() + 1)
+                continue
+            kinds.append(kind)  # type: ignore[arg-type]
+            texts.append(match.group())
+            starts.append(match.start())
+        kinds.append("end")
+        texts.append("")
+        starts.append(max(len(text.rstrip()) - 1, 0))
+        self.newlines = newlines
