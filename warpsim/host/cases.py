@@ -1,0 +1,200 @@
+"""Recorded launches: a directory with kernel.ptx, case.json and data.npz; read, run, compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding, LaunchError, WarpsimError
+from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.device import Device
+from warpsim.host.module import load
+
+_INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
+DTYPES: dict[str, np.dtype[Any]] = {
+    **_INTEGER,
+    **{f"b{n}": np.dtype(f"u{n // 8}") for n in (8, 16, 32, 64)},
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(np.uint16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "e4m3": np.dtype(np.uint8),
+    "e5m2": np.dtype(np.uint8),
+}
+
+
+@attrs.frozen
+class OutputResult:
+    """How one output compares with its recording."""
+
+    buffer: str
+    ok: bool
+    bits_equal: bool
+    differing: int
+    max_ulp: int | None
+    first: dict[str, Any] | None
+
+
+@attrs.frozen
+class CaseResult:
+    """How one recorded launch went."""
+
+    case: str
+    ok: bool
+    bits_equal: bool
+    seconds: float
+    instructions: int
+    stdout: str
+    error: str | None
+    findings: tuple[Finding, ...]
+    outputs: tuple[OutputResult, ...]
+
+
+def run_case(folder: str | os.PathLike[str], *, device: str | None = None, numerics: str = "exact", **options: Any) -> CaseResult:
+    """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
+
+    Args:
+        folder: the case directory.
+        device: a target such as ``sm_90a`` instead of ``hardware.sm``.
+        numerics: ``exact`` or ``ieee``.
+        options: as for calling a kernel (checks, async_effects, max_instructions ...).
+
+    Raises:
+        LaunchError: where the directory holds no readable case.
+    """
+    path = Path(folder)
+    try:
+        case = json.loads((path / "case.json").read_text())
+        with np.load(path / "data.npz") as stored:
+            data = {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, KeyError) as error:
+        raise LaunchError(f"{path} is no recorded case: {error}") from None
+    expected_text = (path / "stdout.txt").read_text() if (path / "stdout.txt").exists() else None
+    printed: list[str] = []
+    gpu = Device(device or case.get("hardware", {}).get("sm") or case["target"], numerics=numerics, stdout=printed.append)
+    buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
+    for b in case["buffers"]:
+        if b.get("content") == "pointers":
+            buffers[b["name"]].set(np.array([buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]], np.uint64).view(buffers[b["name"]].dtype))
+    started = time.perf_counter()
+    error: str | None = None
+    instructions = 0
+    findings: tuple[Finding, ...] = ()
+    try:
+        module = load(path / "kernel.ptx")
+        arguments = tuple([_argument(p, buffers, gpu) for p in case["params"]])
+        result = module[case["entry"]](
+            tuple(case["grid"]),
+            tuple(case["block"]),
+            arguments,
+            shared_mem=case["dynamic_smem"],
+            cluster=tuple(case["cluster"]) if case.get("cluster") else None,
+            cooperative=bool(case.get("cooperative")),
+            device=gpu,
+            **options,
+        )
+        instructions, findings = result.instructions, result.findings
+    except WarpsimError as problem:
+        error, findings = str(problem), problem.findings
+    seconds = time.perf_counter() - started
+    if case.get("expect_error"):
+        failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
+        text = None if failed else (error or "the launch was to fail, and did not")
+        return CaseResult(path.name, failed, failed, seconds, instructions, "".join(printed), text, findings, ())
+    outputs = () if error else tuple(_compare(b, buffers[b["name"]].get(), data, case["check"].get(b["name"], {"mode": "bits"})) for b in case["buffers"] if b.get("out"))
+    text_equal = expected_text is None or "".join(printed) == expected_text
+    if error is None and not text_equal:
+        error = f"printed {''.join(printed)[:200]!r}, not {expected_text[:200]!r}" if expected_text is not None else None
+    ok = error is None and all(o.ok for o in outputs)
+    return CaseResult(path.name, ok, ok and all(o.bits_equal for o in outputs), seconds, instructions, "".join(printed), error, findings, outputs)
+
+
+def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> DeviceArray:
+    dtype = DTYPES[spec["dtype"]]
+    if spec.get("in"):
+        values = np.ascontiguousarray(data[spec["in"]])
+        if values.nbytes == spec["nbytes"]:
+            return device.array(values)
+        padded = np.zeros(spec["nbytes"], np.uint8)
+        raw = values.reshape(-1).view(np.uint8)
+        padded[: raw.size] = raw
+        return device.array(padded)
+    return device.empty(tuple(spec["shape"]), dtype)
+
+
+def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Device) -> Any:
+    kind = spec["kind"]
+    if kind == "ptr":
+        return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else 0
+    if kind == "scalar":
+        value, dtype = spec["value"], spec["dtype"]
+        if dtype in ("f16", "f32", "f64"):
+            return DTYPES[dtype].type(float(value))
+        return int(value)
+    if kind == "bytes":
+        return bytes.fromhex(spec["hex"])
+    if kind == "tensormap":
+        from warpsim.host.tensor_map import from_case
+
+        return from_case(spec, buffers[spec["buffer"]])
+    raise LaunchError(f"parameter of kind {kind!r}")
+
+
+def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: dict[str, Any]) -> OutputResult:
+    dtype = DTYPES[spec["dtype"]]
+    expected = np.ascontiguousarray(data[spec["out"]])
+    got = np.ascontiguousarray(got).reshape(-1).view(np.uint8)[: expected.nbytes].view(expected.dtype).reshape(expected.shape)
+    unsigned = np.dtype(f"u{expected.dtype.itemsize}")
+    a, b = got.view(unsigned), expected.view(unsigned)
+    if check.get("mode") == "set":
+        a, b = np.sort(a.reshape(-1)), np.sort(b.reshape(-1))
+        got, expected = a.view(expected.dtype), b.view(expected.dtype)
+    differs = a != b
+    floats = _as_float(expected, spec["dtype"]), _as_float(got, spec["dtype"])
+    if check.get("nan") == "any" and floats[0] is not None and floats[1] is not None:
+        differs = differs & ~(np.isnan(floats[0]) & np.isnan(floats[1]))
+    count = int(np.count_nonzero(differs))
+    ok = count == 0
+    if check.get("mode") == "close" and count and floats[0] is not None and floats[1] is not None:
+        want, have = floats
+        both = np.isnan(want) & np.isnan(have)
+        with np.errstate(all="ignore"):
+            near = np.abs(have - want) <= check.get("atol", 0.0) + check.get("rtol", 0.0) * np.abs(want)
+        ok = bool((near | both | (want == have)).all())
+    first = None
+    if count:
+        at = tuple(int(i) for i in np.argwhere(differs)[0])
+        first = {"index": list(at), "got": _shown(got[at], floats[1], at), "expected": _shown(expected[at], floats[0], at)}
+    return OutputResult(spec["name"], ok, count == 0, count, _ulps(a, b, differs, floats, dtype), first)
+
+
+def _as_float(values: Array, name: str) -> Array | None:
+    if name == "bf16":
+        return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values.astype(np.float64) if name in ("f16", "f32", "f64") else None
+
+
+def _shown(value: Any, floats: Array | None, at: tuple[int, ...]) -> Any:
+    number = float(floats[at]) if floats is not None else int(value)
+    return number if number == number and abs(number) != float("inf") else str(number)
+
+
+def _ulps(a: Array, b: Array, differs: Array, floats: tuple[Any, Any], dtype: np.dtype[Any]) -> int | None:
+    if floats[0] is None:
+        return None
+    if not differs.any():
+        return 0
+    if np.isnan(floats[0][differs]).any() or np.isnan(floats[1][differs]).any():
+        return None
+    half = 1 << (a.dtype.itemsize * 8 - 1)
+
+    def ordered(x: Array) -> list[int]:
+        return [v if v < half else half - v for v in x.astype(object).tolist()]
+
+    return max(abs(x - y) for x, y in zip(ordered(a[differs][:100000]), ordered(b[differs][:100000]), strict=True))
