@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.atomics import apply_atomic
-from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Allocation, GlobalMemory
+from warpsim.machine.memory import FIRST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW, Allocation, GlobalMemory
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 from warpsim.machine.word_space import WordSpace, join_words, split_words
@@ -41,7 +41,7 @@ class Memory:
 
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address."""
-        kind = _space(space)
+        kind = _space(space, address)
         if kind == "":
             return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)
         if kind == "global":
@@ -50,7 +50,7 @@ class Memory:
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
-        kind = _space(space)
+        kind = _space(space, address)
         if kind == "":
             self._by_space(address, lambda k, a: self.store(k, a, type, values), None, 0)
             return
@@ -440,7 +440,12 @@ def type_is_affine(value: Any) -> bool:
 _SPACES = {"": "", "generic": "", "const": "global", "global": "global", "param": "param", "param::entry": "global", "param::func": "local", "shared::cta": "shared"}
 
 
-def _space(name: str) -> str:
+def _space(name: str, address: Address | None = None) -> str:
+    """The memory that a state space lies in; a function's parameters are local, a kernel's a read-only allocation."""
+    if name.startswith("param") and address is not None:
+        base, offset = address
+        first = base.base if type(base) is Affine else int(base.reshape(-1)[0])
+        return "global" if first + offset >= FIRST_ADDRESS else "local"
     return _SPACES.get(name, name)
 
 

@@ -200,7 +200,7 @@ class Warps:
         if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
             return array[:, :1, :].reshape((1,) * len(self.selection.shape))
         if not self.dense:
-            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots)
+            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
         n1, n0, m1, m0 = self.selection.shape
         if array.shape[2] == 1:
             m1 = m0 = 1
