@@ -148,7 +148,7 @@ class Module:
         for variable in variables:
             if variable.space not in (StateSpace.GLOBAL, StateSpace.CONST):
                 continue
-            address, data = device.memory.allocate(variable.size, variable.name, read_only=variable.space is StateSpace.CONST)
+            address, data = device.memory.allocate(variable.size, variable.name, const=variable.space is StateSpace.CONST)
             data[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
             addresses[variable.unique] = address
             addresses.setdefault(variable.name, address)

@@ -12,6 +12,7 @@ from warpsim.types import TYPES, ScalarType
 Lanes = Any
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
+CONST_WINDOW = 0x7C00_0000_0000
 WINDOW = 1 << 32
 _SCALARS = "{ .b8, .b16, .b32, .b64, .b128, .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64, .f16, .bf16, .f32, .f64 }"
 _SPACE = ".space = { .const, .global, .local, .param, .param::entry, .param::func, .shared, .shared::cta, .shared::cluster };"
@@ -179,7 +180,10 @@ def isspacep(op: Op, a: Lanes) -> Lanes:
         return shared
     if op.space == "local":
         return local
-    return ~(shared | local) if op.space == "global" else np.zeros(a.shape, np.bool_)
+    const = (a >= CONST_WINDOW) & (a < LOCAL_WINDOW)
+    if op.space == "const":
+        return const
+    return ~(shared | local | const) if op.space == "global" else np.zeros(a.shape, np.bool_)
 
 
 @instruction(

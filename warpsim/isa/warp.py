@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,31 @@ def _members(membermask: Lanes, active: Lanes) -> Lanes:
     return active & (bits != 0)
 
 
+def _per_mask(body: Any) -> Any:
+    """Run a body once for each different membermask: lanes of one warp may synchronise in several groups."""
+
+    @wraps(body)
+    def run(op: Op, *operands: Lanes, active: Lanes) -> Any:
+        masks = operands[-1]
+        if masks.shape[1] == 1 or masks.strides[1] == 0 or masks.size == 32 and (masks == masks[:, :1]).all():
+            return body(op, *operands, active=active)
+        full = np.broadcast_to(masks, active.shape)
+        values = np.unique(full[active])
+        out: Any = None
+        for value in values:
+            here = active & (full == value)
+            part = body(op, *operands[:-1], np.full((1, 1, 1), value, masks.dtype), active=here)
+            if len(values) == 1:
+                return part
+            if isinstance(part, tuple):
+                out = part if out is None else tuple([np.where(here, p, o) for p, o in zip(part, out, strict=True)])
+            else:
+                out = part if out is None else np.where(here, part, out)
+        return out
+
+    return run
+
+
 @instruction(
     "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
     anchor="parallel-synchronization-and-communication-instructions-vote-sync",
@@ -90,6 +116,7 @@ def _members(membermask: Lanes, active: Lanes) -> Lanes:
     version=(6, 0),
     target=30,
 )
+@_per_mask
 def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """Whether the predicate holds for all, any, or equally for the members."""
     members = _members(membermask, active)
@@ -107,6 +134,7 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     version=(6, 0),
     target=30,
 )
+@_per_mask
 def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """The members' predicates as bits."""
     return np.broadcast_to(_bits(a & _members(membermask, active)), active.shape)
@@ -120,6 +148,7 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     version=(6, 0),
     target=70,
 )
+@_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """The members that hold the same value."""
     members = _members(membermask, active)
@@ -139,6 +168,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     version=(6, 0),
     target=70,
 )
+@_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
     """All members' mask where every member holds the same value, else 0."""
     members = _members(membermask, active)
@@ -162,6 +192,7 @@ _REDUX = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise
     version=(7, 0),
     target=80,
 )
+@_per_mask
 def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """A reduction over the members."""
     name = op.__dict__.get("op") or op.bop
@@ -199,6 +230,7 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     version=(8, 0),
     target=90,
 )
+@_per_mask
 def elect_sync(op: Op, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
     """One leader among the members: the lowest lane."""
     members = _members(membermask, active)

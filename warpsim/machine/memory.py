@@ -12,6 +12,7 @@ from warpsim.machine.values import Array
 ALIGNMENT = 256
 GUARD = 1 << 20
 FIRST_ADDRESS = 0x7F_0000_0000
+CONST_ADDRESS = 0x7C00_0000_0000
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 WINDOW = 1 << 32
@@ -52,6 +53,7 @@ class GlobalMemory:
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
         self._next = FIRST_ADDRESS
+        self._next_const = CONST_ADDRESS
         self.version = 0
 
     def map(self, array: Array, *, name: str = "array", read_only: bool = False, address: int | None = None) -> int:
@@ -69,9 +71,13 @@ class GlobalMemory:
         at = bisect.bisect_left(self._starts, address)
         del self._starts[at], self._allocations[at]
 
-    def allocate(self, nbytes: int, name: str = "allocation", *, read_only: bool = False) -> tuple[int, Array]:
-        """New zeroed memory: its address and its bytes."""
+    def allocate(self, nbytes: int, name: str = "allocation", *, read_only: bool = False, const: bool = False) -> tuple[int, Array]:
+        """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes."""
         data = np.zeros(nbytes, np.uint8)
+        if const:
+            address = self._next_const
+            self._next_const = -(-(address + max(nbytes, 1) + GUARD) // ALIGNMENT) * ALIGNMENT
+            return self.map(data, name=name, read_only=True, address=address), data
         return self.map(data, name=name, read_only=read_only), data
 
     def find(self, low: int, high: int) -> Allocation | None:

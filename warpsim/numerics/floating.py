@@ -235,7 +235,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     t = vh - high
     vl = (high - (vh - t)) + (th - t)
     z = odd_sum(np.ascontiguousarray(tl), np.ascontiguousarray(vl))
-    r = vh + z
+    r = np.where(z == 0, vh, vh + z)  # so that a negative zero stays one
     if mode != "rn":
         t = r - vh
         error = (vh - (r - t)) + (z - t)
