@@ -1,26 +1,35 @@
-"""Declaring an instruction: the manual's syntax block above, the array meaning below.
+"""The one idiom by which instructions are declared: the manual's syntax block above the meaning in arrays.
 
-`instruction` records a block with the function that gives its meaning. Blocks are parsed when their opcode is first
-used, into `Form` records: one for each line of a block. An instruction matches a form as the assembler does it: as a
-set of modifiers, of which only the element types keep their order.
+`instruction` registers a function under the opcodes of its block. Blocks are parsed when an opcode is first looked up, and
+`candidates` keeps its answers, so that a module pays once for each spelling it uses.
 """
 
 from __future__ import annotations
 
+import difflib
 import enum
+import functools
 import inspect
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
-from warpsim.isa.syntax import OperandPattern, Pattern, Slot, parse_block
+from warpsim.errors import InternalError
+from warpsim.isa import syntax
 from warpsim.types import TYPES, ScalarType
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Target = int | str | tuple[int | str, ...]
+"""80: sm_80 and newer. "90a": that target alone. "100f": that family. A tuple: any of these."""
+Gate = tuple[Target | None, tuple[int, int] | None]
+"""(targets, least PTX version) that something needs; None where it needs nothing."""
+Limit = tuple[int, int] | Collection[int]
+"""The values that an immediate may have: (least, greatest), or a set, range or list of values."""
 
 
 class Scope(enum.Enum):
-    """How many threads an instruction's body sees at once, and who executes it."""
+    """Who executes an instruction together, which decides the shape of its arrays."""
 
     THREAD = "thread"
     WARP = "warp"
@@ -30,54 +39,68 @@ class Scope(enum.Enum):
 
 
 class Op:
-    """The chosen modifiers of an instruction: an attribute for each slot of its form, None or False where absent."""
+    """The modifiers chosen in one instruction, one attribute for each slot of its block.
 
-    def __init__(self, text: str, values: dict[str, Any]) -> None:
-        self.text = text
-        self.__dict__.update(values)
+    A class of types (``.type``, ``.atype``, any with "type" in its name) gives a `ScalarType`, another class its text, an optional literal a bool; what is absent is None
+    (False for a literal). ``text`` is the opcode with all modifiers as written, ``modifiers`` its words."""
+
+    text: str
+    modifiers: tuple[str, ...]
+
+    def __init__(
+        self, text: str, modifiers: tuple[str, ...], values: Mapping[str, Any], absent: Mapping[str, object] | None = None
+    ) -> None:
+        self.__dict__.update(values, text=text, modifiers=modifiers, _absent=absent or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("an Op is frozen")
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{self.text} has no modifier slot {name}")
+        absent = self.__dict__.get("_absent", {})
+        if name in absent:  # a slot of another line of the same block
+            return absent[name]
+        raise AttributeError(f"{self.__dict__.get('text')} has no modifier slot {name!r}")
 
     def __repr__(self) -> str:
         return f"Op({self.text})"
 
 
-TypeRule = str | Callable[[Op], ScalarType]
-
-
-@attrs.frozen(eq=False)
+@attrs.frozen
 class OperandSpec:
-    """One operand of a form. ``kind`` is value, address, label, callee, list or targets."""
+    """One operand of a form. ``kind``: value, address, sink, target, tlist, fname, ret_list, param_list or flist.
+
+    ``rule`` says its type; ``count`` how many elements it has (None: no vector); ``constant`` that it must be an
+    immediate; ``register`` that it must not be one; ``limit`` which immediates it takes; ``coordinates`` the names of
+    what follows the comma in its brackets, which is part of the same argument."""
 
     name: str
     kind: str
     dest: bool
-    optional: bool
-    negatable: bool
-    rule: TypeRule
-    count: Callable[[Op], int] | None
-
-    def type(self, op: Op) -> ScalarType:
-        """The type that the operand has under these modifiers."""
-        rule = self.rule
-        if not isinstance(rule, str):
-            return rule(op)
-        if rule.startswith("."):
-            return TYPES[rule[1:]]
-        if rule.startswith("2*"):
-            narrow: ScalarType = getattr(op, rule[2:])
-            return TYPES[f"{narrow.kind}{narrow.bits * 2}"]
-        found: ScalarType = getattr(op, rule)
-        return found
+    rule: Any = None
+    count: Any = None
+    braces: bool = False
+    constant: bool = False
+    register: bool = False
+    limit: Any = None
+    negatable: bool = False
+    sink: bool = False
+    optional: bool = False
+    pair: bool = False
+    relaxed: bool = False
+    exact: bool = False
+    spaces: Any = None
+    coordinates: tuple[str, ...] = ()
 
 
 @attrs.frozen(eq=False)
 class Form:
-    """One line of a syntax block."""
+    """One line of a syntax block with the function that gives it meaning.
+
+    ``function(op, *sources, **ports)``: sources are the operands that are no destination, in order; an operand that this
+    form lacks is already filled in as None."""
 
     root: str
-    pattern: Pattern
+    pattern: syntax.Pattern
     operands: tuple[OperandSpec, ...]
     n_dest: int
     function: Callable[..., Any]
@@ -85,12 +108,13 @@ class Form:
     scope: Scope
     ports: frozenset[str]
     linear: bool
-    relaxed: bool
-    version: tuple[int, int]
-    target: int
-    arch: str
-    legal: Callable[[Op], str | None] | None
-    gates: Mapping[str, tuple[int, tuple[int, int]]]
+    name: str
+    version: tuple[int, int] | None = None
+    target: Target | None = None
+    gates: Mapping[str, Gate] = attrs.field(factory=dict)
+    gate: Callable[[Op], Gate | None] | None = None
+    legal: Callable[[Op], str | None] | None = None
+    names: Mapping[str, object] = attrs.field(factory=dict)
 
     @property
     def syntax(self) -> str:
@@ -99,14 +123,34 @@ class Form:
 
 
 @attrs.frozen(eq=False)
+class TypedOperand:
+    """An operand of a `Candidate`: its form's spec with type, number of elements, limits and spaces worked out."""
+
+    spec: OperandSpec
+    type: ScalarType | None
+    count: int | None
+    limit: Limit | None
+    spaces: frozenset[str] | None
+
+
+@attrs.frozen(eq=False)
+class Candidate:
+    """A form with its modifiers filled in: what typecheck holds the operands against.
+
+    ``illegal`` is the reason why the form's own ``legal`` refuses these modifiers; ``gates`` what they need."""
+
+    form: Form
+    op: Op
+    operands: tuple[TypedOperand, ...]
+    illegal: str | None
+    gates: tuple[Gate, ...]
+
+
+@attrs.frozen
 class _Declaration:
     block: str
     function: Callable[..., Any]
     options: dict[str, Any]
-
-
-_DECLARED: dict[str, list[_Declaration]] = {}
-_FORMS: dict[str, list[Form]] = {}
 
 
 def instruction(
@@ -114,29 +158,47 @@ def instruction(
     *,
     anchor: str,
     scope: Scope = Scope.THREAD,
-    types: Mapping[str, TypeRule] | None = None,
-    vectors: Mapping[str, Callable[[Op], int]] | None = None,
+    types: Mapping[str, Any] | None = None,
+    vectors: Mapping[str, Any] | None = None,
     linear: bool = False,
-    relaxed: bool = False,
-    version: tuple[int, int] = (1, 0),
-    target: int = 0,
-    arch: str = "",
+    relaxed: bool | Collection[str] = False,
+    version: tuple[int, int] | None = None,
+    target: Target | None = None,
+    arch: Target | None = None,
+    gates: Mapping[str, Gate] | None = None,
+    gate: Callable[[Op], Gate | None] | None = None,
     legal: Callable[[Op], str | None] | None = None,
-    gates: Mapping[str, tuple[int, tuple[int, int]]] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the forms of a syntax block; the decorated function is their meaning.
+    classes: Mapping[str, Sequence[str]] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    registers: Collection[str] = (),
+    sinks: Collection[str] = (),
+    exact: Collection[str] = (),
+    kinds: Mapping[str, str] | None = None,
+    spaces: Mapping[str, Any] | None = None,
+    destinations: Collection[str] | None = None,
+) -> Callable[[Function], Function]:
+    """Declare the forms of ``block`` with the function below as their meaning; may be stacked.
 
-    Args:
-        block: lines of the manual's syntax, ended by semicolons, and definitions ``.class = { .a, .b };``.
-        anchor: HTML id of the section in the PTX ISA.
-        scope: THREAD bodies see arrays over any lanes, WARP ``[n, 32, m]``, WARPGROUP ``[n, 128, m]``.
-        types: for operands that are not of ``.type``: a class name, ``.u32``, ``2*type``, or a function of the Op.
-        vectors: how many elements a ``{...}`` operand has.
-        linear: the body uses only + - * << and conversions, and may run on affine values.
-        relaxed: registers may be wider than the operand's type (ld, st, cvt).
-        version, target, arch: least PTX version, least capability times ten, or a specific architecture (``90a``).
-        legal: says why a combination of modifiers is illegal, or None.
-        gates: for a modifier, the least (target, version) it needs.
+    - ``types``: operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the
+      width), ``"bits"`` / ``"bits:atype"`` (untyped, as wide), or a function of the op. Without it: ``.pred`` for
+      ``{!}c`` and the second of ``d|p``, else the slot ``type``.
+    - ``vectors``: operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of
+      the op. 1 is a scalar without braces, in warp-wide instructions one in braces; 0 takes as many elements as make up
+      the type (mov). Without it ``d`` and ``b`` follow a slot ``.vec`` where the block has one.
+    - ``relaxed``: registers may be wider than the type (all operands, or those named).
+    - ``version``, ``target`` (``arch`` is the same, said of ``"90a"``): what all forms need. ``gates``: modifier word ->
+      ``(target, version)``, such as ``{".bf16": (80, (7, 0))}``; a key ``"atype.e4m3"`` holds for that slot only. ``gate``:
+      the same as a function of the op.
+    - ``legal``: a function of the op that gives the reason why these modifiers do not go together, or None.
+    - ``classes``: modifier classes beside those of the block, name -> words without dots.
+    - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a
+      function of the op. ``limits``: the same for operands that may be registers too. ``registers``: never immediates.
+    - ``sinks``: destinations that ``_`` may stand for (elements of vectors and halves of pairs always may).
+    - ``exact``: operands whose register must be declared ``.bN``.
+    - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it
+      (``{"shared"}``); by default the slot ``space`` or ``ss``.
+    - ``destinations``: the operands written; by default those that are no parameter of the function.
     """
     options = {
         "anchor": anchor,
@@ -146,99 +208,384 @@ def instruction(
         "linear": linear,
         "relaxed": relaxed,
         "version": version,
-        "target": target,
-        "arch": arch,
+        "target": (tuple(arch.split()) if isinstance(arch, str) else arch) if arch else target or None,
+        "gates": {key.lstrip("."): value for key, value in (gates or {}).items()},
+        "gate": gate,
         "legal": legal,
-        "gates": gates or {},
+        "classes": classes,
+        "constants": constants or {},
+        "limits": limits or {},
+        "registers": registers,
+        "sinks": sinks,
+        "exact": exact,
+        "kinds": kinds or {},
+        "spaces": spaces or {},
+        "destinations": destinations,
     }
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        for root in _roots(block):
-            _DECLARED.setdefault(root, []).append(_Declaration(block, function, options))
+    def declare(function: Function) -> Function:
+        declaration = _Declaration(block, function, options)
+        for root in syntax.roots(block):
+            REGISTRY.declare(root, declaration)
         return function
 
     return declare
 
 
-def _roots(block: str) -> list[str]:
-    roots: list[str] = []
-    for line in block.split(";"):
-        text = "\n".join(part.split("//")[0] for part in line.split("\n")).strip()
-        if not text or text.startswith("."):
-            continue
-        root = text.split()[0].replace("{", ".").split(".")[0]
-        if root not in roots:
-            roots.append(root)
-    return roots
+class Registry(Mapping[str, list[Form]]):
+    """Every opcode with its forms; an opcode's blocks are parsed when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, list[_Declaration]] = {}
+        self._forms: dict[str, list[Form]] = {}
+        self._parsed: dict[int, list[Form]] = {}
+
+    def declare(self, root: str, declaration: _Declaration) -> None:
+        """Keep a block for later."""
+        self._declared.setdefault(root, []).append(declaration)
+        self._forms.pop(root, None)
+        _CANDIDATES.clear()
+
+    def __getitem__(self, root: str) -> list[Form]:
+        forms = self._forms.get(root)
+        if forms is None:
+            forms = []
+            for declaration in self._declared[root]:
+                if id(declaration) not in self._parsed:
+                    self._parsed[id(declaration)] = _forms(declaration)
+                forms += [form for form in self._parsed[id(declaration)] if form.root == root]
+            self._forms[root] = forms
+        return forms
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __contains__(self, root: object) -> bool:
+        return root in self._declared
+
+
+_CANDIDATES: dict[tuple[str, tuple[str, ...]], tuple[Candidate, ...]] = {}
+REGISTRY = Registry()
 
 
 def opcodes() -> list[str]:
-    """Every declared opcode root."""
-    return list(_DECLARED)
+    """Every declared opcode."""
+    return list(REGISTRY)
 
 
 def forms(root: str) -> list[Form]:
-    """The forms of an opcode, parsed at first use."""
-    found = _FORMS.get(root)
-    if found is None:
-        found = _FORMS[root] = [form for d in _DECLARED.get(root, ()) for form in _parse(root, d)]
-    return found
+    """The forms of an opcode, none where it is not declared."""
+    return REGISTRY[root] if root in REGISTRY else []
 
 
-def _parse(root: str, declaration: _Declaration) -> list[Form]:
-    options = dict(declaration.options)
-    types, vectors = options.pop("types"), options.pop("vectors")
-    names, ports = _signature(declaration.function)
-    result = []
-    for pattern in parse_block(declaration.block):
-        if pattern.root != root:
-            continue
-        specs = tuple(_spec(p, names, types, vectors) for p in pattern.operands)
-        n_dest = sum(s.dest for s in specs)
-        if any(s.dest for s in specs[n_dest:]):
-            raise ValueError(f"destinations must come first: {pattern.line}")
-        result.append(Form(root=root, pattern=pattern, operands=specs, n_dest=n_dest, function=declaration.function, ports=ports, **options))
-    return result
+# ---- from a declaration to its forms -------------------------------------------------------------
 
 
-def _signature(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
-    parameters = inspect.signature(function).parameters.values()
-    names = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY))
-    return names, frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+def _plain(name: str) -> str:
+    return name.replace("-", "").replace("_", "").lower()
 
 
-def _spec(pattern: OperandPattern, names: frozenset[str], types: Mapping[str, TypeRule], vectors: Mapping[str, Any]) -> OperandSpec:
-    rule = types.get(pattern.name, "type")
-    return OperandSpec(pattern.name, pattern.kind, pattern.name not in names, pattern.optional, pattern.negatable, rule, vectors.get(pattern.name))
+def _forms(declaration: _Declaration) -> list[Form]:
+    options, function = declaration.options, declaration.function
+    lines = syntax.parse_block(declaration.block, options["classes"])
+    positional: list[str] = []
+    ports: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional.append("*")
+        else:
+            (ports if parameter.kind is inspect.Parameter.KEYWORD_ONLY else positional).append(parameter.name)
+    names: dict[str, object] = {}
+    for line in lines:
+        names.update((slot.name, False if slot.literal else None) for slot in line.slots)
+    forms = []
+    for line in lines:
+        operands = _operands(line, positional[1:], options)
+        forms.append(
+            Form(
+                root=line.root,
+                pattern=line,
+                operands=operands,
+                n_dest=_leading(operands, line),
+                function=_filled(function, positional[1:], operands, line.line, options["scope"]),
+                anchor=options["anchor"],
+                scope=options["scope"],
+                ports=frozenset(ports),
+                linear=options["linear"],
+                name=getattr(function, "__name__", "?"),
+                version=options["version"],
+                target=options["target"],
+                gates=options["gates"],
+                gate=options["gate"],
+                legal=options["legal"],
+                names=names,
+            )
+        )
+    return forms
 
 
-@lru_cache(maxsize=65536)
-def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[tuple[Form, Op], ...]:
-    """Forms that these modifiers fit, most specific first in the order of declaration."""
-    found = []
-    for form in forms(root):
-        values = match(form.pattern.slots, modifiers)
-        if values is not None:
-            text = ".".join((root, *modifiers))
-            found.append((form, Op(text, {k: TYPES[v] if isinstance(v, str) and "type" in k and v in TYPES else v for k, v in values.items()})))
+def _leading(operands: tuple[OperandSpec, ...], line: syntax.Pattern) -> int:
+    count = sum(operand.dest for operand in operands)
+    if any(operand.dest for operand in operands[count:]):
+        raise InternalError(f"destinations must come first: {line.line}")
+    return count
+
+
+def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, Any]) -> tuple[OperandSpec, ...]:
+    plain = {_plain(name) for name in parameters}
+    declared = options["destinations"]
+    slots = {slot.name for slot in line.slots}
+    found: list[OperandSpec] = []
+    for atom in line.operands:
+        kind = options["kinds"].get(atom.name, "value" if atom.kind == "vector" else atom.kind)
+        if declared is not None:
+            destination = atom.name in declared
+        else:
+            destination = (
+                kind in ("value", "sink") and _plain(atom.name) not in plain
+            )
+        rule = options["types"].get(atom.name)
+        if rule is None and atom.negatable:
+            rule = ".pred"
+        count = options["vectors"].get(atom.name, atom.count or None)
+        if count is None and "vec" in slots and atom.name in ("d", "b"):
+            count = "vec"
+        relaxed = options["relaxed"]
+        found.append(
+            OperandSpec(
+                name=atom.name,
+                kind=kind,
+                dest=destination,
+                rule=rule,
+                count=count,
+                braces=options["scope"] in (Scope.WARP, Scope.WARPGROUP),
+                constant=atom.name in options["constants"],
+                register=atom.name in options["registers"],
+                limit=options["constants"].get(atom.name, options["limits"].get(atom.name)),
+                negatable=atom.negatable,
+                sink=atom.name in options["sinks"] or bool(atom.second) or atom.kind == "sink",
+                pair=bool(atom.second),
+                relaxed=relaxed if isinstance(relaxed, bool) else atom.name in relaxed,
+                exact=atom.name in options["exact"],
+                spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
+                coordinates=atom.extra,
+            )
+        )
+        if atom.second:
+            found.append(
+                OperandSpec(
+                    name=atom.second,
+                    kind=kind,
+                    dest=destination,
+                    rule=options["types"].get(atom.second, ".pred"),
+                    sink=True,
+                    optional=atom.second_optional,
+                )
+            )
     return tuple(found)
 
 
-def match(slots: tuple[Slot, ...], modifiers: tuple[str, ...]) -> dict[str, Any] | None:
-    """The value of each slot, or None where the modifiers do not fit."""
-    left = list(modifiers)
-    values: dict[str, Any] = {}
-    for slot in slots:
-        chosen = None
-        for modifier in left:
-            if modifier in slot.values:
-                chosen = modifier
-                break
-        if chosen is None:
-            if not slot.optional:
+def _space_slot(slots: set[str]) -> str | None:
+    return next((name for name in ("space", "ss", "state_space") if name in slots), None)
+
+
+def _filled(
+    function: Callable[..., Any], parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope
+) -> Callable[..., Any]:
+    """The function itself, or one that puts None where this form lacks an operand."""
+    if scope is Scope.CONTROL or parameters[-1:] == ["*"]:
+        return function
+    wanted = [_plain(name) for name in parameters]
+    given: list[str] = []
+    for operand in operands:
+        if not operand.dest:
+            name = _plain(operand.name)
+            if name not in wanted and operand.kind == "address" and "address" in wanted and "address" not in given:
+                name = "address"
+            given.append(name)
+    unknown = [name for name in given if name not in wanted]
+    if unknown:
+        raise InternalError(f"{text}: {function.__name__} has no parameter for {unknown}")
+    if given == wanted[: len(given)]:
+        return function
+    places = [given.index(name) if name in given else -1 for name in wanted]
+
+    @functools.wraps(function)
+    def fill(op: Op, *sources: Any, **ports: Any) -> Any:
+        return function(op, *(sources[place] if place >= 0 else None for place in places), **ports)
+
+    return fill
+
+
+# ---- from a spelling to its candidates -----------------------------------------------------------
+
+
+def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
+    """The forms whose slots these modifiers fill, in any order; element types and repeated classes keep theirs."""
+    key = (root, modifiers)
+    found = _CANDIDATES.get(key)
+    if found is None:
+        text = ".".join((root, *modifiers))
+        found = tuple(
+            _candidate(form, values, text, modifiers)
+            for form in (REGISTRY[root] if root in REGISTRY else ())
+            if (values := _fill(form.pattern.slots, modifiers)) is not None
+        )
+        _CANDIDATES[key] = found
+    return found
+
+
+def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
+    """The text of the form that a spelling without candidates comes nearest to."""
+    if root not in REGISTRY:
+        close = difflib.get_close_matches(root, list(REGISTRY), 1)
+        return REGISTRY[close[0]][0].syntax if close else None
+
+    def distance(form: Form) -> tuple[int, int]:
+        left = list(modifiers)
+        missing = 0
+        for slot in form.pattern.slots:
+            word = next((word for word in left if word in slot.values), None)
+            if word is not None:
+                left.remove(word)
+            elif slot.group is None:
+                missing += 1
+        return len(left) + missing, len(form.syntax)
+
+    return min(REGISTRY[root], key=distance).syntax if REGISTRY[root] else None
+
+
+def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, str] | None:
+    """Which slot each word fills, or None where the words do not fit the slots."""
+    filled = _assign(slots, [i for i, slot in enumerate(slots) if slot.typed], [w for w in words if w in TYPES])
+    plain = [w for w in words if w not in TYPES]
+    others = [i for i, slot in enumerate(slots) if not slot.typed]
+    if filled is None:  # a class may mix types and other words
+        filled, plain = {}, list(words)
+        others = list(range(len(slots)))
+    for word in plain:
+        place = next((i for i in others if i not in filled and word in slots[i].values), None)
+        if place is None:
+            return None
+        filled[place] = word
+    groups: dict[int, bool] = {}
+    for i, slot in enumerate(slots):
+        if slot.group is None:
+            if i not in filled:
                 return None
-            values[slot.name] = False if slot.literal else None
-            continue
-        left.remove(chosen)
-        values[slot.name] = True if slot.literal else chosen
-    return None if left else values
+        elif groups.setdefault(slot.group, i in filled) != (i in filled):
+            return None
+    return filled
+
+
+def _assign(slots: tuple[syntax.Slot, ...], places: list[int], words: list[str]) -> dict[int, str] | None:
+    """Words to places, both in order; optional places may stay empty."""
+    if not places:
+        return None if words else {}
+    first, *rest = places
+    if words and words[0] in slots[first].values:
+        filled = _assign(slots, rest, words[1:])
+        if filled is not None:
+            return {first: words[0], **filled}
+    if slots[first].group is not None:
+        return _assign(slots, rest, words)
+    return None
+
+
+def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[str, ...]) -> Candidate:
+    values: dict[str, Any] = {}
+    for i, slot in enumerate(form.pattern.slots):
+        word = filled.get(i)
+        if slot.literal:
+            values[slot.name] = word is not None
+        elif word in TYPES and "type" in slot.name:
+            values[slot.name] = TYPES[word]
+        else:
+            values[slot.name] = word
+    op = Op(text, modifiers, values, form.names)
+    needs: list[Gate] = [(form.target, form.version)] if form.target is not None or form.version is not None else []
+    for i, word in filled.items():
+        needs += [form.gates[key] for key in (word, f"{form.pattern.slots[i].name}.{word}") if key in form.gates]
+    if form.gate is not None and (need := form.gate(op)) is not None:
+        needs.append(need)
+    illegal = form.legal(op) if form.legal is not None else None
+    operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
+    return Candidate(form, op, operands, illegal, tuple(needs))
+
+
+def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
+    count = spec.count
+    if callable(count):
+        count = count(op)
+    elif isinstance(count, str):
+        word = getattr(op, count)
+        count = int(str(word)[1:]) if word else 1
+    limit = spec.limit(op) if callable(spec.limit) else spec.limit
+    spaces = spec.spaces(op) if callable(spec.spaces) else spec.spaces
+    if isinstance(spaces, str):
+        word = op.__dict__.get(spaces, spaces)
+        spaces = {word} if word else None
+    return TypedOperand(
+        spec,
+        operand_type(spec, op),
+        count,
+        limit,
+        None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
+    )
+
+
+def operand_type(spec: OperandSpec, op: Op) -> ScalarType | None:
+    """The type that a form gives an operand under these modifiers; None where it has none (labels, sinks)."""
+    rule = spec.rule(op) if callable(spec.rule) else spec.rule
+    if isinstance(rule, ScalarType):
+        return rule
+    if rule is None:
+        found = op.__dict__.get("type")
+        if isinstance(found, ScalarType):
+            return found
+        words = [word for word in op.modifiers if word in TYPES]
+        return TYPES[words[-1]] if words and spec.kind == "value" else None
+    return _type_of(str(rule), op)
+
+
+def _type_of(rule: str, op: Op) -> ScalarType:
+    if rule.startswith("."):
+        return TYPES[rule[1:]]
+    if rule.startswith("2*"):
+        base = _type_of(rule[2:], op)
+        return TYPES[f"{base.kind}{2 * base.bits}"]
+    if rule == "bits" or rule.startswith("bits:"):
+        return TYPES[f"b{_type_of(rule[5:] or 'type', op).bits}"]
+    if "/" in rule:
+        name, divisor = rule.split("/")
+        return TYPES[f"b{_type_of(name, op).bits // int(divisor)}"]
+    found = op.__dict__.get(rule)
+    if isinstance(found, ScalarType):
+        return found
+    if isinstance(found, str) and found in TYPES:
+        return TYPES[found]
+    raise InternalError(f"{op.text}: no type in slot {rule!r}")
+
+
+def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
+    """Whether a module's target (``sm_90a``) and PTX version give what a gate needs."""
+    need, least = gate
+    if least is not None and version < least:
+        return False
+    if need is None:
+        return True
+    number = int("".join(filter(str.isdigit, target)) or 0)
+    for one in need if isinstance(need, tuple) else (need,):
+        if isinstance(one, int):
+            if number >= one:
+                return True
+        elif one.endswith("f"):
+            base = int(one[:-1])
+            if target[-1] in "af" and number // 10 == base // 10 and number >= base:
+                return True
+        elif target == f"sm_{one}":
+            return True
+    return False

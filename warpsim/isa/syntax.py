@@ -1,39 +1,63 @@
-"""The notation of the manual's syntax blocks.
+"""Reading of syntax blocks: the manual's own notation, with ``{...}`` for what may be left out.
 
-``add{.sat}.type  d, a, b;`` is a form: a root, modifier slots and operands. ``.type = { .u32, .s32 };`` defines a
-class; a dotted word without a definition is a literal modifier. Braces make a slot or an operand optional.
+A block is a list of statements, each ended by ``;``: lines of a form (``add{.sat}.s32 d, a, b;``) and definitions of the
+modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` starts a comment. Operands are ``d`` (a value),
+``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]`` (addresses),
+``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 import attrs
+
+from warpsim.types import TYPES
+
+ROLES = frozenset(("target", "tlist", "fname", "ret_list", "param_list", "flist"))
+_WORD = r"[\w$]+(?:::[\w$]+)*"
+_COMMENT = re.compile(r"//[^\n]*")
+_ROOT = re.compile(r"(?:^|;)\s*([A-Za-z_]\w*)")
+_OPCODE = re.compile(rf"\s*([A-Za-z_]\w*)((?:\.{_WORD}|\{{\s*\.[^}}]*\}})*)(?:\s+(.*))?$", re.S)
+_PIECE = re.compile(rf"\.({_WORD})|\{{\s*((?:\.{_WORD}\s*)+)\}}")
 
 
 @attrs.frozen
 class Slot:
-    """A place for one modifier: the allowed texts, without dots."""
+    """One place for a modifier: ``values`` are the words it takes, ``name`` its attribute on ``Op``.
+
+    ``group`` numbers slots that stand or fall together (``{.sem.scope}``); None where the slot is mandatory."""
 
     name: str
     values: frozenset[str]
-    optional: bool
     literal: bool
+    typed: bool
+    group: int | None
+
+    @property
+    def optional(self) -> bool:
+        """Whether the slot may stay empty."""
+        return self.group is not None
 
 
 @attrs.frozen
 class OperandPattern:
-    """An operand as the block writes it."""
+    """One operand as the block writes it. ``kind`` is value, address, vector, sink, or a role of control flow: target,
+    tlist, fname, ret_list, param_list, flist."""
 
     name: str
-    kind: str
-    optional: bool
-    negatable: bool
+    kind: str = "value"
+    count: int = 0
+    negatable: bool = False
+    second: str = ""
+    second_optional: bool = False
+    extra: tuple[str, ...] = ()
 
 
 @attrs.frozen
 class Pattern:
-    """One form line."""
+    """One form of a block."""
 
     root: str
     slots: tuple[Slot, ...]
@@ -41,53 +65,101 @@ class Pattern:
     line: str
 
 
-_PIECE = re.compile(r"\{(\.[\w:]+)\}|(\.[\w:]+)")
-_OPERAND = re.compile(r"\{,\s*([^{}]+)\}|([^,{}]+(?:\{!\}[^,{}]+)?|\{!\}[^,{}]+)")
+def attribute(word: str) -> str:
+    """The name on ``Op`` of a modifier word: ``level::cache_hint`` is ``level_cache_hint``."""
+    return word.replace("::", "_")
 
 
-def parse_block(block: str) -> list[Pattern]:
-    """The forms of a syntax block."""
-    text = "\n".join(line.split("//")[0] for line in block.split("\n"))
-    classes: dict[str, frozenset[str]] = {}
-    lines: list[str] = []
-    for statement in text.split(";"):
-        statement = " ".join(statement.split())
-        if not statement:
-            continue
-        definition = re.fullmatch(r"\.([\w:]+(?:\s*,\s*\.[\w:]+)*) = \{(.*)\}", statement)
-        if definition:
-            values = frozenset(v.strip().lstrip(".") for v in definition.group(2).split(",") if v.strip())
-            for name in definition.group(1).split(","):
-                classes[name.strip().lstrip(".")] = values
+def roots(block: str) -> list[str]:
+    """The opcodes whose forms a block declares, without parsing it."""
+    return list(dict.fromkeys(_ROOT.findall(_COMMENT.sub("", block))))
+
+
+def parse_block(block: str, classes: Mapping[str, Sequence[str]] | None = None) -> list[Pattern]:
+    """Every form of a block, one for each choice of optional operands."""
+    defined: dict[str, tuple[str, ...]] = {name: tuple(values) for name, values in (classes or {}).items()}
+    forms: list[str] = []
+    for statement in _COMMENT.sub("", block).split(";"):
+        text = " ".join(statement.split())
+        if text.startswith("."):
+            *names, values = text.split("=")
+            words = tuple(re.findall(rf"\.({_WORD})", values))
+            if not names or not words:
+                raise ValueError(f"a class without values: {text!r}")
+            for name in ",".join(names).split(","):
+                defined[name.strip()[1:]] = words
+        elif text:
+            forms.append(text)
+    return [line for form in forms for line in _lines(form, defined)]
+
+
+def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
+    match = _OPCODE.match(form)
+    if match is None:
+        raise ValueError(f"not a form: {form!r}")
+    root, modifiers, operands = match.groups()
+    slots: list[Slot] = []
+    for number, piece in enumerate(_PIECE.finditer(modifiers)):
+        words = [piece[1]] if piece[1] else re.findall(rf"\.({_WORD})", piece[2])
+        for word in words:
+            values = classes.get(word)
+            slots.append(
+                Slot(
+                    attribute(word),
+                    frozenset(values or (word,)),
+                    values is None,
+                    all(value in TYPES for value in values or (word,)),
+                    None if piece[1] else number,
+                )
+            )
+    return [
+        Pattern(root, tuple(slots), tuple(_atom(text) for text in _split(variant)), f"{root}{modifiers} {variant}".strip())
+        for variant in _variants(operands or "")
+    ]
+
+
+def _variants(operands: str) -> list[str]:
+    """The operand texts with every ``{, x}`` left out or kept, the shorter first."""
+    start = re.search(r"\{\s*,", operands)
+    if start is None:
+        return [operands]
+    depth, end = 0, start.start()
+    for end in range(start.start(), len(operands)):
+        depth += {"{": 1, "}": -1}.get(operands[end], 0)
+        if depth == 0:
+            break
+    before, inside, after = operands[: start.start()], operands[start.start() + 1 : end], operands[end + 1 :]
+    return _variants(before + after) + _variants(before + inside + after)
+
+
+def _split(operands: str) -> list[str]:
+    parts, depth, current = [], 0, ""
+    for character in operands:
+        depth += {"{": 1, "[": 1, "(": 1, "}": -1, "]": -1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
         else:
-            lines.append(statement)
-    return [_form(line, classes) for line in lines]
+            current += character
+    return [*parts, current.strip()] if operands.strip() else []
 
 
-def _form(line: str, classes: dict[str, frozenset[str]]) -> Pattern:
-    mnemonic, _, rest = line.partition(" ")
-    root = re.split(r"[.{]", mnemonic)[0]
-    slots = []
-    for optional, required in _PIECE.findall(mnemonic[len(root) :]):
-        name = (optional or required)[1:]
-        literal = name not in classes
-        slots.append(Slot(name.replace("::", "_"), classes.get(name, frozenset({name})), bool(optional), literal))
-    return Pattern(root, tuple(slots), tuple(_operands(rest)), line)
-
-
-def _operands(text: str) -> list[OperandPattern]:
-    found: list[OperandPattern] = []
-    for optional, plain in _OPERAND.findall(text):
-        body = (optional or plain).strip()
-        for part in body.split("|") if "|" in body else [body]:
-            name = part.strip()
-            negatable = name.startswith("{!}")
-            name = name.removeprefix("{!}")
-            kind = "value"
-            if name.startswith("["):
-                name, kind = name.strip("[]"), "address"
-            elif name in ("target", "tlist", "fname", "ret_list", "param_list", "flist"):
-                kind = name
-            if name:
-                found.append(OperandPattern(name, kind, bool(optional), negatable))
-    return found
+def _atom(text: str) -> OperandPattern:
+    if text == "_":
+        return OperandPattern("_", "sink")
+    if text in ROLES:
+        return OperandPattern(text, text)
+    if text.startswith("{!}"):
+        return OperandPattern(text[3:].strip(), negatable=True)
+    if text.startswith("["):
+        first, *extra = (part.strip() for part in text.strip("[] ").split(","))
+        return OperandPattern(first, "address", extra=tuple(extra))
+    if text.startswith("{"):
+        elements = text.strip("{} ").split(",")
+        return OperandPattern(elements[0].strip().rstrip("0123456789"), "vector", count=len(elements))
+    pair = re.fullmatch(r"([\w-]+)\s*([\[{]?)\s*\|\s*([\w-]+)\s*[\]}]?", text)
+    if pair:
+        return OperandPattern(pair[1], second=pair[3], second_optional=bool(pair[2]))
+    if not re.fullmatch(r"[\w-]+", text):
+        raise ValueError(f"not an operand: {text!r}")
+    return OperandPattern(text)

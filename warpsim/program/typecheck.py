@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import struct
-from typing import Any
+from typing import Any, cast
 
 from warpsim.errors import Span
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.isa import spec
-from warpsim.isa.spec import Form, Op, OperandSpec
+from warpsim.isa.spec import Candidate, Op, OperandSpec, TypedOperand
 from warpsim.program.names import OPCODES, SPECIALS
 from warpsim.program.problems import Problems
 from warpsim.program.program import (
@@ -52,9 +52,7 @@ class Checker:
         self.problems = problems
         self.version = module.version
         target = module.target[0] if module.target else "sm_90"
-        self.arch = target.removeprefix("sm_")
-        digits = self.arch.rstrip("af")
-        self.sm = int(digits) if digits.isdigit() else 0
+        self.target = target
         self.scope = Scope(None)
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
@@ -67,20 +65,20 @@ class Checker:
             self._no_form(node, text)
             return None
         best: Mismatch | None = None
-        for form, op in found:
+        for candidate in found:
             try:
-                self._available(form, op, node)
+                self._available(candidate, node)
                 if node.opcode == "call":
                     operands = self._call(node)
                 else:
-                    operands = self._operands(form, op, node)
+                    operands = self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
-            return Instruction(form, op, operands, guard, node.span, source)
+            return Instruction(candidate.form, candidate.op, operands, guard, node.span, source)
         assert best is not None
-        self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0][0].anchor)
+        self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)
         return None
 
     def _guard(self, node: ast.Instruction) -> tuple[Register, bool] | None:
@@ -110,73 +108,80 @@ class Checker:
         message = f"{text} is no form of {node.opcode}" + (f": .{strange[0]} does not belong to it" if strange else "")
         self.problems.add("illegal-form", node.span, message, f"the nearest is: {near[0]}" if near else "", text, known[0].anchor)
 
-    def _available(self, form: Form, op: Op, node: ast.Instruction) -> None:
-        text = op.text
-        needs: list[tuple[int, tuple[int, int], str]] = [(form.target, form.version, text)]
-        needs += [(*form.gates[m], f".{m} of {text}") for m in node.modifiers if m in form.gates]
-        for sm, version, what in needs:
-            if self.sm < sm:
-                raise Mismatch("target", node.span, f"{what} needs .target sm_{sm} or higher; this module is for sm_{self.arch}", weight=5)
-            if self.version < version:
-                raise Mismatch("target", node.span, f"{what} needs PTX .version {version[0]}.{version[1]}; this module has {self.version[0]}.{self.version[1]}", weight=5)
-        if form.arch and self.arch not in form.arch.split():
-            raise Mismatch("target", node.span, f"{text} needs .target sm_{form.arch.split()[0]}; this module is for sm_{self.arch}", weight=5)
-        if form.legal is not None:
-            reason = form.legal(op)
-            if reason:
-                raise Mismatch("illegal-form", node.span, f"{text}: {reason}", weight=4)
+    def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
+        text = candidate.op.text
+        if candidate.illegal:
+            raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
+        for gate in candidate.gates:
+            if not spec.satisfies(gate, self.target, self.version):
+                target, version = gate
+                if version is not None and self.version < version:
+                    have = f"this module has {self.version[0]}.{self.version[1]}"
+                    raise Mismatch("target", node.span, f"{text} needs PTX .version {version[0]}.{version[1]}; {have}", weight=5)
+                raise Mismatch("target", node.span, f"{text} needs .target {_targets(target)}; this module is for {self.target}", weight=5)
 
     # ---- operands ----------------------------------------------------------------------------
 
-    def _operands(self, form: Form, op: Op, node: ast.Instruction) -> tuple[Operand, ...]:
-        given: list[ast.Operand] = []
-        pairs = any(b.kind == "value" for b in form.operands)
-        for operand in node.operands:
-            if isinstance(operand, ast.Pair) and pairs:
-                given += [operand.first, operand.second]
-            else:
-                given.append(operand)
-        specs = form.operands
-        least = sum(not s.optional for s in specs)
-        if not least <= len(given) <= len(specs):
-            wanted = str(least) if least == len(specs) else f"{least} to {len(specs)}"
-            raise Mismatch("operand-count", node.span, f"{op.text} takes {wanted} operands, not {len(given)}", f"its syntax is: {form.syntax}", 1)
-        return tuple([self._operand(form, op, s, o) for s, o in zip(specs, given, strict=False)])
+    def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
+        op, specs = candidate.op, candidate.operands
+        given: list[ast.Operand | None] = list(node.operands)
+        for place, typed in enumerate(specs):
+            if typed.spec.pair and place < len(given):
+                operand = given[place]
+                if isinstance(operand, ast.Pair):
+                    given[place : place + 1] = [operand.first, operand.second]
+                elif specs[place + 1].spec.optional:
+                    given.insert(place + 1, None)
+                else:
+                    raise Mismatch("operand-type", node.span, f"{op.text} has two destinations: d|p", f"its syntax is: {candidate.form.syntax}", 1)
+        if len(given) != len(specs):
+            wanted, have = (len(s) - sum(typed.spec.pair for typed in specs) for s in (specs, given))
+            raise Mismatch("operand-count", node.span, f"{op.text} takes {wanted} operands, not {have}", f"its syntax is: {candidate.form.syntax}", 1)
+        return tuple([Discard(t.type) if o is None else self._operand(op, t, o) for t, o in zip(specs, given, strict=True)])
 
-    def _operand(self, form: Form, op: Op, s: OperandSpec, node: ast.Operand) -> Operand:
+    def _operand(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
+        s, type, count = typed.spec, typed.type, typed.count
+        if s.kind == "value" and count is None and type is not None:
+            return self._value(op, typed, type, node)
         if s.kind == "address":
-            return self._address(node, form, op)
+            return self._address(node, op, typed)
         if s.kind == "target":
-            return self._label(node, LabelRef)
+            return cast(LabelRef, self._label(node, LabelRef))
         if s.kind == "tlist":
-            return self._label(node, Targets)
-        type = s.type(op)
-        if isinstance(node, ast.Vector) and s.count is not None:
-            count = s.count(op)
+            return cast(Targets, self._label(node, Targets))
+        if s.kind == "sink":
+            if not isinstance(node, ast.Sink):
+                raise Mismatch("operand-type", node.span, f"{op.text} has no destination register here: write _", weight=1)
+            return Discard()
+        assert type is not None, f"{op.text}: operand {s.name} has no type"
+        if count == 1 and not s.braces:
+            if isinstance(node, ast.Vector) and len(node.elements) == 1:
+                node = node.elements[0]
+            return self._value(op, typed, type, node)
+        if isinstance(node, ast.Vector):
             if count == 0:
-                return self._packed(form, op, s, type, node)
+                return self._packed(op, typed, type, node)
             if len(node.elements) != count:
                 raise Mismatch("operand-count", node.span, f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}", weight=3)
-            return Vec(tuple([self._value(form, op, s, type, e) for e in node.elements]))
-        if s.count is not None and s.count(op) == 0:
-            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector", weight=1)
-        if s.count is not None and s.count(op) > 1:
-            symbol = self._find(node) if isinstance(node, ast.Name) else None
-            if isinstance(symbol, VectorRegister):
-                return Vec(tuple([self._register(form, op, s, type, r, node.span) for r in symbol.elements]))
-            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector of {s.count(op)} elements", weight=3)
-        return self._value(form, op, s, type, node)
+            return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
+        symbol = self._find(node) if isinstance(node, ast.Name) else None
+        if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:
+            return Vec(tuple([self._register(op, typed, type, r, node.span) for r in symbol.elements]))
+        if isinstance(symbol, VectorRegister) and count == 0 and type.bits == len(symbol.elements) * symbol.elements[0].type.bits:
+            return Vec(tuple([Reg(r, TYPES[f"b{r.type.bits}"]) for r in symbol.elements]))
+        elements = f" of {count} elements" if count else ""
+        raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector{elements} in braces", weight=3 if count else 1)
 
-    def _packed(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, node: ast.Vector) -> Vec:
+    def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
         """The elements that together make a wider register (mov)."""
         n = len(node.elements)
         if n not in (2, 4, 8) or type.bits // n < 8:
             raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
         part = TYPES[f"b{type.bits // n}"]
-        return Vec(tuple([self._value(form, op, s, part, e) for e in node.elements]))
+        return Vec(tuple([self._value(op, typed, part, e) for e in node.elements]))
 
-    def _value(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, node: ast.Operand) -> Operand:
-        negated = False
+    def _value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
+        s, negated = typed.spec, False
         if isinstance(node, ast.Negated):
             if not s.negatable:
                 raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
@@ -186,7 +191,7 @@ class Checker:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
-            return self._immediate(op, s, type, node)
+            return self._immediate(op, typed, type, node)
         if isinstance(node, ast.Component):
             vector = self._find(node.base)
             if not isinstance(vector, VectorRegister):
@@ -194,14 +199,14 @@ class Checker:
             at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
             if at >= len(vector.elements):
                 raise Mismatch("operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2)
-            return self._register(form, op, s, type, vector.elements[at], node.span)
+            return self._register(op, typed, type, vector.elements[at], node.span)
         if isinstance(node, ast.SymbolOffset):
             return self._symbol(s, type, self._need(node.symbol), node.offset, node.span)
         if not isinstance(node, ast.Name):
             raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
         symbol = self._find(node)
         if isinstance(symbol, Register):
-            return self._register(form, op, s, type, symbol, node.span, negated)
+            return self._register(op, typed, type, symbol, node.span, negated)
         if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
             special = TYPES[SPECIALS[node.text[1:]]]
             if s.dest:
@@ -231,8 +236,11 @@ class Checker:
             return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
         raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
 
-    def _register(self, form: Form, op: Op, s: OperandSpec, type: ScalarType, register: Register, span: Span, negated: bool = False) -> Reg:
-        if not fits(type, register.type, form.relaxed):
+    def _register(self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False) -> Reg:
+        s = typed.spec
+        if s.constant:
+            raise Mismatch("immediate-range", span, f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}", weight=3)
+        if register.type is not type and not (register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)):
             raise Mismatch(
                 "operand-type",
                 span,
@@ -242,7 +250,12 @@ class Checker:
             )
         return Reg(register, type, negated)
 
-    def _immediate(self, op: Op, s: OperandSpec, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+    def _immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+        s = typed.spec
+        if s.register:
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a register", weight=2)
+        if typed.limit is not None and (isinstance(node, ast.Float) or not _within(node.value, typed.limit)):
+            raise Mismatch("immediate-range", node.span, f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}", weight=4)
         if s.dest:
             raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
         if isinstance(node, ast.Float):
@@ -257,7 +270,7 @@ class Checker:
             return Imm(int(bool(node.value)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
-    def _address(self, node: ast.Operand, form: Form, op: Op) -> Addr:
+    def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
         if not isinstance(node, ast.Address):
             raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
         base: Any = None
@@ -268,20 +281,19 @@ class Checker:
                     raise Mismatch("operand-type", node.base.span, f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits", weight=2)
                 base = Reg(symbol, symbol.type)
             elif isinstance(symbol, (Variable, Param)):
-                self._space(symbol, node.base.span, op)
+                self._space(symbol, node.base.span, op, typed)
                 base = symbol
             else:
                 raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
+        if bool(node.extra) != bool(typed.spec.coordinates):
+            raise Mismatch("operand-type", node.span, f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]", weight=1)
         extra = tuple([self._coordinate(e) for e in node.extra])
         return Addr(base, node.offset, extra)
 
-    def _space(self, symbol: Variable | Param, span: Span, op: Op) -> None:
-        wanted = (getattr(op, "space", None) or "").split("::")[0] if "space" in op.__dict__ else None
+    def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value
-        if wanted and wanted != own:
-            raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; {op.text} accesses .{wanted}", weight=3)
-        if wanted == "" and own == "param":
-            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {op.text.split('.')[0]}.param", weight=3)
+        if typed.spaces and own not in typed.spaces:
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}", weight=3)
 
     def _coordinate(self, node: ast.Operand) -> Operand:
         if isinstance(node, ast.Vector):
@@ -357,6 +369,27 @@ class Checker:
             else:
                 raise Mismatch("operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2)
         return Arguments(tuple(out))
+
+
+def _targets(need: spec.Target | None) -> str:
+    """A gate's targets in words."""
+    each = need if isinstance(need, tuple) else (need,)
+    return " or ".join(f"sm_{one} or higher" if isinstance(one, int) else f"sm_{one}" for one in each)
+
+
+def _within(value: int, limit: spec.Limit) -> bool:
+    if isinstance(limit, tuple) and len(limit) == 2:
+        return bool(limit[0] <= value <= limit[1])
+    return value in limit
+
+
+def _range(limit: spec.Limit | None) -> str:
+    if limit is None:
+        return ""
+    if isinstance(limit, tuple) and len(limit) == 2:
+        return f" from {limit[0]} to {limit[1]}"
+    values = sorted(limit)
+    return f" from {values[0]} to {values[-1]}" if isinstance(limit, range) and limit.step == 1 else f" of {', '.join(map(str, values))}"
 
 
 def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
