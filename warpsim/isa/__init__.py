@@ -12,5 +12,8 @@ from warpsim.isa import (  # noqa: F401
     half,
     integer,
     logic,
+    matrix_moves,
+    mma,
     warp,
+    wmma,
 )

@@ -79,6 +79,11 @@ class Memory:
             return got[0] if returns else None
         return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind)
 
+    def shifted(self, address: Address, delta: Array) -> Address:
+        """An address moved by a number of bytes of each lane."""
+        base, offset = address
+        return as_array(base).astype(np.int64) + delta, offset
+
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
         return self._row_access(space, address, count, None, None)

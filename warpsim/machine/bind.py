@@ -262,6 +262,8 @@ def bind_step(plan: FunctionPlan, instruction: Instruction) -> Step:
         if special is not None:
             return special
         step = _bind_plain(plan, instruction) or _bind_thread(plan, instruction)
+        if form.root == "wmma":
+            step = bind_gate(plan, instruction, step)
     elif form.scope in (Scope.WARP, Scope.WARPGROUP):
         step = bind_gate(plan, instruction, _bind_warp(plan, instruction))
     else:
@@ -419,6 +421,9 @@ def port(batch: Any, name: str, group: Group, active: Any) -> Any:
     if name == "active":
         shape = group.selection.shape
         return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+    if name == "lane":
+        lane: Array = (group.selection.threads & 31).astype(np.int64)
+        return lane
     if name == "report":
         return lambda rule, message, lanes=None, **more: batch.launch.report(batch, rule, message, group, lanes, more)
     return batch.ports[name]
