@@ -67,7 +67,7 @@ class Op:
 
 @attrs.frozen
 class OperandSpec:
-    """One operand of a form. ``kind``: value, address, sink, target, tlist, fname, ret_list, param_list or flist.
+    """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list, param_list or flist.
 
     ``rule`` says its type; ``count`` how many elements it has (None: no vector); ``constant`` that it must be an
     immediate; ``register`` that it must not be one; ``limit`` which immediates it takes; ``coordinates`` the names of
@@ -90,6 +90,7 @@ class OperandSpec:
     exact: bool = False
     spaces: Any = None
     coordinates: tuple[str, ...] = ()
+    selectable: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -345,10 +346,10 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
             destination = atom.name in declared
         else:
             destination = (
-                kind in ("value", "sink") and _plain(atom.name) not in plain
+                kind in ("value", "sink", "carry") and _plain(atom.name) not in plain
             )
         rule = options["types"].get(atom.name)
-        if rule is None and atom.negatable:
+        if rule is None and (atom.negatable or kind == "carry"):
             rule = ".pred"
         count = options["vectors"].get(atom.name, atom.count or None)
         if count is None and "vec" in slots and atom.name in ("d", "b"):
@@ -372,6 +373,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 exact=atom.name in options["exact"],
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 coordinates=atom.extra,
+                selectable=atom.selectable,
             )
         )
         if atom.second:

@@ -3,7 +3,8 @@
 A block is a list of statements, each ended by ``;``: lines of a form (``add{.sat}.s32 d, a, b;``) and definitions of the
 modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` starts a comment. Operands are ``d`` (a value),
 ``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]`` (addresses),
-``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out.
+``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out. ``a{.asel}`` takes a byte or half selector.
+``%cc`` is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out``), as a source it is ``carry``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Slot:
 
 @attrs.frozen
 class OperandPattern:
-    """One operand as the block writes it. ``kind`` is value, address, vector, sink, or a role of control flow: target,
+    """One operand as the block writes it. ``kind`` is value, address, vector, sink, carry, or a role of control flow: target,
     tlist, fname, ret_list, param_list, flist."""
 
     name: str
@@ -53,6 +54,7 @@ class OperandPattern:
     second: str = ""
     second_optional: bool = False
     extra: tuple[str, ...] = ()
+    selectable: bool = False
 
 
 @attrs.frozen
@@ -134,7 +136,7 @@ def _variants(operands: str) -> list[str]:
 
 def _split(operands: str) -> list[str]:
     parts, depth, current = [], 0, ""
-    for character in operands:
+    for character in operands.replace("|%cc", ", %cc_out"):
         depth += {"{": 1, "[": 1, "(": 1, "}": -1, "]": -1, ")": -1}.get(character, 0)
         if character == "," and depth == 0:
             parts.append(current.strip())
@@ -147,6 +149,8 @@ def _split(operands: str) -> list[str]:
 def _atom(text: str) -> OperandPattern:
     if text == "_":
         return OperandPattern("_", "sink")
+    if text.startswith("%cc"):
+        return OperandPattern(text.replace("%cc", "carry"), "carry")
     if text in ROLES:
         return OperandPattern(text, text)
     if text.startswith("{!}"):
@@ -160,6 +164,9 @@ def _atom(text: str) -> OperandPattern:
     pair = re.fullmatch(r"([\w-]+)\s*([\[{]?)\s*\|\s*([\w-]+)\s*[\]}]?", text)
     if pair:
         return OperandPattern(pair[1], second=pair[3], second_optional=bool(pair[2]))
+    selected = re.fullmatch(r"([\w-]+)(?:\{\.\w+\}|\.\w+)", text)
+    if selected:
+        return OperandPattern(selected[1], selectable=True)
     if not re.fullmatch(r"[\w-]+", text):
         raise ValueError(f"not an operand: {text!r}")
     return OperandPattern(text)

@@ -231,3 +231,30 @@ def dot_halves(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, hig
         y = (b >> np.uint32(8 * i + (16 if high else 0))).astype(np.uint8)
         total = total + (x.view(np.int16) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
     return total.astype(np.uint32)
+
+
+def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned type of this width."""
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def add_carry(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Array]:
+    """a + b (+ carry), and whether the unsigned sum left the width."""
+    u = unsigned(a.dtype)
+    s = a + b
+    out = s.view(u) < a.view(u)
+    if carry is not None:
+        s = s + carry.astype(s.dtype)
+        out = out | ((s == 0) & carry)
+    return s, out
+
+
+def sub_borrow(a: Array, b: Array, borrow: Array | None = None) -> tuple[Array, Array]:
+    """a - b (- borrow), and whether the unsigned difference is negative."""
+    u = unsigned(a.dtype)
+    out = a.view(u) < b.view(u)
+    d = a - b
+    if borrow is not None:
+        out = out | ((d == 0) & borrow)
+        d = d - borrow.astype(d.dtype)
+    return d, out

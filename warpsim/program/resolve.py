@@ -71,12 +71,19 @@ class FunctionBuilder:
         self.code: list[tuple[ast.Instruction, Scope, tuple[str, int] | None]] = []
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
+        self._carry: Register | None = None
 
     def register(self, name: str, type: ScalarType) -> Register:
         """A new register."""
         made = Register(name, len(self.registers), type)
         self.registers.append(made)
         return made
+
+    def carry(self) -> Register:
+        """The carry flag of extended-precision arithmetic, as a register that no name reaches."""
+        if self._carry is None:
+            self._carry = self.register("%cc", TYPES["pred"])
+        return self._carry
 
 
 def align_up(value: int, alignment: int) -> int:

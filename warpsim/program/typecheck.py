@@ -54,6 +54,7 @@ class Checker:
         target = module.target[0] if module.target else "sm_90"
         self.target = target
         self.scope = Scope(None)
+        self.selectors: dict[str, str] = {}
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
         """The typed instruction, or None after noting what is wrong with it."""
@@ -76,7 +77,7 @@ class Checker:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
-            return Instruction(candidate.form, candidate.op, operands, guard, node.span, source)
+            return Instruction(candidate.form, self._selected(candidate), operands, guard, node.span, source)
         assert best is not None
         self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)
         return None
@@ -123,7 +124,8 @@ class Checker:
     # ---- operands ----------------------------------------------------------------------------
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
-        op, specs = candidate.op, candidate.operands
+        op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
+        self.selectors = {}
         given: list[ast.Operand | None] = list(node.operands)
         for place, typed in enumerate(specs):
             if typed.spec.pair and place < len(given):
@@ -137,7 +139,19 @@ class Checker:
         if len(given) != len(specs):
             wanted, have = (len(s) - sum(typed.spec.pair for typed in specs) for s in (specs, given))
             raise Mismatch("operand-count", node.span, f"{op.text} takes {wanted} operands, not {have}", f"its syntax is: {candidate.form.syntax}", 1)
-        return tuple([Discard(t.type) if o is None else self._operand(op, t, o) for t, o in zip(specs, given, strict=True)])
+        found = [Discard(t.type) if o is None else self._operand(op, t, o) for t, o in zip(specs, given, strict=True)]
+        if len(specs) != len(candidate.operands):
+            for at, typed in enumerate(candidate.operands):
+                if typed.spec.kind == "carry":
+                    found.insert(at, Reg(self.builder.carry(), TYPES["pred"]))
+        return tuple(found)
+
+    def _selected(self, candidate: Candidate) -> Op:
+        """The modifiers with the byte and half selectors of the operands, where the form takes any."""
+        op = candidate.op
+        if not any(typed.spec.selectable for typed in candidate.operands):
+            return op
+        return Op(op.text, op.modifiers, {**op.__dict__, "selectors": self.selectors}, candidate.form.names)
 
     def _operand(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
         s, type, count = typed.spec, typed.type, typed.count
@@ -192,6 +206,9 @@ class Checker:
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
             return self._immediate(op, typed, type, node)
+        if isinstance(node, ast.Component) and s.selectable and node.component[0] in "bh" and len(node.component) > 1:
+            self.selectors[s.name] = node.component
+            node = node.base
         if isinstance(node, ast.Component):
             vector = self._find(node.base)
             if not isinstance(vector, VectorRegister):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("*", "/", "%"),
 )
 MAX_NESTING = 100
+_SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "\\": 92, "'": 39, '"': 34, "a": 7, "b": 8, "f": 12, "v": 11}
 
 
@@ -142,7 +144,7 @@ class ExpressionParser:
             if text.startswith("%") and component in ("x", "y", "z", "w") and self._is_special(text):
                 s.skip()
                 return ast.Name(f"{text}.{component}", span)
-            if component in ("x", "y", "z", "w", "r", "g", "b", "a", "b0", "b1", "b2", "b3", "h0", "h1"):
+            if component in ("x", "y", "z", "w", "r", "g", "b", "a") or _SELECTOR.fullmatch(component):
                 s.skip()
                 return ast.Component(ast.Name(text, span), component, span)
             raise s.problem(f"found {s.shown()} after the operand {text}")

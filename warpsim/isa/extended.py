@@ -1,0 +1,92 @@
+"""Extended-precision integer arithmetic (PTX ISA: Extended-Precision Integer Arithmetic Instructions).
+
+The carry flag ``CC.CF`` is a hidden predicate, ``%cc`` in the blocks below: 1 after a carry out of an addition or a
+borrow out of a subtraction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import integer
+
+Lanes = Any
+_TYPES = ".type = { .u32, .s32, .u64, .s64 };"
+_GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
+
+
+@instruction(f"add.cc.type d|%cc, a, b; {_TYPES}", anchor="extended-precision-arithmetic-instructions-add-cc", version=(1, 2), gates=_GATES)
+def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """d = a + b, and the carry out."""
+    return integer.add_carry(a, b)
+
+
+@instruction(f"addc.type d, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-addc", version=(1, 2), gates=_GATES)
+def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
+    """d = a + b + carry."""
+    return a + b + carry.astype(a.dtype)
+
+
+@instruction(f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-addc", version=(1, 2), gates=_GATES)
+def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+    """d = a + b + carry, and the carry out."""
+    return integer.add_carry(a, b, carry)
+
+
+@instruction(f"sub.cc.type d|%cc, a, b; {_TYPES}", anchor="extended-precision-arithmetic-instructions-sub-cc", version=(1, 2), gates=_GATES)
+def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """d = a - b, and the borrow out."""
+    return integer.sub_borrow(a, b)
+
+
+@instruction(f"subc.type d, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-subc", version=(3, 0), gates=_GATES)
+def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
+    """d = a - (b + borrow)."""
+    return a - b - carry.astype(a.dtype)
+
+
+@instruction(f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-subc", version=(3, 0), gates=_GATES)
+def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+    """d = a - (b + borrow), and the borrow out."""
+    return integer.sub_borrow(a, b, carry)
+
+
+@instruction(
+    f"mad.half.cc.type d|%cc, a, b, c; .half = {{ .lo, .hi }}; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-mad-cc",
+    version=(3, 0),
+    target=20,
+    gates=_GATES,
+)
+def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+    """Half of a * b, plus c, and the carry out of that addition."""
+    return integer.add_carry(_half(op, a, b), c)
+
+
+@instruction(
+    f"madc.half.type d, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-madc",
+    version=(3, 0),
+    target=20,
+    gates=_GATES,
+)
+def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
+    """Half of a * b, plus c and the carry."""
+    return _half(op, a, b) + c + carry.astype(a.dtype)
+
+
+@instruction(
+    f"madc.half.cc.type d|%cc, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-madc",
+    version=(3, 0),
+    target=20,
+    gates=_GATES,
+)
+def madc_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
+    """Half of a * b, plus c and the carry, and the carry out."""
+    return integer.add_carry(_half(op, a, b), c, carry)
+
+
+def _half(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    return a * b if op.half == "lo" else integer.mul_high(a, b)
