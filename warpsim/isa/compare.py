@@ -4,57 +4,79 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
-from warpsim.numerics.floating import flush
+from warpsim.numerics.bits import flush_subnormal, halves
+from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
-CMP = ".cmp = { .eq, .ne, .lt, .le, .gt, .ge, .lo, .ls, .hi, .hs, .equ, .neu, .ltu, .leu, .gtu, .geu, .num, .nan };"
-_TYPES = "{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }"
-_INTEGER = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-            "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
+_CMP = ".cmp = { .eq, .ne, .lt, .le, .gt, .ge, .lo, .ls, .hi, .hs, .equ, .neu, .ltu, .leu, .gtu, .geu, .num, .nan };"
+_BOOL = ".bool = { .and, .or, .xor };"
+_TYPES = ".type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };"
+_HALF = ".type = { .f16, .bf16 };"
+_PACKED = ".type = { .f16x2, .bf16x2 };"
+_GATES = {"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (90, (7, 8)), "bf16x2": (90, (7, 8))}
+_INTEGER: dict[str, Any] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lo": np.less,
+    "ls": np.less_equal,
+    "hi": np.greater,
+    "hs": np.greater_equal,
+}
 
 
-def compare(cmp: str, a: Lanes, b: Lanes, floating: bool) -> Lanes:
-    """A comparison by its PTX name; ordered ones are false with NaN, those ending in u true."""
-    if not floating:
-        return _INTEGER[cmp](a, b)
-    if cmp == "num":
-        return ~(np.isnan(a) | np.isnan(b))
-    if cmp == "nan":
-        return np.isnan(a) | np.isnan(b)
-    if cmp == "ne":
-        return (a < b) | (a > b)
-    if cmp == "neu":
-        return a != b
-    if cmp.endswith("u"):
-        opposite = {"equ": None, "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal, "geu": np.less}[cmp]
-        return ~((a < b) | (a > b)) if opposite is None else ~opposite(a, b)
-    return _INTEGER[cmp](a, b)
+def _ordered(a: Lanes, b: Lanes) -> Lanes:
+    return (a == a) & (b == b)
+
+
+_FLOATING: dict[str, Any] = {
+    **_INTEGER,
+    "ne": lambda a, b: (a < b) | (a > b),
+    "equ": lambda a, b: ~((a < b) | (a > b)),
+    "neu": np.not_equal,
+    "ltu": lambda a, b: ~(a >= b),
+    "leu": lambda a, b: ~(a > b),
+    "gtu": lambda a, b: ~(a <= b),
+    "geu": lambda a, b: ~(a < b),
+    "num": _ordered,
+    "nan": lambda a, b: ~_ordered(a, b),
+}
+_HALVES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 def _legal(op: Op) -> str | None:
-    kind = op.type.kind if "type" in op.__dict__ else op.stype.kind
-    name = op.cmp
-    if kind == "b" and name not in ("eq", "ne"):
-        return f".{name} does not compare untyped bits"
-    if kind == "s" and name in ("lo", "ls", "hi", "hs"):
-        return f".{name} is for unsigned types"
-    if kind in "us" and name not in _INTEGER:
-        return f".{name} is for floating-point types"
-    if kind == "f" and name in ("lo", "ls", "hi", "hs"):
-        return f".{name} is for unsigned types"
-    if op.__dict__.get("ftz") and (op.__dict__.get("type") or op.__dict__.get("stype")).name not in ("f32", "f16"):
+    type = op.__dict__.get("stype") or op.type
+    if type.kind == "b" and not type.name.endswith("x2") and op.cmp not in ("eq", "ne"):
+        return f".{op.cmp} does not compare untyped bits"
+    if type.kind != "u" and op.cmp in ("lo", "ls", "hi", "hs"):
+        return f".{op.cmp} is for unsigned types"
+    if type.kind in "us" and op.cmp not in _INTEGER:
+        return f".{op.cmp} is for floating-point types"
+    if op.ftz and type.name not in ("f32", "f16", "f16x2"):
         return ".ftz is for .f32 and .f16"
     return None
 
 
-def _compared(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    type = op.type if "type" in op.__dict__ else op.stype
-    if op.ftz and type.name == "f32":
-        a, b = flush(a), flush(b)
-    return compare(op.cmp, a, b, type.kind == "f")
+def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
+    """Lanes where a and b compare so; with NaN ordered comparisons are false, those that end in u true."""
+    if type.kind != "f":
+        return _INTEGER[op.cmp](a, b)
+    if op.ftz:
+        a, b = flush_subnormal(a), flush_subnormal(b)
+    return _FLOATING[op.cmp](a, b)
+
+
+def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """The comparison of the lower and of the upper halves."""
+    scalar = TYPES[type.name[:-2]]
+    return tuple(compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True))  # type: ignore[return-value]
 
 
 def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
@@ -63,82 +85,138 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
-    f"setp.cmp{{.ftz}}.type p, a, b; {CMP} .type = {_TYPES};",
+    f"setp.cmp{{.ftz}}.type p, a, b; {_CMP} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred"},
     legal=_legal,
-    gates={"bf16": (90, (7, 8)), "f16": (53, (4, 2))},
+    gates=_GATES,
 )
 def setp(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """p = a compared with b."""
-    return _compared(op, a, b)
+    return compare(op, op.type, a, b)
 
 
 @instruction(
-    f"setp.cmp{{.ftz}}.type p|q, a, b; {CMP} .type = {_TYPES};",
+    f"setp.cmp{{.ftz}}.type p|q, a, b; {_CMP} {_TYPES}",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "q": ".pred"},
     legal=_legal,
 )
 def setp_two(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite."""
-    t = _compared(op, a, b)
+    t = compare(op, op.type, a, b)
     return t, ~t
 
 
 @instruction(
-    f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; {CMP} .bool = {{ .and, .or, .xor }}; .type = {_TYPES};",
+    f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; {_CMP} {_BOOL} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "c": ".pred"},
     legal=_legal,
+    gates=_GATES,
 )
 def setp_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """p = (a compared with b) combined with c."""
-    return combine(op.bool, _compared(op, a, b), c)
+    return combine(op.bool, compare(op, op.type, a, b), c)
 
 
 @instruction(
-    f"setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {CMP} .bool = {{ .and, .or, .xor }}; .type = {_TYPES};",
+    f"setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {_CMP} {_BOOL} {_TYPES}",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
     legal=_legal,
 )
 def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """p as in setp with a Boolean operator, q with the opposite comparison."""
-    t = _compared(op, a, b)
+    t = compare(op, op.type, a, b)
     return combine(op.bool, t, c), combine(op.bool, ~t, c)
 
 
 @instruction(
-    f"set.cmp{{.ftz}}.dtype.stype d, a, b; {CMP} .dtype = {{ .u32, .s32, .f32 }}; .stype = {_TYPES};",
-    anchor="comparison-and-selection-instructions-set",
-    types={"d": "dtype", "a": "stype", "b": "stype"},
+    f"setp.cmp{{.ftz}}.type p, a, b; setp.cmp{{.ftz}}.type p|q, a, b; {_CMP} {_PACKED}",
+    anchor="half-precision-comparison-instructions-setp",
+    types={"p": ".pred", "q": ".pred"},
     legal=_legal,
+    gates=_GATES,
 )
-def set_(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """All ones (or 1.0) where the comparison holds, else 0."""
-    return _truth(op, _compared(op, a, b))
+def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """p compares the lower halves, q the upper ones."""
+    return compare_packed(op, op.type, a, b)
 
 
 @instruction(
-    f"set.cmp.bool{{.ftz}}.dtype.stype d, a, b, {{!}}c; {CMP} .bool = {{ .and, .or, .xor }}; .dtype = {{ .u32, .s32, .f32 }}; .stype = {_TYPES};",
+    f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {_CMP} {_BOOL} {_PACKED}",
+    anchor="half-precision-comparison-instructions-setp",
+    types={"p": ".pred", "q": ".pred", "c": ".pred"},
+    legal=_legal,
+    gates=_GATES,
+)
+def setp_bool_packed(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
+    """Both comparisons combined with c."""
+    low, high = compare_packed(op, op.type, a, b)
+    return combine(op.bool, low, c), combine(op.bool, high, c)
+
+
+_SET = f"""
+    set.cmp{{.ftz}}.dtype.stype d, a, b;
+    set.cmp.bool{{.ftz}}.dtype.stype d, a, b, {{!}}c;
+    {_CMP} {_BOOL}
+    .dtype = {{ .u16, .s16, .u32, .s32, .f16, .bf16, .f32 }};
+    .stype = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f16, .bf16, .f32, .f64 }};
+    """
+_TRUE = {"u": -1, "s": -1, "f": 1}
+
+
+def _legal_set(op: Op) -> str | None:
+    half = op.stype.name in _HALVES
+    if op.dtype.name in ("u16", "s16") and not half:
+        return f"a .{op.dtype.name} result is for .f16 and .bf16 operands"
+    if half and (op.dtype.name == "f32" or (op.dtype.name, op.stype.name) == ("f16", "bf16")):
+        return f".{op.dtype.name} cannot be the result for .{op.stype.name} operands"
+    if op.ftz and op.dtype.name == "bf16":
+        return ".ftz does not go with a .bf16 result"
+    return _legal(op)
+
+
+@instruction(
+    _SET,
     anchor="comparison-and-selection-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
-    legal=_legal,
+    legal=_legal_set,
+    gates=_GATES,
 )
-def set_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """set, combined with c."""
-    return _truth(op, combine(op.bool, _compared(op, a, b), c))
-
-
-def _truth(op: Op, t: Lanes) -> Lanes:
-    if op.dtype.kind == "f":
-        return t.astype(np.float32)
-    return np.where(t, np.uint32(0xFFFFFFFF), np.uint32(0))
+def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """All ones (or 1.0) where the comparison, combined with c if given, holds; else 0."""
+    t = compare(op, op.stype, a, b)
+    if c is not None:
+        t = combine(op.bool, t, c)
+    dtype = op.dtype.dtype
+    return np.where(t, np.array(_TRUE[op.dtype.kind]).astype(dtype), dtype.type(0))
 
 
 @instruction(
-    "selp.type d, a, b, c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
+    f"""
+    set.cmp{{.ftz}}.dtype.stype d, a, b;
+    set.cmp.bool{{.ftz}}.dtype.stype d, a, b, {{!}}c;
+    {_CMP} {_BOOL}
+    .dtype = {{ .f16x2, .bf16x2, .u32, .s32 }}; .stype = {{ .f16x2, .bf16x2 }};
+    """,
+    anchor="half-precision-comparison-instructions-set",
+    types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
+    legal=lambda op: "the packed types differ" if op.dtype.bits == 32 and op.dtype.kind == "b" and op.dtype is not op.stype else _legal(op),
+    gates=_GATES,
+)
+def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """The comparison of each pair of halves, as 16 bits: all ones, or 1.0 in the packed type."""
+    one = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(op.dtype.name, 0xFFFF))
+    low, high = compare_packed(op, op.stype, a, b)
+    if c is not None:
+        low, high = combine(op.bool, low, c), combine(op.bool, high, c)
+    return np.where(low, one, np.uint32(0)) | np.where(high, one << np.uint32(16), np.uint32(0))
+
+
+@instruction(
+    "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor="comparison-and-selection-instructions-selp",
     types={"c": ".pred"},
 )
@@ -153,9 +231,10 @@ def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "slct{.ftz}.dtype.ctype d, a, b, c; .dtype = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 }; .ctype = { .s32, .f32 };",
     anchor="comparison-and-selection-instructions-slct",
     types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
+    legal=lambda op: ".ftz is for a .f32 operand c" if op.ftz and op.ctype.kind != "f" else None,
 )
 def slct(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c >= 0, else b."""
     if op.ftz:
-        c = flush(c)
+        c = flush_subnormal(c)
     return np.where(c >= 0, a, b)

@@ -70,13 +70,13 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
 @instruction("shl.type d, a, b; .type = { .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-shl", types={"b": ".u32"}, linear=True)
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; amounts of N and more give 0."""
-    return integer.shift_left(a, b) if isinstance(a, np.ndarray) else a << b.astype(a.dtype)
+    return a << (b.astype(a.dtype) if a.dtype.itemsize > 2 else integer.shift_amount(b, a.dtype))
 
 
 @instruction("shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="logic-and-shift-instructions-shr", types={"b": ".u32"})
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic where signed; amounts clamp to N."""
-    return integer.shift_right(a, b)
+    return a >> integer.shift_amount(b, a.dtype)
 
 
 @instruction(

@@ -15,6 +15,11 @@ def bits(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize * 8
 
 
+def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned type of this width."""
+    return np.dtype(f"u{dtype.itemsize}")
+
+
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Least and greatest value."""
     info = np.iinfo(dtype)
@@ -68,34 +73,18 @@ def _all_ones(dtype: np.dtype[Any]) -> Any:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """a - (a / b) * b; by zero the dividend."""
+    """a - (a / b) * b; by zero all ones."""
     zero = b == 0
-    safe = np.where(zero, b.dtype.type(1), b)
-    r = np.fmod(a, safe)
-    return np.asarray(np.where(zero, a, r), a.dtype)
+    if not zero.any():
+        return np.asarray(np.fmod(a, b), a.dtype)
+    return np.asarray(np.where(zero, _all_ones(a.dtype), np.fmod(a, np.where(zero, b.dtype.type(1), b))), a.dtype)
 
 
-def shift_left(a: Array, amount: Array) -> Array:
-    """a << amount; amounts of the width or more give 0."""
-    n = bits(a.dtype)
-    if amount.size == 1:
-        by = int(amount.reshape(-1)[0])
-        return a << a.dtype.type(by) if by < n else np.zeros_like(a)
-    by = np.minimum(amount, n).astype(a.dtype)
-    return np.where(by < n, a << np.minimum(by, a.dtype.type(n - 1)), a.dtype.type(0))
-
-
-def shift_right(a: Array, amount: Array) -> Array:
-    """a >> amount, arithmetic where signed; amounts above the width clamp."""
-    n = bits(a.dtype)
-    if amount.size == 1:
-        by = int(amount.reshape(-1)[0])
-        if by < n:
-            return a >> a.dtype.type(by)
-        return a >> a.dtype.type(n - 1) if a.dtype.kind == "i" else np.zeros_like(a)
-    by = np.minimum(amount, n).astype(a.dtype)
-    out = a >> np.minimum(by, a.dtype.type(n - 1))
-    return out if a.dtype.kind == "i" else np.where(by < n, out, a.dtype.type(0))
+def shift_amount(amount: Array, dtype: np.dtype[Any]) -> Array:
+    """A u32 shift amount in the type of the shifted value; NumPy's shifts clamp as the hardware's do."""
+    if dtype.itemsize == 2:
+        amount = np.minimum(amount, np.uint32(16))
+    return amount.view(dtype) if dtype.itemsize == 4 else amount.astype(dtype)
 
 
 def funnel(low: Array, high: Array, amount: Array, left: bool, wrap: bool) -> Array:
@@ -148,34 +137,31 @@ def find_leading(a: Array, shift_amount: bool) -> Array:
     return np.where(unsigned == 0, np.uint32(0xFFFFFFFF), found).astype(np.uint32)
 
 
+def _field(position: Array, length: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Position and length of a bit field, clamped to the width; 32-bit instructions read 8 bits of each."""
+    n = np.uint32(bits(dtype))
+    if n == 32:
+        position, length = position & np.uint32(0xFF), length & np.uint32(0xFF)
+    u = unsigned(dtype)
+    return np.minimum(position, n).astype(u), np.minimum(length, n).astype(u)
+
+
 def extract_field(a: Array, position: Array, length: Array) -> Array:
-    """bfe."""
-    n = bits(a.dtype)
-    pos = (position & np.uint32(0xFF)).astype(np.int64)
-    size = (length & np.uint32(0xFF)).astype(np.int64)
-    unsigned = a.view(np.dtype(f"u{a.dtype.itemsize}"))
-    u = unsigned.dtype.type
-    shifted = np.where(pos < n, unsigned >> np.minimum(pos, n - 1).astype(unsigned.dtype), u(0))
-    mask = np.where(size >= n, u(limits(unsigned.dtype)[1]), (u(1) << np.minimum(size, n - 1).astype(unsigned.dtype)) - u(1))
-    out = shifted & mask
+    """bfe: signed fields extend the bit at their end, or the sign where they reach beyond it."""
+    at, size = _field(position, length, a.dtype)
     if a.dtype.kind == "i":
-        top = np.minimum(pos + size - 1, n - 1)
-        sign = (unsigned >> np.clip(top, 0, n - 1).astype(unsigned.dtype)) & u(1)
-        out = np.where((sign != 0) & (size > 0), out | ~mask, out)
-        out = np.where((pos >= n) & (size > 0), np.where(a < 0, u(limits(unsigned.dtype)[1]), u(0)), out)
-    return np.asarray(np.where(size == 0, u(0), out), unsigned.dtype).view(a.dtype)
+        spare = (at.dtype.type(bits(a.dtype)) - size).view(a.dtype)
+        return ((a >> at.view(a.dtype)) << spare) >> spare
+    one = a.dtype.type(1)
+    return (a >> at) & ((one << size) - one)
 
 
 def insert_field(a: Array, b: Array, position: Array, length: Array) -> Array:
     """bfi: the low bits of a into b."""
-    n = bits(a.dtype)
-    u = a.dtype.type
-    pos = (position & np.uint32(0xFF)).astype(np.int64)
-    size = (length & np.uint32(0xFF)).astype(np.int64)
-    ones = np.where(size >= n, u(limits(a.dtype)[1]), (u(1) << np.minimum(size, n - 1).astype(a.dtype)) - u(1))
-    by = np.minimum(pos, n - 1).astype(a.dtype)
-    mask = np.where(pos < n, ones << by, u(0))
-    return np.asarray((b & ~mask) | (np.where(pos < n, a << by, u(0)) & mask), a.dtype)
+    at, size = _field(position, length, a.dtype)
+    one = a.dtype.type(1)
+    mask = ((one << size) - one) << at
+    return (b & ~mask) | ((a << at) & mask)
 
 
 _PRMT_MODES: dict[str, list[list[int]]] = {
@@ -231,11 +217,6 @@ def dot_halves(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, hig
         y = (b >> np.uint32(8 * i + (16 if high else 0))).astype(np.uint8)
         total = total + (x.view(np.int16) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
     return total.astype(np.uint32)
-
-
-def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The unsigned type of this width."""
-    return np.dtype(f"u{dtype.itemsize}")
 
 
 def add_carry(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Array]:
