@@ -133,7 +133,7 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
-    f"setp.cmp{{.ftz}}.type p, a, b; setp.cmp{{.ftz}}.type p|q, a, b; {_CMP} {_PACKED}",
+    f"setp.cmp{{.ftz}}.type p{{|q}}, a, b; {_CMP} {_PACKED}",
     anchor="half-precision-comparison-instructions-setp",
     types={"p": ".pred", "q": ".pred"},
     legal=_legal,
@@ -145,7 +145,7 @@ def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
-    f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {_CMP} {_BOOL} {_PACKED}",
+    f"setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c; {_CMP} {_BOOL} {_PACKED}",
     anchor="half-precision-comparison-instructions-setp",
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
     legal=_legal,

@@ -466,6 +466,8 @@ def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, s
     plain = [w for w in words if w not in TYPES]
     others = [i for i, slot in enumerate(slots) if not slot.typed]
     if filled is None:  # a class may mix types and other words
+        if not any(TYPES.keys() & slots[i].values for i in others):
+            return None
         filled, plain = {}, list(words)
         others = list(range(len(slots)))
     for word in plain:
