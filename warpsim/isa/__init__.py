@@ -13,6 +13,7 @@ from warpsim.isa import (  # noqa: F401
     half,
     integer,
     logic,
+    memory_access,
     matrix_moves,
     mma,
     video,

@@ -1,4 +1,4 @@
-"""atom and red (PTX ISA: Parallel Synchronization and Communication)."""
+"""atom and red (PTX ISA: Parallel Synchronization and Communication Instructions)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,37 @@ import numpy as np
 
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import floating
+from warpsim.numerics.convert import to_half
+from warpsim.types import TYPES
 
 Lanes = Any
-_MODIFIERS = """
-    .sem = { .relaxed, .acquire, .release, .acq_rel };
+Update = Callable[..., Lanes]
+_ATOM = "parallel-synchronization-and-communication-instructions-atom"
+_RED = "parallel-synchronization-and-communication-instructions-red"
+_COMMON = """
     .scope = { .cta, .cluster, .gpu, .sys };
     .space = { .global, .shared, .shared::cta, .shared::cluster };
     .hint = { .L2::cache_hint };
-    .type = { .b32, .b64, .b128, .u32, .u64, .s32, .s64, .f32, .f64 };
-    .op = { .and, .or, .xor, .add, .inc, .dec, .min, .max, .exch };
 """
+_ATOM_SEM = _COMMON + ".sem = { .relaxed, .acquire, .release, .acq_rel };"
+_RED_SEM = _COMMON + ".sem = { .relaxed, .release };"
+_GATES = {
+    **{word: (70, (6, 0)) for word in ("relaxed", "acquire", "release", "acq_rel")},
+    **{word: (60, (5, 0)) for word in ("cta", "gpu", "sys", "f64")},
+    "cluster": (90, (7, 8)),
+    "shared::cta": (0, (7, 8)),
+    "shared::cluster": (90, (7, 8)),
+    "L2::cache_hint": (80, (7, 4)),
+    "b16": (70, (6, 3)),
+    "b128": (90, (8, 3)),
+    "f16x2": (60, (6, 2)),
+    "f16": (70, (6, 3)),
+    "bf16": (90, (7, 8)),
+    "bf16x2": (90, (7, 8)),
+}
+
+
+# ---- what memory becomes ------------------------------------------------------------------------
 
 
 def _increment(old: Lanes, b: Lanes) -> Lanes:
@@ -33,7 +54,12 @@ def _add(old: Lanes, b: Lanes) -> Lanes:
     return old + b if old.dtype.kind in "iu" else floating.add(old, b)
 
 
-UPDATES: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
+def _add_flushed(old: Lanes, b: Lanes) -> Lanes:
+    """f32 in global memory: subnormal operands and results are zeros of their sign."""
+    return floating.flush(floating.add(floating.flush(old), floating.flush(b)))
+
+
+UPDATES: dict[str, Update] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -46,95 +72,249 @@ UPDATES: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
 }
 
 
-def _legal(op: Op) -> str | None:
-    kind, bits = op.type.kind, op.type.bits
-    allowed = {
-        "and": kind == "b" and bits < 128,
-        "or": kind == "b" and bits < 128,
-        "xor": kind == "b" and bits < 128,
-        "exch": kind == "b",
-        "add": kind in "usf" and op.type.name != "s64",
-        "inc": op.type.name == "u32",
-        "dec": op.type.name == "u32",
-        "min": kind in "us",
-        "max": kind in "us",
-    }
-    return None if allowed[op.op] else f".{op.op} does not take .{op.type.name}"
+def _cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    return np.where(old == b, c, old)
 
 
-@instruction(
-    f"atom{{.sem}}{{.scope}}{{.space}}.op{{.hint}}.type d, [a], b{{, cache_policy}}; {_MODIFIERS}",
-    anchor="parallel-synchronization-and-communication-instructions-atom",
-    types={"cache_policy": ".b64"},
-    legal=_legal,
-)
-def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
-    """d = old value; memory = old op b."""
-    return memory.atomic(op.space or "", a, op.type, UPDATES[op.op], (b,), returns=True, kind=op.op)
+def _update(op: Op) -> Update:
+    """The update of an integer, f32 or f64 operation."""
+    if op.op == "add" and op.type.name == "f32" and not (op.space or "").startswith("shared"):
+        return _add_flushed
+    return UPDATES[op.op]
 
 
-@instruction(
-    f"atom{{.sem}}{{.scope}}{{.space}}.cas{{.hint}}.ctype d, [a], b, c{{, cache_policy}}; .ctype = {{ .b16, .b32, .b64, .b128, .u32, .u64, .s32, .s64 }}; {_MODIFIERS}",
-    anchor="parallel-synchronization-and-communication-instructions-atom",
-    types={**{n: "ctype" for n in "dbc"}, "cache_policy": ".b64"},
-)
-def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
-    """d = old value; memory = c where it was b."""
-    return memory.atomic(op.space or "", a, op.ctype, lambda old, x, y: np.where(old == x, y, old), (b, c), returns=True, kind="cas")
+def _half_update(op: Op) -> Update:
+    """The update of .f16 and .bf16, alone or two in a word; subnormals are kept."""
+    half = TYPES[op.type.name.removesuffix("x2")].dtype
+    combine = _half_add if op.op == "add" else _half_min if op.op == "min" else _half_max
 
-
-@instruction(
-    f"red{{.sem}}{{.scope}}{{.space}}.op{{.hint}}.type [a], b{{, cache_policy}}; {_MODIFIERS}",
-    anchor="parallel-synchronization-and-communication-instructions-red",
-    types={"cache_policy": ".b64"},
-    legal=_legal,
-)
-def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
-    """memory = old op b."""
-    memory.atomic(op.space or "", a, op.type, UPDATES[op.op], (b,), returns=False, kind=op.op)
-
-
-def _half_add(half: Any) -> Callable[[Lanes, Lanes], Lanes]:
-    from warpsim.numerics.convert import to_half
-
-    def one(x: Lanes, y: Lanes) -> Lanes:
-        wide = floating.odd_sum(x.view(half).astype(np.float32).astype(np.float64), y.view(half).astype(np.float32).astype(np.float64))
-        return to_half(wide, np.dtype(half), "rn").view(np.uint16)
+    def one(old: Lanes, b: Lanes) -> Lanes:
+        x, y = old.view(half).astype(np.float32), b.view(half).astype(np.float32)
+        return to_half(combine(x, y), half, "rn").view(np.uint16)
 
     def update(old: Lanes, b: Lanes) -> Lanes:
         if old.dtype.itemsize == 2:
             return one(old, b)
-        parts = [one((old >> np.uint32(s)).astype(np.uint16), (b >> np.uint32(s)).astype(np.uint16)).astype(np.uint32) for s in (0, 16)]
-        return parts[0] | (parts[1] << np.uint32(16))
+        low = one(old.astype(np.uint16), b.astype(np.uint16))
+        high = one((old >> np.uint32(16)).astype(np.uint16), (b >> np.uint32(16)).astype(np.uint16))
+        return low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16))
 
     return update
 
 
+def _half_add(x: Lanes, y: Lanes) -> Lanes:
+    return floating.odd_sum(x.astype(np.float64), y.astype(np.float64))
+
+
+def _half_min(x: Lanes, y: Lanes) -> Lanes:
+    """The lesser, -0 below +0; of a number and a NaN the number."""
+    first = (x < y) | np.isnan(y) | ((x == y) & np.signbit(x))
+    return np.where(first, x, y)
+
+
+def _half_max(x: Lanes, y: Lanes) -> Lanes:
+    first = (x > y) | np.isnan(y) | ((x == y) & np.signbit(y))
+    return np.where(first, x, y)
+
+
+def _atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:
+    """One read-modify-write for each element of a scalar or vector operand."""
+    space = getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
+    if not isinstance(b, tuple):
+        return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind)
+    size = op.type.bytes
+    return tuple([memory.atomic(space, memory.advance(a, k * size), op.type, update, (x,), returns=returns, kind=kind) for k, x in enumerate(b)])
+
+
+# ---- scalars ------------------------------------------------------------------------------------
+
+_SCALAR = """
+    .op = { .and, .or, .xor, .add, .inc, .dec, .min, .max };
+    .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
+"""
+
+
+def _illegal(op: Op) -> str | None:
+    kind, name = op.type.kind, op.type.name
+    if op.op in ("and", "or", "xor"):
+        return None if kind == "b" else f".{op.op} takes .b32 or .b64, not .{name}"
+    if op.op in ("inc", "dec"):
+        return None if name == "u32" else f".{op.op} takes .u32, not .{name}"
+    if op.op in ("min", "max"):
+        return None if kind in "us" else f".{op.op} takes .u32, .s32, .u64, .s64 (and vectors of halves), not .{name}"
+    return None if kind in "usf" and name != "s64" else f".add takes .u32, .s32, .u64, .f32, .f64 and halves, not .{name}"
+
+
 @instruction(
-    f"atom{{.sem}}{{.scope}}{{.space}}.add.noftz{{.hint}}.htype d, [a], b{{, cache_policy}}; .htype = {{ .f16, .f16x2, .bf16, .bf16x2 }}; {_MODIFIERS}",
-    anchor="parallel-synchronization-and-communication-instructions-atom",
-    types={"d": "htype", "b": "htype", "cache_policy": ".b64"},
-    version=(6, 2),
-    target=60,
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.op.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.op.hint.type  d, [a], b, cache_policy;
+    {_SCALAR}{_ATOM_SEM}
+    """,
+    anchor=_ATOM,
+    types={"cache_policy": ".b64"},
+    legal=_illegal,
+    gates=_GATES,
+)
+def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
+    """d = the value at a; the value at a = d op b."""
+    return _atomic(op, a, b, memory, _update(op), True, op.op)
+
+
+@instruction(
+    f"""
+    red{{.sem}}{{.scope}}{{.space}}.op.type       [a], b;
+    red{{.sem}}{{.scope}}{{.space}}.op.hint.type  [a], b, cache_policy;
+    {_SCALAR}{_RED_SEM}
+    """,
+    anchor=_RED,
+    types={"cache_policy": ".b64"},
+    legal=_illegal,
+    gates=_GATES,
+)
+def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
+    """The value at a = the value at a op b."""
+    _atomic(op, a, b, memory, _update(op), False, op.op)
+
+
+@instruction(
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.exch.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.exch.hint.type  d, [a], b, cache_policy;
+    .type = {{ .b32, .b64, .b128 }};
+    {_ATOM_SEM}
+    """,
+    anchor=_ATOM,
+    types={"cache_policy": ".b64"},
+    gates=_GATES,
+)
+def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
+    """d = the value at a; the value at a = b."""
+    return _atomic(op, a, b, memory, UPDATES["exch"], True, "exch")
+
+
+@instruction(
+    f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}",
+    anchor=_ATOM,
+    gates=_GATES,
+)
+def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: Any) -> Lanes:
+    """d = the value at a; where that is b, the value at a = c."""
+    return memory.atomic(op.space or "", a, op.type, _cas, (b, c), returns=True, kind="cas")
+
+
+# ---- halves -------------------------------------------------------------------------------------
+
+_HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
+
+
+@instruction(
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  d, [a], b, cache_policy;
+    {_HALF}{_ATOM_SEM}
+    """,
+    anchor=_ATOM,
+    types={"cache_policy": ".b64"},
+    gates=_GATES,
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
-    """Add halves, each atomically."""
-    return memory.atomic(op.space or "", a, op.htype, _half_add(_half_of(op)), (b,), returns=True, kind="")
+    """The same for halves; each of two in a word by itself."""
+    return _atomic(op, a, b, memory, _half_update(op), True, "")
 
 
 @instruction(
-    f"red{{.sem}}{{.scope}}{{.space}}.add.noftz{{.hint}}.htype [a], b{{, cache_policy}}; .htype = {{ .f16, .f16x2, .bf16, .bf16x2 }}; {_MODIFIERS}",
-    anchor="parallel-synchronization-and-communication-instructions-red",
-    types={"b": "htype", "cache_policy": ".b64"},
-    version=(6, 2),
-    target=60,
+    f"""
+    red{{.sem}}{{.scope}}{{.space}}.op.noftz.type       [a], b;
+    red{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  [a], b, cache_policy;
+    {_HALF}{_RED_SEM}
+    """,
+    anchor=_RED,
+    types={"cache_policy": ".b64"},
+    gates=_GATES,
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
-    """Add halves, each atomically."""
-    memory.atomic(op.space or "", a, op.htype, _half_add(_half_of(op)), (b,), returns=False, kind="")
+    """The same for halves; each of two in a word by itself."""
+    _atomic(op, a, b, memory, _half_update(op), False, "")
 
 
-def _half_of(op: Op) -> Any:
-    from warpsim.types import TYPES
+# ---- vectors ------------------------------------------------------------------------------------
 
-    return TYPES["bf16" if op.htype.name.startswith("bf16") else "f16"].dtype
+
+def _size(op: Op) -> int:
+    return int(op.vec[1:])
+
+
+def _vector_illegal(op: Op) -> str | None:
+    return None if op.type.bits * _size(op) <= 128 else "a vector has at most 128 bits"
+
+
+_VECTOR: dict[str, Any] = {
+    "types": {"cache_policy": ".b64"},
+    "version": (8, 1),
+    "target": 90,
+    "legal": _vector_illegal,
+    "gates": _GATES,
+}
+_F32 = ".type = { .f32 };  .vec = { .v2, .v4 };  .op = { .add };"
+_HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 };  .op = { .add, .min, .max };"
+
+
+@instruction(
+    f"""
+    atom{{.sem}}{{.scope}}{{.global}}.op.vec.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  d, [a], b, cache_policy;
+    {_F32}{_ATOM_SEM}
+    """,
+    anchor=_ATOM,
+    vectors={"d": _size, "b": _size},
+    **_VECTOR,
+)
+def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
+    """Each element atomically; the vector as a whole is not."""
+    return _atomic(op, a, b, memory, _add_flushed, True, "add")
+
+
+@instruction(
+    f"""
+    atom{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  d, [a], b, cache_policy;
+    {_HALVES}{_ATOM_SEM}
+    """,
+    anchor=_ATOM,
+    vectors={"d": _size, "b": _size},
+    **_VECTOR,
+)
+def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
+    """The same for halves."""
+    return _atomic(op, a, b, memory, _half_update(op), True, "")
+
+
+@instruction(
+    f"""
+    red{{.sem}}{{.scope}}{{.global}}.op.vec.type       [a], b;
+    red{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  [a], b, cache_policy;
+    {_F32}{_RED_SEM}
+    """,
+    anchor=_RED,
+    vectors={"b": _size},
+    **_VECTOR,
+)
+def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
+    """Each element atomically; the vector as a whole is not."""
+    _atomic(op, a, b, memory, _add_flushed, False, "add")
+
+
+@instruction(
+    f"""
+    red{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       [a], b;
+    red{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  [a], b, cache_policy;
+    {_HALVES}{_RED_SEM}
+    """,
+    anchor=_RED,
+    vectors={"b": _size},
+    **_VECTOR,
+)
+def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
+    """The same for halves."""
+    _atomic(op, a, b, memory, _half_update(op), False, "")

@@ -87,10 +87,63 @@ def bar_warp_sync(op: Op, membermask: Lanes) -> None:
 
 @instruction(
     """
-    membar.level;  fence{.sem}.scope;
-    .level = { .cta, .gl, .sys, .gpu };  .sem = { .sc, .acq_rel, .acquire, .release };  .scope = { .cta, .cluster, .gpu, .sys };
+    barrier.cluster.arrive{.sem}{.aligned};
+    barrier.cluster.wait{.acquire}{.aligned};
+    .sem = { .release, .relaxed };
     """,
-    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    anchor="parallel-synchronization-and-communication-instructions-barrier-cluster",
+    scope=Scope.SYNC,
+    version=(7, 8),
+    target=90,
+    gates={"release": (90, (8, 0)), "relaxed": (90, (8, 0)), "acquire": (90, (8, 0))},
+)
+def barrier_cluster(op: Op) -> None:
+    """Arrive at the barrier of the cluster's threads, or wait for them."""
+
+
+# ---- order in memory ----------------------------------------------------------------------------
+
+_FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
+
+
+@instruction("membar.level;  .level = { .cta, .gl, .sys };", anchor=_FENCE)
+def membar(op: Op) -> None:
+    """Every access takes effect at once here: order in memory changes no value."""
+
+
+@instruction(
+    """
+    fence{.sem}.scope;
+    .sem = { .sc, .acq_rel, .acquire, .release };
+    .scope = { .cta, .cluster, .gpu, .sys };
+    """,
+    anchor=_FENCE,
+    version=(6, 0),
+    target=70,
+    gates={"cluster": (90, (7, 8)), "acquire": (90, (8, 6)), "release": (90, (8, 6))},
 )
 def fence(op: Op) -> None:
-    """Memory is sequentially consistent here: a fence changes no value."""
+    """Every access takes effect at once here: order in memory changes no value."""
+
+
+@instruction(
+    """
+    fence.acquire.sync_restrict::shared::cluster.cluster;
+    fence.release.sync_restrict::shared::cta.cluster;
+    """,
+    anchor=_FENCE,
+    version=(8, 6),
+    target=90,
+)
+def fence_restricted(op: Op) -> None:
+    """The same for mbarriers alone."""
+
+
+@instruction(
+    "griddepcontrol.action;  .action = { .launch_dependents, .wait };",
+    anchor="parallel-synchronization-and-communication-instructions-griddepcontrol",
+    version=(7, 8),
+    target=90,
+)
+def griddepcontrol(op: Op) -> None:
+    """Grids run one after the other here: what a grid depends on is complete."""

@@ -11,33 +11,61 @@ from warpsim.types import TYPES
 
 Lanes = Any
 _OPTIONS = """
+    .cop = { .ca, .cg };
     .state = { .shared, .shared::cta };
     .hint = { .L2::cache_hint };
     .prefetch = { .L2::64B, .L2::128B, .L2::256B };
 """
+_GATES = {"L2::cache_hint": (80, (7, 4)), "L2::64B": (80, (7, 4)), "L2::128B": (80, (7, 4)), "L2::256B": (80, (7, 4)), "shared::cta": (80, (7, 8))}
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
 
 
 @instruction(
     f"""
-    cp.async.ca.state.global{{.hint}}{{.prefetch}} [dst], [src], size{{, src_size}}{{, cache_policy}};
-    cp.async.cg.state.global{{.hint}}{{.prefetch}} [dst], [src], size{{, src_size}}{{, cache_policy}};
+    cp.async.cop.state.global{{.prefetch}}       [dst], [src], size{{, src_size}};
+    cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, cache_policy;
+    cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, src_size, cache_policy;
     {_OPTIONS}
     """,
     anchor=_ANCHOR,
     types={"size": ".u32", "src_size": ".u32", "cache_policy": ".b64"},
     version=(7, 0),
     target=80,
+    gates=_GATES,
 )
 def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, cache_policy: Any = None, *, memory: Any) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
     n = int(size.reshape(-1)[0])
+    if src_size is not None and src_size.dtype != np.uint32:  # the form without src_size: a policy stands there
+        src_size = None
+    _copy(memory, dst, src, n, None if src_size is None else np.minimum(src_size, np.uint32(n)))
+
+
+@instruction(
+    f"""
+    cp.async.cop.state.global{{.prefetch}}       [dst], [src], size, {{!}}ignore_src;
+    cp.async.cop.state.global.hint{{.prefetch}}  [dst], [src], size, {{!}}ignore_src, cache_policy;
+    {_OPTIONS}
+    """,
+    anchor=_ANCHOR,
+    types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".b64"},
+    version=(7, 0),
+    target=80,
+    gates=_GATES,
+)
+def cp_async_ignore(op: Op, dst: Any, src: Any, size: Lanes, ignore_src: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
+    """The same; where ignore_src holds, zeros are written and nothing is read."""
+    n = int(size.reshape(-1)[0])
+    _copy(memory, dst, src, n, np.where(ignore_src, np.uint32(0), np.uint32(n)))
+
+
+def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
+    """Copy ``n`` bytes of which all (None) or ``take`` are read, the others zero."""
     type = TYPES["b64" if n >= 8 else "b32"]
     count = max(n // 8, 1)
-    if src_size is None:
+    if take is None:
         memory.store("shared", dst, type, memory.load("global", src, type, count))
         return
-    take = np.minimum(src_size, np.uint32(n))
     outer = memory.active
     some = take > 0
     if not some.any():
@@ -50,7 +78,8 @@ def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, ca
     kept = []
     for k, value in enumerate(values):
         left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
-        mask = np.where(left >= type.bytes, type.dtype.type(np.iinfo(type.dtype).max), (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1))
+        every = type.dtype.type(np.iinfo(type.dtype).max)
+        mask = np.where(left >= type.bytes, every, (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1))
         kept.append(value & mask)
     memory.store("shared", dst, type, tuple(kept))
 

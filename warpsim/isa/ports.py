@@ -30,9 +30,13 @@ class MemoryPort(Protocol):
     def store(self, space: str, address: Any, type: ScalarType, values: tuple[Lanes, ...]) -> None:
         """Write consecutive elements at each lane's address, in the order CTA, warp, lane."""
 
-    def atomic(self, space: str, address: Any, type: ScalarType, update: Any, operands: tuple[Lanes, ...], *, returns: bool) -> Lanes | None:
+    def atomic(self, space: str, address: Any, type: ScalarType, update: Any, operands: tuple[Lanes, ...], *, returns: bool, kind: str = "") -> Lanes | None:
         """One after the other in the order CTA, warp, lane: ``new = update(old, *operands)`` on arrays of lanes
-        whose addresses are distinct; gives each lane the old value where ``returns``."""
+        whose addresses are distinct; gives each lane the old value where ``returns``. ``kind`` names an update that
+        the machine may know a faster way for: ``add``, ``min``, ``and`` ..."""
+
+    def advance(self, address: Any, nbytes: int) -> Any:
+        """The opaque address ``nbytes`` further on."""
 
     def read_words(self, space: str, address: Lanes, count: int) -> tuple[Lanes, ...]:
         """``count`` 32-bit words from addresses of any shape ``[n, k, m]`` (matrix rows); same checks as load."""
@@ -55,3 +59,26 @@ class ReportPort(Protocol):
 
     def __call__(self, rule: str, message: str, lanes: NDArray[np.bool_], *, advice: str = "", severity: str = "error", **values: object) -> None:
         """``lanes`` marks, in the shape of the operands, the lanes concerned."""
+
+
+class ClusterPort(Protocol):
+    """Shared memory of the other CTAs of the cluster. Addresses are offsets in ``.shared::cluster``."""
+
+    def map_shared(self, address: Lanes, rank: Lanes) -> Lanes:
+        """The address of the same offset in the CTA of a rank."""
+
+    def rank_of(self, address: Lanes) -> Lanes:
+        """The rank of the CTA that an address belongs to, uint32."""
+
+    def is_own(self, address: Lanes) -> Lanes:
+        """Whether an address belongs to the thread's own CTA."""
+
+
+class AsyncGroupsPort(Protocol):
+    """The groups of ``cp.async`` copies of each thread."""
+
+    def commit(self) -> None:
+        """Close the present group."""
+
+    def wait(self, n: int) -> None:
+        """Wait until at most ``n`` groups are unfinished."""

@@ -84,6 +84,10 @@ class Memory:
         base, offset = address
         return as_array(base).astype(np.int64) + delta, offset
 
+    def advance(self, address: Address, nbytes: int) -> Address:
+        """The address ``nbytes`` further on."""
+        return address[0], address[1] + nbytes
+
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
         return self._row_access(space, address, count, None, None)

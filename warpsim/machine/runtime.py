@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine.access import CLUSTER_SHIFT
+from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg, Variable
 
@@ -28,11 +30,35 @@ class AsyncGroups:
 
 
 class Clusters:
-    """The cluster as instructions see it."""
+    """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;
+    nothing there is the thread's own CTA."""
 
     def __init__(self, launch: Launch, batch: Batch) -> None:
         self.launch = launch
         self.batch = batch
+
+    def map_shared(self, address: Array, rank: Array) -> Array:
+        """The shared::cluster address of the same offset in the CTA of a rank."""
+        low = address.dtype.type((1 << CLUSTER_SHIFT) - 1)
+        return (address & low) | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT))
+
+    def rank_of(self, address: Array) -> Array:
+        """The rank of the CTA that a shared-memory address belongs to, uint32."""
+        field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
+        return np.where(field > 0, field - np.uint32(1), self._own())
+
+    def is_own(self, address: Array) -> Array:
+        """Whether a shared-memory address lies in the thread's own CTA."""
+        field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
+        return (field == 0) | (field - np.uint32(1) == self._own())
+
+    def _own(self) -> Array:
+        cx, cy, cz = self.launch.cluster
+        if cx * cy * cz == 1:
+            return np.zeros(1, np.uint32)
+        x, y, z = cta_coordinates(self.launch, self.batch)
+        ranks = (x % cx + cx * (y % cy + cy * (z % cz))).astype(np.uint32)
+        return ranks[self.batch.memory.group.selection.ctas]
 
 
 def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:

@@ -1,0 +1,283 @@
+"""Loads, stores and hints to caches (PTX ISA: Data Movement and Conversion Instructions: ld, ldu, st, prefetch ...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.types import TYPES
+
+Lanes = Any
+_LD = "data-movement-and-conversion-instructions-ld"
+_ST = "data-movement-and-conversion-instructions-st"
+
+NARROW = """
+    .type = { .b8, .b16, .b32, .b64, .b128, .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64, .f32, .f64 };
+    .vec = { .v2, .v4, .v8 };
+"""
+WIDE = """
+    .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
+    .vec = { .v4, .v8 };
+"""
+_COMMON = """
+    .evict = { .L1::evict_normal, .L1::evict_unchanged, .L1::evict_first, .L1::evict_last, .L1::no_allocate };
+    .evict2 = { .L2::evict_normal, .L2::evict_first, .L2::evict_last };
+    .hint = { .L2::cache_hint };
+    .prefetch = { .L2::64B, .L2::128B, .L2::256B };
+    .scope = { .cta, .cluster, .gpu, .sys };
+"""
+LOADS = f"""
+    ld{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type        d, [a];
+    ld{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type   d, [a], cache_policy;
+    ld.volatile{{.space}}{{.prefetch}}{{.vec}}.type                                     d, [a];
+    ld.sem.scope{{.space}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type               d, [a];
+    ld.sem.scope{{.space}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type          d, [a], cache_policy;
+    ld.nc.global{{.nc_cop}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type              d, [a];
+    ld.nc.global{{.nc_cop}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type         d, [a], cache_policy;
+    .space = {{ .const, .global, .local, .param, .param::entry, .param::func, .shared, .shared::cta, .shared::cluster }};
+    .sem = {{ .relaxed, .acquire }};
+    .cop = {{ .ca, .cg, .cs, .lu, .cv }};
+    .nc_cop = {{ .ca, .cg, .cs }};
+    {_COMMON}
+"""
+STORES = f"""
+    st{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}{{.vec}}.type          [a], b;
+    st{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}.hint{{.vec}}.type     [a], b, cache_policy;
+    st.volatile{{.space}}{{.vec}}.type                                       [a], b;
+    st.sem.scope{{.space}}{{.evict}}{{.evict2}}{{.vec}}.type                 [a], b;
+    st.sem.scope{{.space}}{{.evict}}{{.evict2}}.hint{{.vec}}.type            [a], b, cache_policy;
+    .space = {{ .global, .local, .param, .param::func, .shared, .shared::cta, .shared::cluster }};
+    .sem = {{ .relaxed, .release }};
+    .cop = {{ .wb, .cg, .cs, .wt }};
+    {_COMMON}
+"""
+GATES = {
+    "relaxed": (70, (6, 0)),
+    "acquire": (70, (6, 0)),
+    "release": (70, (6, 0)),
+    "cluster": (90, (7, 8)),
+    "shared::cta": (0, (7, 8)),
+    "shared::cluster": (90, (7, 8)),
+    "param::entry": (0, (8, 3)),
+    "param::func": (0, (8, 3)),
+    "nc": (32, (3, 1)),
+    "b128": (70, (8, 3)),
+    "L2::cache_hint": (80, (7, 4)),
+    "L2::64B": (75, (7, 4)),
+    "L2::128B": (75, (7, 4)),
+    "L2::256B": (80, (7, 4)),
+    **{f"L1::{word}": (70, (7, 4)) for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")},
+}
+"""Least target and PTX version that a modifier needs."""
+
+
+def vector_size(op: Op) -> int:
+    """Elements of the .vec modifier."""
+    vec = getattr(op, "vec", None)
+    return int(vec[1:]) if vec else 1
+
+
+def space_of(op: Op) -> str:
+    """The state space that an instruction names, or "" for generic."""
+    return getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
+
+
+def _illegal(op: Op) -> str | None:
+    """Why the assembler refuses these modifiers together, in accesses of up to 128 bits."""
+    if (getattr(op, "evict2", None)) is not None:
+        return f".{op.evict2} needs an access of 256 bits: .v8 of 32-bit or .v4 of 64-bit elements"
+    if op.type.bits * vector_size(op) > 128:
+        return "a vector of more than 128 bits is not supported for this type, state space or target"
+    return _conflict(op)
+
+
+def _illegal_wide(op: Op) -> str | None:
+    """The same in accesses of 256 bits."""
+    if op.type.bits * vector_size(op) != 256:
+        return "a wide access has 256 bits: .v8 of 32-bit or .v4 of 64-bit elements"
+    if space_of(op) not in ("", "global"):
+        return "an access of 256 bits must be to .global"
+    return _conflict(op)
+
+
+def _conflict(op: Op) -> str | None:
+    space = space_of(op)
+    evict = getattr(op, "evict", None)
+    cop = getattr(op, "cop", None) or getattr(op, "nc_cop", None)
+    if evict and cop:
+        return f".{evict} does not go with .{cop}"
+    if space not in ("", "global"):
+        for hint in (evict, getattr(op, "hint", None), getattr(op, "prefetch", None)):
+            if hint:
+                return f".{hint} does not apply to .{space}"
+    ordered = "volatile" if getattr(op, "volatile", False) else getattr(op, "sem", None)
+    if ordered and space.split("::")[0] not in ("", "global", "shared"):
+        return f".{ordered} does not apply to .{space}"
+    return None
+
+
+_OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
+
+
+@instruction(
+    LOADS.replace("{.vec}", ".vec") + WIDE, anchor=_LD,
+    types={"cache_policy": ".b64"},
+    vectors={"d": vector_size},
+    target=100,
+    version=(8, 8),
+    legal=_illegal_wide,
+    **_OPTIONS,
+)
+@instruction(LOADS + NARROW, anchor=_LD, types={"cache_policy": ".b64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS)
+def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
+    """d = the value at a; caches, hints and memory order change no value."""
+    count = vector_size(op)
+    values = memory.load(space_of(op), a, op.type, count)
+    return values if count > 1 else values[0]
+
+
+@instruction(
+    "ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW,
+    anchor=_LD,
+    version=(8, 2),
+    target=70,
+    relaxed=True,
+)
+def ld_mmio(op: Op, a: Any, *, memory: Any) -> Any:
+    """d = the value at a, never merged with other accesses."""
+    return memory.load(space_of(op), a, op.type, 1)[0]
+
+
+def _ldu_illegal(op: Op) -> str | None:
+    return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
+
+
+@instruction(
+    "ldu{.global}{.vec}.type d, [a];" + NARROW,
+    anchor="data-movement-and-conversion-instructions-ldu",
+    vectors={"d": vector_size},
+    version=(2, 0),
+    target=20,
+    relaxed=True,
+    gates={"b128": (70, (8, 3))},
+    legal=_ldu_illegal,
+)
+def ldu(op: Op, a: Any, *, memory: Any) -> Any:
+    """d = the value at a, which is the same address in all threads of the warp."""
+    count = vector_size(op)
+    values = memory.load(space_of(op), a, op.type, count)
+    return values if count > 1 else values[0]
+
+
+@instruction(
+    STORES.replace("{.vec}", ".vec") + WIDE, anchor=_ST,
+    types={"cache_policy": ".b64"},
+    vectors={"b": vector_size},
+    target=100,
+    version=(8, 8),
+    legal=_illegal_wide,
+    **_OPTIONS,
+)
+@instruction(STORES + NARROW, anchor=_ST, types={"cache_policy": ".b64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS)
+def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None:
+    """The value at a = b."""
+    memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
+
+
+@instruction(
+    "st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW,
+    anchor=_ST,
+    version=(8, 2),
+    target=70,
+    relaxed=True,
+)
+def st_mmio(op: Op, a: Any, b: Any, *, memory: Any) -> None:
+    """The value at a = b, never merged with other accesses."""
+    memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
+
+
+# ---- hints: what follows changes no value -------------------------------------------------------
+
+
+@instruction(
+    """
+    prefetch{.space}.level      [a];
+    prefetch{.global}.priority  [a];
+    prefetchu.L1                [a];
+    .space = { .global, .local };  .level = { .L1, .L2 };  .priority = { .L2::evict_last, .L2::evict_normal };
+    """,
+    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
+    version=(2, 0),
+    target=20,
+    gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4))},
+)
+def prefetch(op: Op, a: Any) -> None:
+    """Bring a line into a cache."""
+
+
+@instruction(
+    "applypriority{.global}.L2::evict_normal [a], size;",
+    anchor="data-movement-and-conversion-instructions-applypriority",
+    types={"size": ".u32"},
+    version=(7, 4),
+    target=80,
+)
+def applypriority(op: Op, a: Any, size: Any) -> None:
+    """Change the eviction priority of a line."""
+
+
+@instruction(
+    "discard{.global}.L2 [a], size;",
+    anchor="data-movement-and-conversion-instructions-discard",
+    types={"size": ".u32"},
+    version=(7, 4),
+    target=80,
+)
+def discard(op: Op, a: Any, size: Any) -> None:
+    """Drop a line without writing it back: its content is undefined afterwards, and stays as it is here."""
+
+
+@instruction(
+    """
+    createpolicy.fractional.primary{.secondary}.b64  d{, fraction};
+    .primary = { .L2::evict_last, .L2::evict_normal, .L2::evict_first, .L2::evict_unchanged };
+    .secondary = { .L2::evict_first, .L2::evict_unchanged };
+    """,
+    anchor="data-movement-and-conversion-instructions-createpolicy",
+    types={"d": ".b64", "fraction": ".f32"},
+    version=(7, 4),
+    target=80,
+)
+def createpolicy(op: Op, fraction: Any = None) -> Lanes:
+    """An opaque cache policy."""
+    return np.zeros(1, TYPES["b64"].dtype)
+
+
+@instruction(
+    """
+    createpolicy.range{.global}.primary{.secondary}.b64  d, [a], primary_size, total_size;
+    .primary = { .L2::evict_last, .L2::evict_normal, .L2::evict_first, .L2::evict_unchanged };
+    .secondary = { .L2::evict_first, .L2::evict_unchanged };
+    """,
+    anchor="data-movement-and-conversion-instructions-createpolicy",
+    types={"d": ".b64", "primary_size": ".u32", "total_size": ".u32"},
+    version=(7, 4),
+    target=80,
+)
+def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -> Lanes:
+    """An opaque cache policy for a range of addresses."""
+    return np.zeros(1, TYPES["b64"].dtype)
+
+
+@instruction(
+    "createpolicy.cvt.L2.b64 d, access_property;",
+    anchor="data-movement-and-conversion-instructions-createpolicy",
+    types={"d": ".b64", "access_property": ".b64"},
+    version=(7, 4),
+    target=80,
+)
+def createpolicy_cvt(op: Op, access_property: Lanes) -> Lanes:
+    """An opaque cache policy of a CUDA access property."""
+    return access_property
