@@ -56,13 +56,16 @@ class CaseResult:
     outputs: tuple[OutputResult, ...]
 
 
-def run_case(folder: str | os.PathLike[str], *, device: str | None = None, numerics: str = "exact", **options: Any) -> CaseResult:
+def run_case(
+    folder: str | os.PathLike[str], *, device: str | None = None, numerics: str = "exact", keep: dict[str, Array] | None = None, **options: Any
+) -> CaseResult:
     """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
 
     Args:
         folder: the case directory.
         device: a target such as ``sm_90a`` instead of ``hardware.sm``.
         numerics: ``exact`` or ``ieee``.
+        keep: takes every output buffer's bytes by the name of its member in data.npz.
         options: as for calling a kernel (checks, async_effects, max_instructions ...).
 
     Raises:
@@ -103,6 +106,8 @@ def run_case(folder: str | os.PathLike[str], *, device: str | None = None, numer
     except WarpsimError as problem:
         error, findings = str(problem), problem.findings
     seconds = time.perf_counter() - started
+    if keep is not None:
+        keep.update({b["out"]: buffers[b["name"]].get() for b in case["buffers"] if b.get("out")})
     if case.get("expect_error"):
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
         text = None if failed else (error or "the launch was to fail, and did not")

@@ -1,0 +1,79 @@
+"""What always stops a launch: bounds, alignment, read-only memory, hangs and budgets."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+
+def kernel(body, params=".param .u64 a, .param .u64 b"):
+    text = HEAD + f".visible .entry k({params})\n{{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<4>; .shared .b32 s[64];\n" + body + "\nret;\n}\n"
+    return warpsim.load(text)["k"]
+
+
+LOAD = "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;\n"
+
+
+def rule_of(body, n=32, size=32, **options):
+    data = np.zeros(size, np.uint32)
+    if options.pop("locked", False):
+        data.flags.writeable = False
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(body)(1, n, (data, data), **options)
+    return caught.value.findings[0]
+
+
+def test_out_of_bounds():
+    """A load past the end names the lanes, the allocation and the distance."""
+    found = rule_of(LOAD + "ld.global.u32 %r2, [%rd3];", n=64)
+
+    assert ("out-of-bounds", 7, 1) == (found.rule, found.line, found.warp)
+    assert found.lanes == tuple(range(32))
+    assert "past the end" in found.message
+
+
+def test_in_bounds_is_silent():
+    """The nearest correct program runs."""
+    data = np.zeros(32, np.uint32)
+
+    assert kernel(LOAD + "ld.global.u32 %r2, [%rd3];")(1, 32, (data, data)).findings == ()
+
+
+def test_misaligned():
+    """An address that is no multiple of the access size."""
+    assert rule_of(LOAD + "ld.global.u32 %r2, [%rd3+2];", n=4).rule == "misaligned"
+
+
+def test_read_only():
+    """A store to a read-only array."""
+    assert rule_of(LOAD + "st.global.u32 [%rd3], 1;", locked=True).rule == "read-only"
+
+
+def test_shared_bounds():
+    """Shared memory ends where its variables end."""
+    assert rule_of("mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], 1;").rule == "out-of-bounds"
+
+
+def test_deadlock():
+    """A thread that polls memory which nobody writes."""
+    assert rule_of(LOAD + "again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p1, %r2, 0; @%p1 bra again;").rule == "deadlock"
+
+
+def test_barrier_divergence():
+    """Half of a CTA waits at another barrier than the rest."""
+    body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; @%p1 bra low; barrier.sync 1; bra.uni done; low: barrier.sync 2; done:"
+
+    assert rule_of(body, n=64).rule == "barrier-divergence"
+
+
+def test_early_exit_is_not_waited_for():
+    """Threads that have exited do not hold up a barrier."""
+    data = np.zeros(64, np.uint32)
+    kernel("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; @%p1 bra done; bar.sync 0; done:")(1, 64, (data, data))
+
+
+def test_limit():
+    """The instruction budget ends an endless loop."""
+    assert rule_of("mov.u32 %r1, 0; again: add.u32 %r1, %r1, 1; bra again;", max_instructions=10000).rule == "limit"

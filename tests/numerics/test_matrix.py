@@ -1,0 +1,65 @@
+"""The tensor core's dot product against exact integers."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from warpsim.numerics import matrix
+
+
+def reference(a, b, c, fraction):
+    """One output in exact rationals: align to the largest exponent, cut, add, cut to 24 bits."""
+
+    def exponent(x):
+        return max(int(np.frexp(abs(x))[1]) - 1, -14)
+
+    terms = [(Fraction(float(x)) * Fraction(float(y)), exponent(x) + exponent(y)) for x, y in zip(a, b, strict=True) if x and y]
+    if c:
+        terms.append((Fraction(float(c)), max(int(np.frexp(abs(c))[1]) - 1, -126)))
+    if not terms:
+        return Fraction(0)
+    unit = Fraction(2) ** (max(e for _, e in terms) - fraction)
+    total = sum(int(v / unit) for v, _ in terms)
+    size = abs(total)
+    drop = max(size.bit_length() - 24, 0)
+    return (size >> drop << drop) * unit * (1 if total >= 0 else -1)
+
+
+@pytest.mark.parametrize(("sm", "fraction"), [(90, 25)])
+@pytest.mark.parametrize("spread", [1.0, 1e3, 1e-4])
+def test_f16_block(sm, fraction, spread):
+    """m16n8k16 with f32 results: every output equals the exact model."""
+    rng = np.random.default_rng(3)
+    a = (rng.standard_normal((16, 16, 3)) * rng.choice([1.0, spread], (16, 16, 3))).astype(np.float16)
+    b = rng.standard_normal((16, 8, 3)).astype(np.float16)
+    c = (rng.standard_normal((16, 8, 3)) * spread).astype(np.float32)
+    with np.errstate(all="ignore"):
+        got = matrix.dot_add(a.view(np.uint16), b.view(np.uint16), c, "f16", sm)
+
+    for m in range(16):
+        for n in range(8):
+            assert reference(a[:, m, 1], b[:, n, 1], c[m, n, 1], fraction) == Fraction(float(got[m, n, 1]))
+
+
+def test_special_values():
+    """Inf times zero and opposite infinities are the canonical NaN; a single Inf stays."""
+    a = np.zeros((16, 16, 1), np.float16)
+    b = np.zeros((16, 8, 1), np.float16)
+    a[0, 0], b[0, 1], a[1, 0] = np.inf, 1, 1
+    c = np.zeros((16, 8, 1), np.float32)
+    with np.errstate(all="ignore"):
+        got = matrix.dot_add(a.view(np.uint16), b.view(np.uint16), c, "f16", 90)
+
+    assert got[0, 0, 0].view(np.uint32) == 0x7FFFFFFF
+    assert got[0, 1, 0] == np.inf
+
+
+def test_integer_saturation():
+    """satfinite clamps the exact total; without it the sum wraps."""
+    a = np.full((32, 16, 1), 127, np.int8)
+    b = np.full((32, 8, 1), 127, np.int8)
+    c = np.full((16, 8, 1), 2**31 - 1, np.int32)
+
+    assert matrix.dot_integer(a, b, c, True)[0, 0, 0] == 2**31 - 1
+    assert matrix.dot_integer(a, b, c, False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32

@@ -1,0 +1,165 @@
+"""A syntax tree as PTX text that parses back to the same tree."""
+
+from __future__ import annotations
+
+from warpsim.ptx import ast
+
+
+def print_module(module: ast.Module) -> str:
+    """The text of a module."""
+    lines = [f".version {module.version[0]}.{module.version[1]}", f".target {', '.join(module.target)}", f".address_size {module.address_size}", ""]
+    for item in module.items:
+        if isinstance(item, ast.Function):
+            lines += _function(item)
+        elif isinstance(item, ast.Variable):
+            lines.append(_variable(item) + ";")
+        elif isinstance(item, ast.Section):
+            lines += [f".section {item.name}", "{", *item.lines, "}"]
+        else:
+            lines.append(_directive(item, module_level=True))
+    return "\n".join(lines) + "\n"
+
+
+def _linkage(linkage: str | None) -> str:
+    return f".{linkage} " if linkage else ""
+
+
+def _attributes(attributes: tuple[str, ...]) -> str:
+    return f".attribute({','.join(attributes)}) " if attributes else ""
+
+
+def _function(node: ast.Function) -> list[str]:
+    head = _linkage(node.linkage) + (".entry " if node.entry else ".func ") + _attributes(node.attributes)
+    if node.returns:
+        head += f"({', '.join(_variable(v) for v in node.returns)}) "
+    head += node.name
+    head += "(" + ", ".join(_variable(v) for v in node.params) + ")" if node.params or not node.entry else "()"
+    lines = [head] + [_performance(d) for d in node.directives]
+    if node.body is None:
+        lines[-1] += ";"
+        return lines
+    return lines + _block(node.body, "")
+
+
+def _performance(node: ast.Directive) -> str:
+    text = f".{node.name}" + (" " + ", ".join(str(a) for a in node.arguments) if node.arguments else "")
+    return text + (";" if node.name == "pragma" else "")
+
+
+def _block(node: ast.Block, indent: str) -> list[str]:
+    lines = [indent + "{"]
+    inner = indent + "\t"
+    for statement in node.statements:
+        if isinstance(statement, ast.Instruction):
+            lines.append(inner + instruction(statement))
+        elif isinstance(statement, ast.Label):
+            lines.append(f"{statement.name}:")
+        elif isinstance(statement, ast.Variable):
+            lines.append(inner + _variable(statement) + ";")
+        elif isinstance(statement, ast.Block):
+            lines += _block(statement, inner)
+        elif isinstance(statement, ast.CallPrototype):
+            lines.append(inner + _prototype(statement))
+        elif isinstance(statement, ast.Directive):
+            lines.append(inner + _directive(statement, module_level=False))
+        else:
+            lines += [f".section {statement.name}", "{", *statement.lines, "}"]
+    lines.append(indent + "}")
+    return lines
+
+
+def _prototype(node: ast.CallPrototype) -> str:
+    text = ".callprototype "
+    if node.returns:
+        text += f"({', '.join(_variable(v) for v in node.returns)}) "
+    text += f"_ ({', '.join(_variable(v) for v in node.params)})"
+    return text + (" .noreturn;" if node.noreturn else ";")
+
+
+def _directive(node: ast.Directive, module_level: bool) -> str:
+    words = [str(a) for a in node.arguments]
+    if node.name in ("b8", "b16", "b32", "b64") and module_level:
+        return f".{node.name} {' '.join(words)}"
+    if node.name == "loc":
+        return f".loc {' '.join(words)}"
+    if node.name == "file":
+        return f".file {words[0]} {', '.join(words[1:])}"
+    return f".{node.name} {', '.join(words)};"
+
+
+def _variable(node: ast.Variable) -> str:
+    text = _linkage(node.linkage) + f".{node.space} "
+    if node.attributes:
+        text += _attributes(node.attributes)
+    if node.align is not None:
+        text += f".align {node.align} "
+    if node.vector > 1:
+        text += f".v{node.vector} "
+    text += f".{node.type} "
+    if node.pointer is not None:
+        text += ".ptr "
+        if node.pointer[0]:
+            text += f".{node.pointer[0]} "
+        if node.pointer[1] is not None:
+            text += f".align {node.pointer[1]} "
+    return text + ", ".join(_declarator(d) for d in node.declarators)
+
+
+def _declarator(node: ast.Declarator) -> str:
+    text = node.name
+    if node.count is not None:
+        text += f"<{node.count}>"
+    for dimension in node.dimensions:
+        text += f"[{'' if dimension is None else dimension}]"
+    if node.initialiser is not None:
+        text += " = " + _initialiser(node.initialiser)
+    return text
+
+
+def _initialiser(tree: ast.InitialiserTree) -> str:
+    if isinstance(tree, tuple):
+        return "{" + ", ".join(_initialiser(part) for part in tree) + "}"
+    if tree.value is not None:
+        return operand(tree.value)
+    assert tree.symbol is not None
+    text = tree.symbol.text + (f"+{tree.offset}" if tree.offset else "")
+    if tree.generic:
+        text = f"generic({text})"
+    return f"0x{tree.mask:X}({text})" if tree.mask is not None else text
+
+
+def instruction(node: ast.Instruction) -> str:
+    """One instruction."""
+    guard = f"@{'!' if node.guard.negated else ''}{node.guard.register.text} " if node.guard else ""
+    opcode = ".".join((node.opcode, *node.modifiers))
+    operands = ", ".join(operand(o) for o in node.operands)
+    return f"{guard}{opcode}{' ' + operands if operands else ''};"
+
+
+def operand(node: ast.Operand) -> str:
+    """One operand."""
+    if isinstance(node, ast.Integer):
+        return f"{node.value}{'U' if node.unsigned else ''}"
+    if isinstance(node, ast.Float):
+        return f"0f{node.bits:08X}" if node.width == 32 else f"0d{node.bits:016X}"
+    if isinstance(node, ast.Name):
+        return node.text
+    if isinstance(node, ast.Sink):
+        return "_"
+    if isinstance(node, ast.Negated):
+        return f"!{node.operand.text}"
+    if isinstance(node, ast.Negative):
+        return f"-{operand(node.operand)}"
+    if isinstance(node, ast.Vector):
+        return "{" + ", ".join(operand(e) for e in node.elements) + "}"
+    if isinstance(node, ast.Pair):
+        return f"{operand(node.first)}|{operand(node.second)}"
+    if isinstance(node, ast.SymbolOffset):
+        return f"{node.symbol.text}+{node.offset}"
+    if isinstance(node, ast.Component):
+        return f"{node.base.text}.{node.component}"
+    if isinstance(node, ast.Group):
+        return "(" + ", ".join(operand(e) for e in node.elements) + ")"
+    base = node.base.text if node.base else ""
+    inside = base + (f"+{node.offset}" if base and node.offset else "") or str(node.offset)
+    return "[" + ", ".join([inside, *(operand(e) for e in node.extra)]) + "]"

@@ -1,0 +1,71 @@
+"""pytest plugin: the fixture ``warpsim_device`` and recorded launches as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the plugin."""
+    group = parser.getgroup("warpsim")
+    group.addoption("--warpsim-cases", metavar="DIR", help="collect the recorded launches in DIR as tests")
+    group.addoption("--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line("markers", "ptx(target=..., checks=...): the GPU and the checks of the test's launches")
+
+
+@pytest.fixture
+def warpsim_device(request: pytest.FixtureRequest) -> Any:
+    """A fresh GPU, of the target that ``@pytest.mark.ptx`` names."""
+    from warpsim.host.device import Device
+
+    marker = request.node.get_closest_marker("ptx")
+    return Device(marker.kwargs.get("target", "sm_90a") if marker else "sm_90a")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Add the recorded launches to what pytest collects."""
+    result = yield
+    folder = session.config.getoption("--warpsim-cases")
+    if folder:
+        paths = sorted(p.parent for p in Path(folder).glob("**/case.json"))
+        if not paths:
+            raise pytest.UsageError(f"--warpsim-cases: no case.json below {folder}")
+        session.items += [CaseItem.from_parent(session, name=f"warpsim::{p.name}", case=p) for p in paths]
+        session.testscollected = len(session.items)
+    return result  # type: ignore[no-any-return]
+
+
+class CaseItem(pytest.Item):
+    """One recorded launch."""
+
+    def __init__(self, *, case: Path, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.case = case
+
+    def runtest(self) -> None:
+        """Run it and compare, or record it."""
+        if self.config.getoption("--warpsim-record"):
+            from warpsim.host.recording import record
+
+            record(self.case)
+        else:
+            from warpsim.testing import assert_matches
+
+            assert_matches(self.case)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The message alone: it says what differs."""
+        return f"{self.case}: {excinfo.value}"
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where the case lies."""
+        return self.case, None, self.name
