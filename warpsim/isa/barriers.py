@@ -8,6 +8,7 @@ from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
+_LIMITS: dict[str, Any] = {"a": (0, 15), "b": range(0, 2049, 32)}
 
 
 @instruction(
@@ -18,6 +19,7 @@ _B32 = {"a": ".u32", "b": ".u32"}
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
     types=_B32,
+    limits=_LIMITS,
 )
 def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
@@ -30,6 +32,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
     types={"d": ".u32", "c": ".pred", **_B32},
+    limits=_LIMITS,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -42,6 +45,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
     types={"d": ".u32", "c": ".pred", **_B32},
+    limits=_LIMITS,
 )
 def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -55,6 +59,7 @@ def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
     types={"d": ".pred", "c": ".pred", **_B32},
+    limits=_LIMITS,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -68,6 +73,7 @@ def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
     types={"d": ".pred", "c": ".pred", **_B32},
+    limits=_LIMITS,
 )
 def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""

@@ -20,6 +20,10 @@ _GATES = {"L2::cache_hint": (80, (7, 4)), "L2::64B": (80, (7, 4)), "L2::128B": (
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
 
 
+def _sizes(op: Op) -> set[int]:
+    return {16} if op.cop == "cg" else {4, 8, 16}
+
+
 @instruction(
     f"""
     cp.async.cop.state.global{{.prefetch}}       [dst], [src], size{{, src_size}};
@@ -29,6 +33,8 @@ _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
     """,
     anchor=_ANCHOR,
     types={"size": ".u32", "src_size": ".u32", "cache_policy": ".b64"},
+    constants={"size": _sizes},
+    limits={"src_size": (0, 16)},
     version=(7, 0),
     target=80,
     gates=_GATES,
@@ -49,6 +55,8 @@ def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, ca
     """,
     anchor=_ANCHOR,
     types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".b64"},
+    constants={"size": _sizes},
+    registers=("ignore_src",),
     version=(7, 0),
     target=80,
     gates=_GATES,
@@ -91,7 +99,7 @@ def commit_group(op: Op, *, async_groups: Any) -> None:
 
 
 @instruction(
-    "cp.async.wait_group n;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", types={"n": ".u32"}, version=(7, 0), target=80
+    "cp.async.wait_group n;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", types={"n": ".u32"}, constants={"n": None}, version=(7, 0), target=80
 )
 def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
     """Wait for all but the n newest groups."""

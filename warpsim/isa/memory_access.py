@@ -221,6 +221,7 @@ def prefetch(op: Op, a: Any) -> None:
     "applypriority{.global}.L2::evict_normal [a], size;",
     anchor="data-movement-and-conversion-instructions-applypriority",
     types={"size": ".u32"},
+    constants={"size": {128}},
     version=(7, 4),
     target=80,
 )
@@ -232,6 +233,7 @@ def applypriority(op: Op, a: Any, size: Any) -> None:
     "discard{.global}.L2 [a], size;",
     anchor="data-movement-and-conversion-instructions-discard",
     types={"size": ".u32"},
+    constants={"size": {128}},
     version=(7, 4),
     target=80,
 )

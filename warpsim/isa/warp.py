@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -18,57 +18,79 @@ def _sources(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     offset = (b & np.uint32(31)).astype(np.int64)
     clamp = (c & np.uint32(31)).astype(np.int64)
     segment = ((c >> np.uint32(8)) & np.uint32(31)).astype(np.int64)
-    highest = (LANE & segment) | (clamp & ~segment)
     lowest = LANE & segment
+    limit = lowest | (clamp & ~segment)
     if mode == "up":
         j = LANE - offset
-        valid = j >= highest
-    elif mode == "down":
-        j = LANE + offset
-        valid = j <= highest
-    elif mode == "bfly":
-        j = LANE ^ offset
-        valid = j <= highest
-    else:
+        valid = j >= limit
+    elif mode == "idx":
         j = lowest | (offset & ~segment)
-        valid = j <= highest
+        valid = j <= limit
+    else:
+        j = LANE + offset if mode == "down" else LANE ^ offset
+        valid = j <= limit
     return np.where(valid, j, LANE), valid
 
 
-def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
-    source, valid = _sources(mode, b, c)
-    if source.shape[0] == source.shape[2] == 1:
-        value = a.take(source.reshape(-1) & 31, axis=1)
+@lru_cache(maxsize=4096)
+def _table(mode: str, b: int, c: int) -> tuple[Lanes, Lanes]:
+    """The same for a warp whose lanes agree on b and c: ``[32]`` and ``[1, 32, 1]``."""
+    source, valid = _sources(mode, np.full((1, 1, 1), b, np.uint32), np.full((1, 1, 1), c, np.uint32))
+    return source.reshape(-1), valid
+
+
+def _agreed(x: Lanes) -> bool:
+    """Whether all lanes share an operand, told by its shape alone."""
+    return bool(x.size == 1 or (x.shape[0] == x.shape[2] == 1 and x.strides[1] == 0))
+
+
+def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
+    """The source lane's register as it is, and whether that lane was in range."""
+    if _agreed(b) and _agreed(c):
+        source, valid = _table(mode, int(b.flat[0]), int(c.flat[0]))
+        value = a if a.shape[1] == 1 or a.strides[1] == 0 else a.take(source, axis=1)
     else:
+        source, valid = _sources(mode, b, c)
         shape = np.broadcast_shapes(a.shape, source.shape)
-        value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source & 31, shape), axis=1)
-    return value, np.broadcast_to(valid, np.broadcast_shapes(valid.shape, (1, 32, 1)))
+        value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source, shape), axis=1)
+    if not active.all():
+        _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
+    return value, valid
 
 
-@instruction(
-    "shfl.sync.mode.b32 d, a, b, c, membermask; .mode = { .up, .down, .bfly, .idx };",
-    anchor="data-movement-and-conversion-instructions-shfl-sync",
-    scope=Scope.WARP,
-    types={n: ".b32" for n in ("d", "a", "b", "c", "membermask")},
-    version=(6, 0),
-    target=30,
-)
-def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes) -> Lanes:
-    """Read another lane's register."""
-    return _shuffle(op.mode, a, b, c)[0]
+def _absent(source: Lanes, active: Lanes, report: Any) -> None:
+    """Warn where a lane reads the register of one that takes no part."""
+    source = np.broadcast_to(source, active.shape)
+    reading = active & ~np.take_along_axis(active, source, axis=1)
+    if reading.any():
+        report(
+            "membermask",
+            f"shfl reads lane {int(source[reading][0])}, which takes no part in it: the value is undefined",
+            None,
+            severity="warning",
+            advice="let the lanes that are read take part, or use the value only where p holds",
+        )
 
 
-@instruction(
-    "shfl.sync.mode.b32 d|p, a, b, c, membermask; .mode = { .up, .down, .bfly, .idx };",
-    anchor="data-movement-and-conversion-instructions-shfl-sync",
-    scope=Scope.WARP,
-    types={"p": ".pred", **{n: ".b32" for n in ("d", "a", "b", "c", "membermask")}},
-    version=(6, 0),
-    target=30,
-)
-def shfl_sync_pred(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes) -> tuple[Lanes, Lanes]:
-    """Read another lane's register; p tells whether the lane was in range."""
-    return _shuffle(op.mode, a, b, c)
+_SHFL: dict[str, Any] = {
+    "anchor": "data-movement-and-conversion-instructions-shfl-sync",
+    "scope": Scope.WARP,
+    "types": {"p": ".pred", **{n: ".b32" for n in ("d", "a", "b", "c", "membermask")}},
+    "version": (6, 0),
+    "target": 30,
+}
+
+
+@instruction("shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", **_SHFL)
+def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any) -> Lanes:
+    """d = a of another lane."""
+    return _shuffle(op.mode, a, b, c, active, report)[0]
+
+
+@instruction("shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", **_SHFL)
+def shfl_sync_pred(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
+    """d = a of another lane; p tells whether that lane was in range."""
+    return _shuffle(op.mode, a, b, c, active, report)
 
 
 def _bits(flags: Lanes) -> Lanes:
@@ -161,6 +183,20 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 
 
 @instruction(
+    "match.all.sync.type d, a, membermask;  .type = { .b32, .b64 };",
+    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    scope=Scope.WARP,
+    types={"d": ".b32", "membermask": ".b32"},
+    version=(6, 0),
+    target=70,
+)
+@_per_mask
+def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """All members' mask where every member holds the same value, else 0."""
+    return _match_all(a, membermask, active)[0]
+
+
+@instruction(
     "match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };",
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
@@ -171,6 +207,10 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 @_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
     """All members' mask where every member holds the same value, else 0."""
+    return _match_all(a, membermask, active)
+
+
+def _match_all(a: Lanes, membermask: Lanes, active: Lanes) -> tuple[Lanes, Lanes]:
     members = _members(membermask, active)
     full = np.broadcast_to(a, active.shape)
     first = np.take_along_axis(full, members.argmax(axis=1, keepdims=True), axis=1)
@@ -207,6 +247,32 @@ def _b32() -> Any:
     from warpsim.types import TYPES
 
     return TYPES["b32"]
+
+
+@instruction(
+    "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask;  .op = { .min, .max };",
+    anchor="parallel-synchronization-and-communication-instructions-redux-sync",
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".f32", "membermask": ".b32"},
+    version=(8, 6),
+    arch="100a 100f 101a 101f 103a 103f 110a 110f",
+)
+@_per_mask
+def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
+    """The least or greatest value of the members, -0 below +0; NaNs count only with .NaN, or where there is nothing else."""
+    members = _members(membermask, active)
+    values = np.abs(a) if op.abs else a
+    nan = np.isnan(values)
+    bits = values.view(np.int32)
+    order = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
+    counted = members & ~nan
+    if op.op == "min":
+        best = np.where(counted, order, np.int32(0x7FFFFFFF)).min(axis=1, keepdims=True)
+    else:
+        best = np.where(counted, order, np.int32(-0x80000000)).max(axis=1, keepdims=True)
+    result = np.where(best < 0, best ^ np.int32(0x7FFFFFFF), best)
+    lost = (members & nan).any(axis=1, keepdims=True) if op.NaN else ~counted.any(axis=1, keepdims=True)
+    return np.broadcast_to(np.where(lost, np.int32(0x7FFFFFFF), result).view(np.float32), active.shape)
 
 
 @instruction(
