@@ -29,7 +29,7 @@ def test_out_of_bounds():
     """A load past the end names the lanes, the allocation and the distance."""
     found = rule_of(LOAD + "ld.global.u32 %r2, [%rd3];", n=64)
 
-    assert ("out-of-bounds", 7, 1) == (found.rule, found.line, found.warp)
+    assert ("out-of-bounds", 8, 1) == (found.rule, found.line, found.warp)
     assert found.lanes == tuple(range(32))
     assert "past the end" in found.message
 

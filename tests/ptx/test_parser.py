@@ -31,7 +31,7 @@ def test_round_trip(path):
 
 @pytest.mark.parametrize(
     ("literal", "value"),
-    [("10", 10), ("0x1F", 31), ("017", 15), ("0b101", 5), ("7U", 7), ("-3", -3), ("(1+2)*3", 9), ("1<<4|1", 17), ("5>3?8:9", 8), ("~0", -1), ("-7/2", -3), ("-7%2", -1)],
+    [("10", 10), ("0x1F", 31), ("017", 15), ("0b101", 5), ("7U", 7), ("-3", -3), ("(1+2)*3", 9), ("1<<4|1", 17), ("5>3?8:9", 8), ("~0", -1), ("-7/2", -3), ("-7 % 2", -1)],
 )
 def test_integer_literals(literal, value):
     """Every form of integer, and constant expressions with C's precedence."""

@@ -158,6 +158,18 @@ def unary_approx(op: Op, a: Lanes) -> Lanes:
     return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
 
 
+@instruction(
+    "rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;",
+    anchor="floating-point-instructions-rcp-approx-ftz-f64",
+    types=_one_type("f64"),
+)
+def approx_f64(op: Op, a: Lanes) -> Lanes:
+    """Reciprocal and reciprocal square root from the high word."""
+    if op.text.startswith("rcp"):
+        return approx.rcp_f64(a)
+    return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
+
+
 @instruction("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sin", types=_one_type("f32"))
 def trigonometric(op: Op, a: Lanes) -> Lanes:
     """Sine and cosine, with and without .ftz the same."""
@@ -180,7 +192,8 @@ def sign_f32(op: Op, a: Lanes) -> Lanes:
 @instruction("abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f64"))
 def sign_f64(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation."""
-    return np.abs(a) if op.text.startswith("abs") else -a
+    r = np.abs(a) if op.text.startswith("abs") else np.where(np.isnan(a), a, -a)
+    return floating.nan64(r, a)
 
 
 @instruction(
@@ -203,7 +216,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
     if sign is not None:
         r = np.where(sign, -r, r)
-    return floating.canonical(r) if r.dtype == np.float32 else floating.nan64(r, a, b)
+    return floating.canonical(r) if r.dtype == np.float32 else floating.nan64(r, b, a)
 
 
 def _float_of(op: Op) -> Any:

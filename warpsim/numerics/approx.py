@@ -275,6 +275,62 @@ def div_full_ftz(a: Array, b: Array) -> Array:
     return flush(_mul(rcp_ftz(flush(_mul(b, k))), flush(_mul(a, k))))
 
 
+# ---- f64: only the high word counts ------------------------------------------------------------------
+
+
+def _double(sign: Array, field: Array, mantissa: Array) -> Array:
+    """High words from sign bit, exponent field and 20 mantissa bits."""
+    return sign | (field.astype(np.uint32) << np.uint32(20)) | mantissa.astype(np.uint32)
+
+
+def _double_parts(x: Array) -> tuple[Array, Array, Array]:
+    high = (np.ascontiguousarray(x).view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    wide = high.astype(np.int64)
+    return high & SIGN, (wide >> 20) & 0x7FF, (wide & 0xFFFFF) << 3
+
+
+def _double_result(high: Array) -> Array:
+    return (high.astype(np.uint64) << np.uint64(32)).view(np.float64)
+
+
+def rcp_f64(x: Array) -> Array:
+    """``rcp.approx.ftz.f64``."""
+    sign, e, m = _double_parts(x)
+    y = _interpolate("rcp", m >> 16, (m & 0xFFFF) << 1, 8092, 2, 4) >> 20
+    field = np.where(m == 0, 2046 - e, 2045 - e)
+    out = np.where(field > 0, _double(sign, np.maximum(field, 0), np.where(m == 0, 0, y & 0xFFFFF)), sign)
+    out = np.where(e == 0, sign | np.uint32(0x7FF00000), out)
+    return _double_result(np.where(e == 2047, np.where(m == 0, sign, NAN), out).astype(np.uint32))
+
+
+def rsqrt_ftz_f64(x: Array) -> Array:
+    """``rsqrt.approx.ftz.f64``."""
+    sign, e, m = _double_parts(x)
+    odd = (e - 1023) & 1
+    y = _interpolate("rsq", odd << 6 | m >> 17, m & 0x1FFFF, 32766, 2, 8) >> 20
+    exact = (odd == 0) & (m == 0)
+    field = 1022 - ((e - 1023 - odd) >> 1) + exact
+    out = _double(np.uint32(0), np.clip(field, 0, 2046), np.where(exact, 0, y & 0xFFFFF))
+    out = np.where(e == 2047, np.uint32(0), out)
+    out = np.where((sign != 0) | ((e == 2047) & (m != 0)), NAN, out)
+    return _double_result(np.where(e == 0, sign | np.uint32(0x7FF00000), out).astype(np.uint32))
+
+
+def rsqrt_f64(x: Array) -> Array:
+    """``rsqrt.approx.f64``: the unit and one step of refinement, as the assembler emits it."""
+    from warpsim.numerics.floating import fma64, nan64
+
+    small = np.abs(x) < 2.0**-1022
+    scaled = np.where(small, x * 2.0**54, x)
+    y = rsqrt_ftz_f64(scaled)
+    e = fma64(scaled, -(y * y), np.ones(1))
+    half = fma64(e, np.full(1, 0.375), np.full(1, 0.5))
+    r = fma64(half, y * e, y)
+    r = np.where(small, r * 2.0**27, r)
+    r = np.where(x == 0, np.copysign(np.inf, x), np.where(np.isposinf(x), 0.0, np.where(x < 0, np.nan, r)))
+    return nan64(r, np.where(np.isnan(x), x, 0.0))
+
+
 # ---- halves -------------------------------------------------------------------------------------
 
 

@@ -138,9 +138,14 @@ def sqrt(a: Array, mode: str = "rn") -> Array:
         if a.dtype == F32:
             r = step_toward(r, r.astype(F64) * r.astype(F64), a.astype(F64), mode)
         else:
-            high, low = two_product(r, r)
-            over, under = (high > a) | ((high == a) & (low > 0)), (high < a) | ((high == a) & (low < 0))
-            r = step_toward(r, over.astype(F64), under.astype(F64), mode)
+            up = np.where(a < 2.0**-900, 2.0**100, 1.0)  # keeps the residual of tiny arguments from underflowing
+            high, low = two_product(r * up, r * up)
+            scaled = a * up * up
+            over, under = (high > scaled) | ((high == scaled) & (low > 0)), (high < scaled) | ((high == scaled) & (low < 0))
+            exact = np.where(over, -1.0, np.where(under, 1.0, 0.0)) * np.isfinite(a)
+            moved = np.nextafter(r, np.where(over, -np.inf, np.inf))
+            wanted = (over & (mode != "rp")) | (under & (mode == "rp"))
+            r = np.where((exact != 0) & wanted, moved, r)
     return canonical(r) if r.dtype == F32 else nan64(r, a)
 
 
@@ -152,9 +157,12 @@ def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
         high, low = two_product(r, b)
         residual = (a - high) - low
     finite = np.isfinite(r) & np.isfinite(a) & np.isfinite(b) & (b != 0)
+    if r.dtype == F64:
+        r, done = _extreme_quotients(r, a, b, mode)
+        finite &= ~done
     over = (residual * np.sign(b) < 0) & finite
     under = (residual * np.sign(b) > 0) & finite
-    overflow = np.isinf(r) & np.isfinite(a) & (b != 0)
+    overflow = np.isinf(r) & np.isfinite(a) & (b != 0) & (r.dtype == F32)
     over |= overflow & (r > 0)
     under |= overflow & (r < 0)
     exact = np.where(over, -1.0, np.where(under, 1.0, 0.0))
@@ -165,11 +173,28 @@ def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
     return step_toward(r, np.zeros_like(exact), exact, mode)
 
 
+def _extreme_quotients(r: Array, a: Array, b: Array, mode: str) -> tuple[Array, Array]:
+    """Quotients whose residual would over- or underflow, by exact rationals, and which lanes they are."""
+    a, b = np.broadcast_to(a, r.shape), np.broadcast_to(b, r.shape)
+    extreme = np.zeros(r.shape, np.bool_)
+    for x in (a, b, r):
+        size = np.abs(x)
+        extreme |= (size > 2.0**900) | (size < 2.0**-900)
+    extreme &= np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
+    if extreme.any():
+        r = r.copy()
+        where = np.nonzero(extreme)
+        r[where] = [round_fraction(Fraction(float(x)) / Fraction(float(y)), mode) for x, y in zip(a[where], b[where], strict=True)]
+    return r, extreme
+
+
 # ---- f64 ----------------------------------------------------------------------------------------
 
 
 def nan64(r: Array, *operands: Array) -> Array:
-    """f64 NaN results as the hardware gives them: the first NaN operand, quieted; else 0xFFF8000000000000."""
+    """f64 NaN results: the first NaN of the operands, quieted; else 0xFFF8000000000000.
+
+    The hardware looks at b first, then c, then a: callers give the operands in that order."""
     bad = np.isnan(r)
     if not bad.any():
         return r
@@ -204,7 +229,7 @@ def add64(a: Array, b: Array, mode: str) -> Array:
         error = np.where(overflow, -np.sign(r), error)
         r = _directed(r, error, mode)
         r = np.asarray(_zero_sign(r, exact_zero, mode))
-    return nan64(r, a, b)
+    return nan64(r, b, a)
 
 
 def _directed(r: Array, error: Array, mode: str) -> Array:
@@ -220,7 +245,7 @@ def _directed(r: Array, error: Array, mode: str) -> Array:
 def mul64(a: Array, b: Array, mode: str) -> Array:
     """a * b in f64."""
     if mode == "rn":
-        return nan64(a * b, a, b)
+        return nan64(a * b, b, a)
     return fma64(a, b, np.copysign(np.zeros(1), np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0)), mode)
 
 
@@ -235,23 +260,24 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     t = vh - high
     vl = (high - (vh - t)) + (th - t)
     z = odd_sum(np.ascontiguousarray(tl), np.ascontiguousarray(vl))
-    r = np.where(z == 0, vh, vh + z)  # so that a negative zero stays one
+    r = vh + z
+    product_zero = (a == 0) | (b == 0)
+    plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)
     if mode != "rn":
         t = r - vh
         error = (vh - (r - t)) + (z - t)
-        r = _directed(r, error, mode)
-        product_zero = (a == 0) | (b == 0)
-        negative = np.signbit(a) ^ np.signbit(b)
-        exact_zero = (r == 0) & ~(product_zero & (c == 0) & (negative == np.signbit(c)))
-        r = np.asarray(_zero_sign(np.where(exact_zero, 0.0, r), exact_zero, mode))
+        r = np.where(r == 0, 0.0, _directed(r, error, mode))
+        if mode == "rm":
+            same = product_zero & (c == 0) & (np.signbit(a) ^ np.signbit(b) == np.signbit(c))
+            r = np.where((r == 0) & ~same, -0.0, r)
+            plain = np.where((plain == 0) & product_zero & ~same, -0.0, plain)
     hard = _hard(a, b, c, r)
     if hard.any():
         r = r.copy()
         where = np.nonzero(hard)
         r[where] = [exact_fma(float(x), float(y), float(w), mode) for x, y, w in zip(a[where], b[where], c[where], strict=True)]
-    plain = a * b + c
-    r = np.where(np.isfinite(a) & np.isfinite(b) & np.isfinite(c), r, plain)
-    return nan64(np.asarray(r), a, b, c)
+    easy = product_zero | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    return nan64(np.where(easy, plain, r), b, c, a)
 
 
 def _hard(a: Array, b: Array, c: Array, r: Array) -> Array:

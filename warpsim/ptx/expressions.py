@@ -282,7 +282,7 @@ class ExpressionParser:
         if level == len(LEVELS):
             return self._unary()
         value = self._binary(level + 1)
-        while self.s.text in LEVELS[level] and self.s.kind == "operator":
+        while self.s.text in LEVELS[level] and self.s.kind in ("operator", "word"):
             operator = self.s.take()
             right = self._binary(level + 1)
             if operator in "/%" and right == 0:
