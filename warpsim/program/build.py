@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from warpsim.errors import Span
 from warpsim.program.problems import Problems
-from warpsim.program.program import Function, LabelRef, Program, Targets, Variable
+from warpsim.program.program import Function, LabelRef, Param, Program, Targets, Variable
 from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -39,6 +40,7 @@ def load_program(module: ast.Module, source: str = "") -> Program:
                 resolver.files[int(item.arguments[0])] = str(item.arguments[1]).strip('"')
             elif item.name == "alias" and len(item.arguments) == 2:
                 aliases[str(item.arguments[0])] = str(item.arguments[1])
+    _whole(module, resolver, problems)
     for name, symbol in resolver.globals.items():
         if isinstance(symbol, ast.Function) and symbol.body is None:
             externs[name] = (resolver.params(symbol.params), resolver.params(symbol.returns))
@@ -60,23 +62,61 @@ def load_program(module: ast.Module, source: str = "") -> Program:
     )
 
 
+MAX_PARAM_BYTES = 32764
+MAX_CONST_BYTES = 65536
+UNDECLARABLE = frozenset(("bf16", "bf16x2", "tf32", "e4m3", "e5m2"))
+LEAST_VERSION = {
+    **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
+    **{100: (8, 6), 101: (8, 6), 103: (8, 8), 110: (9, 0), 120: (8, 7), 121: (8, 8)},
+}
+"""The PTX version that introduced a target."""
+
+
+def _whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
+    """What only the whole module shows: its target against its version, its constant memory, its aliases."""
+    target = module.target[0] if module.target else ""
+    if _known_target(target):
+        least = LEAST_VERSION.get(int(target[3:].rstrip("af")), (1, 0))
+        if target.endswith("a"):
+            least = max(least, (8, 0))
+        if target.endswith("f"):
+            least = max(least, (8, 8))
+        if module.version < least:
+            line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
+            have = f"{module.version[0]}.{module.version[1]}"
+            message = f"PTX .version {have} does not know {target}"
+            problems.add("target", Span(module.file, line, 1), message, f"it needs .version {least[0]}.{least[1]}")
+    constant = sum(v.size for v in resolver.variables if v.space.value == "const")
+    if constant > MAX_CONST_BYTES:
+        message = f"{constant} bytes of .const variables; {MAX_CONST_BYTES} is the limit"
+        problems.add("directive", _first_span(module), message, "use .global")
+    for item in module.items:
+        if isinstance(item, ast.Directive) and item.name == "alias":
+            for name in item.arguments[:2]:
+                if not isinstance(resolver.globals.get(str(name)), ast.Function):
+                    problems.add("undeclared", item.span, f"{name} of .alias is no function of this module")
+
+
 def _known_target(name: str) -> bool:
     return name.startswith("sm_") and name[3:].rstrip("af").isdigit()
 
 
-def _first_span(module: ast.Module) -> ast.Span:
-    return ast.Span(module.file, 1, 1)
+def _first_span(module: ast.Module) -> Span:
+    return Span(module.file, 1, 1)
 
 
 def _function(node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module) -> Function:
-    builder = FunctionBuilder(node.name)
+    builder = FunctionBuilder(node.name, node.entry)
     outer = Scope(None)
     params, returns = resolver.params(node.params), resolver.params(node.returns)
     for declared, made in zip((*node.returns, *node.params), (*returns, *params), strict=True):
+        if node.entry and declared.space != "param":
+            problems.add("directive", declared.span, f"parameter {made.name} of a kernel must be a .param")
         if declared.space == "reg":
             resolver.declare(made.name, builder.register(made.name, made.type), declared.span, outer)
         else:
             resolver.declare(made.name, made, declared.span, outer)
+    _sizes(node, params, problems)
     assert node.body is not None
     _block(node.body, outer, builder, resolver, [None])
     for name, directive, scope in builder.pending:
@@ -88,6 +128,7 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
             else:
                 labels.append(found)
         scope.labels[name] = Targets(labels=tuple(labels))
+        scope.lists[name] = directive.span
     checker = Checker(resolver, builder, problems, module)
     code = []
     for instruction, scope, source in builder.code:
@@ -109,6 +150,16 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         node.linkage,
         "noreturn" in directives,
     )
+
+
+def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) -> None:
+    """Limits of a kernel's parameters and of its directives' arguments."""
+    used = params[-1].offset + params[-1].size if params else 0
+    if node.entry and used > MAX_PARAM_BYTES:
+        problems.add("directive", node.span, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit")
+    for directive in node.directives:
+        if directive.name in ("maxntid", "reqntid", "reqnctapercluster") and not 1 <= len(directive.arguments) <= 3:
+            problems.add("directive", directive.span, f".{directive.name} takes one to three numbers, not {len(directive.arguments)}")
 
 
 def _label(scope: Scope, name: str) -> LabelRef | None:
@@ -157,14 +208,25 @@ def _block(node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Re
 def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resolver: Resolver) -> None:
     type = resolver.type_of(node.type, node.span)
     for item in node.declarators:
+        if node.vector > 1 and type.kind == "p":
+            resolver.problems.add("directive", item.span, "a .pred register cannot be a vector")
+        if type.name in UNDECLARABLE or type.bits == 4:
+            resolver.problems.add("directive", node.span, f"no register can be declared .{type.name}", f"use .b{max(type.bits, 8)}")
+        if item.dimensions:
+            resolver.problems.add("directive", item.span, f"{item.name} is an array: it cannot lie in registers", "use %name<N>, or .local")
         if item.count is not None:
-            known = scope.ranges.by_prefix.get(item.name)
+            known: object = scope.ranges.by_prefix.get(item.name)
+            for name in scope.symbols:
+                if name.startswith(item.name) and name[len(item.name) :].isdigit() and int(name[len(item.name) :]) < item.count:
+                    known = name
             if known is not None:
                 resolver.problems.add("redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope")
             scope.ranges.by_prefix[item.name] = (item.count, type)
         elif node.vector > 1:
             elements = tuple(builder.register(f"{item.name}.{c}", type) for c in "xyzw"[: node.vector])
             resolver.declare(item.name, VectorRegister(elements), item.span, scope)
+        elif scope.ranges.find(item.name) is not None:
+            resolver.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
         else:
             resolver.declare(item.name, builder.register(item.name, type), item.span, scope)
 

@@ -59,13 +59,20 @@ class Scope:
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
         self.made: dict[str, Register] = {}
+        self.lists: dict[str, Span] = {}
+
+    def declared_later(self, name: str, span: Span) -> bool:
+        """Whether the list of targets of this name stands after a place of the text."""
+        found = self.lists.get(name) or (self.outer.lists.get(name) if self.outer else None)
+        return found is not None and (found.line, found.column) > (span.line, span.column)
 
 
 class FunctionBuilder:
     """Collects the flattened content of a function."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, entry: bool = False) -> None:
         self.name = name
+        self.entry = entry
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
         self.code: list[tuple[ast.Instruction, Scope, tuple[str, int] | None]] = []
@@ -121,6 +128,10 @@ class Resolver:
         type = self.type_of(node.type, node.span)
         if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
             self.problems.add("directive", node.span, f".align {node.align} is no power of two")
+        if type.kind == "p":
+            self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
+        if scope is not None and node.linkage is not None:
+            self.problems.add("linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function")
         for item in node.declarators:
             elements = node.vector
             if item.count is not None:
@@ -136,6 +147,8 @@ class Resolver:
                     data, relocations = self.initial(item.initialiser, type, item.span)
                 if dimensions and dimensions[0] is None:
                     dimensions[0] = len(item.initialiser) if isinstance(item.initialiser, tuple) else 1
+            elif None in dimensions and node.linkage != "extern":
+                self.problems.add("directive", item.span, f"{item.name} has no size: [] needs .extern or initial values")
             size = type.bytes * elements
             for d in dimensions:
                 size *= d or 0
@@ -177,6 +190,8 @@ class Resolver:
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
+            if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
+                self.problems.add("directive", node.span, f".align {node.align} is no power of two")
             align = node.align or type.bytes * node.vector
             offset = align_up(offset, max(align, 1))
             made.append(Param(item.name, type, size, align, offset, bool(item.dimensions), node.pointer))
@@ -191,11 +206,19 @@ class Resolver:
         relocations: list[Any] = []
         for leaf in _leaves(tree):
             if leaf.symbol is not None:
+                self.symbol_value(leaf, leaf.symbol.text, type)
                 relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
                 data += bytes(type.bytes)
             else:
                 data += self.literal_bytes(leaf, type)
         return bytes(data), tuple(relocations)
+
+    def symbol_value(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
+        """Check the address of a symbol as an initial value."""
+        if name not in self.globals:
+            self.problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
+        elif leaf.mask is None and (type.kind not in "usb" or type.bits < 32):
+            self.problems.add("initialiser", leaf.span, f"the address of {name} does not fit a .{type.name}", "use .u64, or 0xFF(name) for a byte")
 
     def literal_bytes(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
         """One literal as the bytes of a type."""
@@ -209,8 +232,11 @@ class Resolver:
             if type.bits == 32:
                 bits = value.bits if value.width == 32 else int(struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value.bits))[0]))[0])
                 return bits.to_bytes(4, "little")
+            self.problems.add("initialiser", leaf.span, f"a .{type.name} variable cannot have a floating-point initial value")
             return bytes(type.bytes)
         assert isinstance(value, ast.Integer)
+        if type.kind == "f":
+            self.problems.add("initialiser", leaf.span, f"an integer initialises a .{type.name}", "write a decimal point, or 0f...")
         return (value.value & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
 

@@ -53,12 +53,12 @@ class Checker:
         self.version = module.version
         target = module.target[0] if module.target else "sm_90"
         self.target = target
-        self.scope = Scope(None)
+        self.scope, self.opcode = Scope(None), ""
         self.selectors: dict[str, str] = {}
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
         """The typed instruction, or None after noting what is wrong with it."""
-        self.scope = scope
+        self.scope, self.opcode = scope, node.opcode
         text = ".".join((node.opcode, *node.modifiers))
         guard = self._guard(node)
         found = spec.candidates(node.opcode, node.modifiers)
@@ -203,6 +203,8 @@ class Checker:
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
+            if not (s.sink or typed.count is not None and (typed.count != 1 or s.braces) or self.opcode in ("setp", "atom")):
+                raise Mismatch("operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2)
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
             return self._immediate(op, typed, type, node)
@@ -226,6 +228,10 @@ class Checker:
             return self._register(op, typed, type, symbol, node.span, negated)
         if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
             special = TYPES[SPECIALS[node.text[1:]]]
+            if self.opcode not in ("mov", "cvt"):
+                raise Mismatch("operand-type", node.span, f"a special register cannot be an operand of {self.opcode}", "read it with mov", 3)
+            if special.bits != type.bits and (special.bits, type.bits) != (32, 16) or type.kind == "f":
+                raise Mismatch("operand-type", node.span, f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}", weight=2)
             if s.dest:
                 raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
             return Special(node.text[1:], type if special.kind != "p" else special)
@@ -245,6 +251,8 @@ class Checker:
         return found
 
     def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
+        if self.opcode not in ("mov", "cvta", "mapa", "isspacep", "getctarank", "istypep"):
+            raise Mismatch("operand-type", span, f"operand {s.name} of {self.opcode} must be a register", "take the address with mov", 2)
         if s.dest or type.kind in "fp" or type.bits < 32:
             raise Mismatch("operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2)
         if isinstance(symbol, ast.Function):
@@ -278,7 +286,7 @@ class Checker:
         if isinstance(node, ast.Float):
             if type.kind == "f" and type.bits in (32, 64):
                 return Imm(_float_bits(node, type.bits), type)
-            if type.kind == "b" and type.bits in (32, 64) and type.name.startswith("b"):
+            if type.name in ("b32", "b64") and type.bits == node.width:
                 return Imm(_float_bits(node, type.bits), type)
             raise Mismatch("operand-type", node.span, f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})", weight=2)
         if type.kind == "f":
@@ -291,6 +299,8 @@ class Checker:
         if not isinstance(node, ast.Address):
             raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
         base: Any = None
+        if node.base is None and typed.spaces and "local" not in typed.spaces:
+            raise Mismatch("operand-type", node.span, "an address that is a number exists in .local alone", "put it into a register", 2)
         if node.base is not None:
             symbol = self._need(node.base)
             if isinstance(symbol, Register):
@@ -309,6 +319,10 @@ class Checker:
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value
+        if isinstance(symbol, Param) and self.builder.entry and self.opcode == "st":
+            raise Mismatch("operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3)
+        if own == "param" and not typed.spaces and typed.spec.spaces == "space":
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {self.opcode}.param", weight=3)
         if typed.spaces and own not in typed.spaces:
             raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}", weight=3)
 
@@ -329,6 +343,8 @@ class Checker:
         found = lookup_label(self.scope, node.text)
         if found is None:
             raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
+        if kind is Targets and self.scope.declared_later(node.text, node.span):
+            raise Mismatch("operand-type", node.span, f"the list {node.text} must be declared before its use", weight=9)
         if not isinstance(found, kind):
             raise Mismatch("operand-type", node.span, f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}", weight=2)
         return found
@@ -351,13 +367,13 @@ class Checker:
             out.append(FunctionRef(symbol.name))
         else:
             raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
-        if rest and isinstance(rest[0], ast.Group):
-            arguments = self._arguments(rest.pop(0))
+        arguments = self._arguments(rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
+        if isinstance(symbol, ast.Function):
+            returned = out[0].elements if isinstance(out[0], Arguments) else ()
+            self._signature(node, name.text, "returns", symbol.returns, returned)
+            self._signature(node, name.text, "takes", symbol.params, arguments.elements if arguments else ())
+        if arguments is not None:
             out.append(arguments)
-            if isinstance(symbol, ast.Function) and len(arguments.elements) != len(symbol.params):
-                raise Mismatch("operand-count", node.span, f"{name.text} takes {len(symbol.params)} arguments, not {len(arguments.elements)}", weight=3)
-        elif isinstance(symbol, ast.Function) and symbol.params:
-            raise Mismatch("operand-count", node.span, f"{name.text} takes {len(symbol.params)} arguments, not 0", weight=3)
         if rest and isinstance(rest[0], ast.Name):
             found = lookup_label(self.scope, rest[0].text)
             if found is None:
@@ -365,6 +381,18 @@ class Checker:
             out.append(found if isinstance(found, Targets) else Targets())
             assert isinstance(found, (Targets, Prototype, LabelRef))
         return tuple(out)
+
+    def _signature(self, node: ast.Instruction, name: str, verb: str, formal: tuple[ast.Variable, ...], given: tuple[Operand, ...]) -> None:
+        """Hold the arguments of a call against the declaration."""
+        if len(formal) != len(given):
+            raise Mismatch("operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3)
+        for declared, operand in zip(formal, given, strict=True):
+            type = TYPES.get(declared.type)
+            if type is None or declared.declarators[0].dimensions:
+                continue
+            if isinstance(operand, Reg) and operand.type.bits != type.bits and not (declared.space == "param" and type.bits < 32):
+                wanted = f"{declared.declarators[0].name} of {name} is .{type.name}"
+                raise Mismatch("operand-type", node.span, f"{operand.register.name} is .{operand.type.name}; {wanted}", weight=3)
 
     def _arguments(self, group: ast.Operand) -> Arguments:
         assert isinstance(group, ast.Group)
@@ -415,12 +443,16 @@ def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
         return type.kind == register.kind
     if relaxed:
         if register.kind == "f":
-            return type.bits == register.bits and (type.kind == "b" or type.kind == "f")
+            return register.bits >= type.bits if type.kind == "b" else type.name == register.name
         if type.kind == "f":
-            return type.bits == register.bits and register.kind == "b"
+            return register.bits >= type.bits and register.kind == "b"
         return register.bits >= type.bits
     if type.bits != register.bits:
         return False
+    if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
+        return register.name in (f"b{type.bits}", type.name)
+    if register.name in ("f16x2", "bf16x2"):
+        return type.kind in "bu"
     if type.kind == "b" or register.kind == "b":
         return True
     return (type.kind == "f") == (register.kind == "f")
