@@ -47,6 +47,6 @@ def nanosleep(op: Op, t: Any) -> None:
     """Let others run."""
 
 
-@instruction("pmevent{.mask} a;", anchor="miscellaneous-instructions-pmevent", types={"a": ".u32"})
+@instruction("pmevent{.mask} a;", anchor="miscellaneous-instructions-pmevent", types={"a": ".u32"}, constants={"a": lambda op: None if op.mask else (0, 15)})
 def pmevent(op: Op, a: Any) -> None:
     """Performance monitor events have no effect on results."""

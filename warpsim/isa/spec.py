@@ -434,10 +434,15 @@ def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
         found = tuple(
             _candidate(form, values, text, modifiers)
             for form in (REGISTRY[root] if root in REGISTRY else ())
-            if (values := _fill(form.pattern.slots, modifiers)) is not None
+            if (values := _fill(form.pattern.slots, modifiers)) is not None and _hinted(form, modifiers)
         )
         _CANDIDATES[key] = found
     return found
+
+
+def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
+    """An operand cache_policy stands exactly where .L2::cache_hint does, which tells forms of equal length apart."""
+    return ("L2::cache_hint" in modifiers) == any(_plain(o.name) == "cachepolicy" for o in form.operands)
 
 
 def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:

@@ -90,11 +90,14 @@ def _whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
     if constant > MAX_CONST_BYTES:
         message = f"{constant} bytes of .const variables; {MAX_CONST_BYTES} is the limit"
         problems.add("directive", _first_span(module), message, "use .global")
+    seen: set[str] = set()
     for item in module.items:
+        if isinstance(item, ast.Function):
+            seen.add(item.name)
         if isinstance(item, ast.Directive) and item.name == "alias":
             for name in item.arguments[:2]:
-                if not isinstance(resolver.globals.get(str(name)), ast.Function):
-                    problems.add("undeclared", item.span, f"{name} of .alias is no function of this module")
+                if name not in seen:
+                    problems.add("undeclared", item.span, f"{name} of .alias is no function declared before it")
 
 
 def _known_target(name: str) -> bool:

@@ -29,3 +29,26 @@ OPCODES = frozenset(
     vmax vmax2 vmax4 vmin vmin2 vmin4 vote vset vset2 vset4 vshl vshr vsub vsub2 vsub4 wgmma wmma xor""".split()
 )
 """Every opcode root of PTX, whether or not this version runs it."""
+
+ELSEWHERE: dict[str, frozenset[str]] = {
+    root: frozenset(words.split())
+    for root, words in {
+        "add": "cc f32x2 noftz",
+        "barrier": "cluster",
+        "cp": "bulk reduce tensor mbarrier prefetch",
+        "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled",
+        "fence": "proxy mbarrier_init sync_restrict::shared::cta sync_restrict::shared::cluster",
+        "fma": "f32x2 oob",
+        "ld": "unified",
+        "mad": "cc",
+        "mul": "f32x2",
+        "prefetch": "tensormap",
+        "red": "async",
+        "redux": "f32",
+        "set": "f16x2 bf16x2",
+        "setp": "f16x2 bf16x2",
+        "st": "async bulk",
+        "sub": "cc f32x2",
+    }.items()
+}
+"""Modifiers that PTX has for an opcode, whether or not this version runs them."""

@@ -10,7 +10,7 @@ from warpsim.errors import Span
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.isa import spec
 from warpsim.isa.spec import Candidate, Op, OperandSpec, TypedOperand
-from warpsim.program.names import OPCODES, SPECIALS
+from warpsim.program.names import ELSEWHERE, OPCODES, SPECIALS
 from warpsim.program.problems import Problems
 from warpsim.program.program import (
     Addr,
@@ -102,12 +102,14 @@ class Checker:
                 near = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
                 self.problems.add("syntax", node.span, f"{node.opcode} is no PTX instruction", f"did you mean {near[0]}?" if near else "", text)
             return
-        lines = [f.syntax for f in known]
-        near = difflib.get_close_matches(text, lines, 1, 0.0)
+        near = spec.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
+        if any(word in ELSEWHERE.get(node.opcode, ()) for word in strange):
+            self.problems.add("unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text)
+            return
         message = f"{text} is no form of {node.opcode}" + (f": .{strange[0]} does not belong to it" if strange else "")
-        self.problems.add("illegal-form", node.span, message, f"the nearest is: {near[0]}" if near else "", text, known[0].anchor)
+        self.problems.add("illegal-form", node.span, message, f"the nearest is: {near}" if near else "", text, known[0].anchor)
 
     def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
         text = candidate.op.text
