@@ -99,8 +99,8 @@ class Checker:
             if node.opcode in OPCODES:
                 self.problems.add("unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text)
             else:
-                near = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
-                self.problems.add("syntax", node.span, f"{node.opcode} is no PTX instruction", f"did you mean {near[0]}?" if near else "", text)
+                close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
+                self.problems.add("syntax", node.span, f"{node.opcode} is no PTX instruction", f"did you mean {close[0]}?" if close else "", text)
             return
         near = spec.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
