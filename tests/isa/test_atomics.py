@@ -1,0 +1,217 @@
+"""Atomics against a plain sequential oracle: one thread after the other, in the order CTA, warp, lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import warpsim
+
+THREADS = 192
+CELLS = 7
+
+
+def signed(x: int, bits: int) -> int:
+    """The two's complement value of bits."""
+    return x - (x >> bits - 1 << bits)
+
+
+def real(operation: Callable[[float, float], float], dtype: type) -> Callable[[int, int], int]:
+    """An operation on the bits of a floating-point type, rounded once."""
+    word = np.dtype(f"u{np.dtype(dtype).itemsize}")
+
+    def apply(old: int, b: int) -> int:
+        x, y = (np.array([v], word).view(dtype)[0] for v in (old, b))
+        return int(np.array([operation(float(x), float(y))]).astype(dtype).view(word)[0])
+
+    return apply
+
+
+def packed(one: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """The same for both halves of a word."""
+    return lambda old, b: one(old & 0xFFFF, b & 0xFFFF) | one(old >> 16, b >> 16) << 16
+
+
+ADD_F16, ADD_BF16 = real(lambda x, y: x + y, np.float16), real(lambda x, y: x + y, ml_dtypes.bfloat16)
+OPERATIONS: dict[str, tuple[int, Callable[[int, int], int]]] = {
+    "add.u32": (32, lambda o, b: o + b),
+    "add.s32": (32, lambda o, b: o + b),
+    "add.u64": (64, lambda o, b: o + b),
+    "min.u32": (32, min),
+    "max.u32": (32, max),
+    "min.u64": (64, min),
+    "max.u64": (64, max),
+    "min.s32": (32, lambda o, b: min(o, b, key=lambda x: signed(x, 32))),
+    "max.s32": (32, lambda o, b: max(o, b, key=lambda x: signed(x, 32))),
+    "min.s64": (64, lambda o, b: min(o, b, key=lambda x: signed(x, 64))),
+    "max.s64": (64, lambda o, b: max(o, b, key=lambda x: signed(x, 64))),
+    "and.b32": (32, lambda o, b: o & b),
+    "or.b32": (32, lambda o, b: o | b),
+    "xor.b32": (32, lambda o, b: o ^ b),
+    "and.b64": (64, lambda o, b: o & b),
+    "or.b64": (64, lambda o, b: o | b),
+    "xor.b64": (64, lambda o, b: o ^ b),
+    "inc.u32": (32, lambda o, b: 0 if o >= b else o + 1),
+    "dec.u32": (32, lambda o, b: b if o == 0 or o > b else o - 1),
+    "exch.b32": (32, lambda o, b: b),
+    "exch.b64": (64, lambda o, b: b),
+    "add.f32": (32, real(lambda x, y: x + y, np.float32)),
+    "add.f64": (64, real(lambda x, y: x + y, np.float64)),
+    "add.noftz.f16": (16, ADD_F16),
+    "add.noftz.bf16": (16, ADD_BF16),
+    "add.noftz.f16x2": (32, packed(ADD_F16)),
+    "add.noftz.bf16x2": (32, packed(ADD_BF16)),
+}
+
+
+def operands(operation: str, bits: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Initial cells, each thread's operand and the index of its cell."""
+    rng = np.random.default_rng(seed)
+    name = operation.split(".")[-1]
+    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}.get(name.removesuffix("x2"))
+    if dtype is None:
+        high = 20 if operation[:3] in ("inc", "dec") else 1 << bits
+        cells, b = ([int.from_bytes(rng.bytes(8), "little") % high for _ in range(n)] for n in (CELLS, THREADS))
+        words = [np.array(v, np.uint64).astype(f"u{bits // 8}") for v in (cells, b)]
+    else:
+        parts = bits // 8 // np.dtype(dtype).itemsize
+        words = [(rng.normal(size=n * parts) * 3).astype(dtype).view(f"u{bits // 8}") for n in (CELLS, THREADS)]
+    return words[0], words[1], rng.integers(0, CELLS, THREADS).astype(np.uint32)
+
+
+def kernel(instruction: str, bits: int, shared: bool) -> str:
+    """A kernel in which every thread does one atomic; cells are copied to shared memory and back where asked for."""
+    size, register = bits // 8, f".reg .b{bits} b, d, c;"
+    place = "mov.u64 base, cells;" if shared else "mov.u64 base, pc;"
+    copy_in = f"setp.lt.u32 g, t, {CELLS}; mad.wide.u32 x, t, {size}, pc; mad.wide.u32 y, t, {size}, base;"
+    there = f"{copy_in} @g ld.global.b{bits} c, [x]; @g st.shared.b{bits} [y], c; bar.sync 0;" if shared else ""
+    back = f"bar.sync 0; @g ld.shared.b{bits} c, [y]; @g st.global.b{bits} [x], c;" if shared else ""
+    return f""".version 8.6
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 p3) {{
+    .shared .align 16 .b8 cells[{CELLS * 16}];
+    .reg .b64 pc, pb, pi, po, base, x, y, a; .reg .b32 t, i; .reg .pred g; {register}
+    ld.param.u64 pc, [p0]; ld.param.u64 pb, [p1]; ld.param.u64 pi, [p2]; ld.param.u64 po, [p3];
+    mov.u32 t, %tid.x; {place} {there}
+    mad.wide.u32 a, t, 4, pi; ld.global.b32 i, [a];
+    mad.wide.u32 a, t, {size}, pb; ld.global.b{bits} b, [a];
+    mad.wide.u32 a, i, {size}, base;
+    {instruction}
+    mad.wide.u32 a, t, {size}, po; st.global.b{bits} [a], d;
+    {back} ret; }}"""
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("operation", list(OPERATIONS))
+def test_atom(operation: str, space: str) -> None:
+    """atom gives each thread the value that the threads before it left, and leaves the last one's."""
+    bits, update = OPERATIONS[operation]
+    cells, b, index = operands(operation, bits, 11)
+    memory, old = [int(x) for x in cells], []
+    for value, i in zip(b.tolist(), index.tolist(), strict=True):
+        old.append(memory[i])
+        memory[i] = update(memory[i], value) & (1 << bits) - 1
+    out = np.zeros(THREADS, b.dtype)
+
+    warpsim.load(kernel(f"atom.{space}.{operation} d, [a], b;", bits, space == "shared"))["k"]((1,), (THREADS,), (cells, b, index, out))
+
+    assert memory == cells.tolist()
+    assert old == out.tolist()
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if not o.startswith("exch")])
+def test_red(operation: str) -> None:
+    """red leaves in memory what atom leaves."""
+    bits, update = OPERATIONS[operation]
+    cells, b, index = operands(operation, bits, 12)
+    memory = [int(x) for x in cells]
+    for value, i in zip(b.tolist(), index.tolist(), strict=True):
+        memory[i] = update(memory[i], value) & (1 << bits) - 1
+    out = np.zeros(THREADS, b.dtype)
+
+    text = kernel(f"mov.b{bits} d, b; red.global.{operation} [a], b;", bits, False)
+    warpsim.load(text)["k"]((1,), (THREADS,), (cells, b, index, out))
+
+    assert memory == cells.tolist()
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_cas(bits: int, space: str) -> None:
+    """atom.cas writes only where the old value is the expected one."""
+    rng = np.random.default_rng(13)
+    word = np.dtype(f"u{bits // 8}")
+    cells, b = rng.integers(0, 3, CELLS).astype(word), rng.integers(0, 3, THREADS).astype(word)
+    index = rng.integers(0, CELLS, THREADS).astype(np.uint32)
+    memory, old = cells.tolist(), []
+    for value, i in zip(b.tolist(), index.tolist(), strict=True):
+        old.append(memory[i])
+        memory[i] = (value ^ 1) if memory[i] == value else memory[i]
+    out = np.zeros(THREADS, word)
+
+    text = kernel(f"xor.b{bits} c, b, 1; atom.{space}.cas.b{bits} d, [a], b, c;", bits, space == "shared")
+    warpsim.load(text)["k"]((1,), (THREADS,), (cells, b, index, out))
+
+    assert old == out.tolist()
+    assert memory == cells.tolist()
+
+
+def test_cas_and_exchange_of_128_bits() -> None:
+    """atom.cas.b128 and atom.exch.b128 compare and move whole 16-byte values."""
+    text = """.version 8.6
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 p0, .param .u64 p1) {
+    .reg .b64 pc, po, x, y; .reg .b128 d, e, f; .reg .b32 t; .reg .b64 w;
+    ld.param.u64 pc, [p0]; ld.param.u64 po, [p1];
+    mov.u32 t, %tid.x; cvt.u64.u32 w, t; mov.b128 e, {w, w}; add.u64 x, w, 1; mov.b128 f, {x, x};
+    atom.global.cas.b128 d, [pc], e, f;
+    mad.wide.u32 y, t, 16, po; st.global.b128 [y], d;
+    atom.global.exch.b128 d, [pc+16], e; st.global.b128 [y+512], d; ret; }"""
+    cells, out = np.zeros(4, np.uint64), np.zeros(128, np.uint64)
+    cells[2:] = 99
+
+    warpsim.load(text)["k"]((1,), (32,), (cells, out))
+
+    assert [32, 32, 31, 31] == cells.tolist()
+    assert [t for t in range(32) for _ in range(2)] == out[:64].tolist()
+    assert [99, 99] + [t for t in range(31) for _ in range(2)] == out[64:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("instruction", "dtype", "update"),
+    [
+        ("add.noftz.v4.f16", np.float16, lambda x, y: x + y),
+        ("min.noftz.v4.f16", np.float16, min),
+        ("max.noftz.v4.bf16", ml_dtypes.bfloat16, max),
+        ("add.v4.f32", np.float32, lambda x, y: x + y),
+    ],
+)
+def test_vectors(instruction: str, dtype: type, update: Callable[[float, float], float]) -> None:
+    """A vector atomic does the same to each of its elements."""
+    one = real(update, dtype)
+    bits = np.dtype(dtype).itemsize * 8
+    rng = np.random.default_rng(14)
+    start = (rng.normal(size=4) * 3).astype(dtype)
+    b = (rng.normal(size=128) * 3).astype(dtype)
+    memory = start.view(f"u{bits // 8}").tolist()
+    for thread in range(32):
+        memory = [one(m, int(v)) for m, v in zip(memory, b.view(f"u{bits // 8}")[4 * thread : 4 * thread + 4], strict=True)]
+    text = f""".version 8.6
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 p0, .param .u64 p1) {{
+    .reg .b64 pc, pb, x; .reg .b{bits} v<4>, d<4>; .reg .b32 t;
+    ld.param.u64 pc, [p0]; ld.param.u64 pb, [p1]; mov.u32 t, %tid.x; mad.wide.u32 x, t, {bits // 2}, pb;
+    ld.global.v4.b{bits} {{v0, v1, v2, v3}}, [x];
+    atom.global.{instruction} {{d0, d1, d2, d3}}, [pc], {{v0, v1, v2, v3}};
+    red.global.{instruction} [pc+{bits // 2}], {{v0, v1, v2, v3}}; ret; }}"""
+    cells = np.concatenate([start, start])
+
+    warpsim.load(text)["k"]((1,), (32,), (cells, b))
+
+    assert memory * 2 == cells.view(f"u{bits // 8}").tolist()
