@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the plugin."""
     group = parser.getgroup("warpsim")
     group.addoption("--warpsim-cases", metavar="DIR", help="collect the recorded launches in DIR as tests")
-    group.addoption("--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations")
+    group.addoption(
+        "--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +33,7 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Add the recorded launches to what pytest collects."""
     result = yield
     folder = session.config.getoption("--warpsim-cases")
@@ -41,7 +43,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
             raise pytest.UsageError(f"--warpsim-cases: no case.json below {folder}")
         session.items += [CaseItem.from_parent(session, name=f"warpsim::{p.name}", case=p) for p in paths]
         session.testscollected = len(session.items)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 class CaseItem(pytest.Item):

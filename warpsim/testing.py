@@ -35,4 +35,7 @@ def assert_matches(case: str | os.PathLike[str], *, bits: bool = True, **options
         raise AssertionError(result.error)
     bad = [o for o in result.outputs if not (o.bits_equal if bits else o.ok)]
     if bad or not result.ok:
-        raise AssertionError("; ".join(f"{o.buffer}: {o.differing} elements differ, first {o.first}" for o in bad) or "the recorded launch differs")
+        raise AssertionError(
+            "; ".join(f"{o.buffer}: {o.differing} elements differ, first {o.first}" for o in bad)
+            or "the recorded launch differs"
+        )

@@ -71,7 +71,9 @@ def operands(operation: str, bits: int, seed: int) -> tuple[np.ndarray, np.ndarr
     """Initial cells, each thread's operand and the index of its cell."""
     rng = np.random.default_rng(seed)
     name = operation.split(".")[-1]
-    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}.get(name.removesuffix("x2"))
+    dtype = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}.get(
+        name.removesuffix("x2")
+    )
     if dtype is None:
         high = 20 if operation[:3] in ("inc", "dec") else 1 << bits
         cells, b = ([int.from_bytes(rng.bytes(8), "little") % high for _ in range(n)] for n in (CELLS, THREADS))
@@ -117,7 +119,9 @@ def test_atom(operation: str, space: str) -> None:
         memory[i] = update(memory[i], value) & (1 << bits) - 1
     out = np.zeros(THREADS, b.dtype)
 
-    warpsim.load(kernel(f"atom.{space}.{operation} d, [a], b;", bits, space == "shared"))["k"]((1,), (THREADS,), (cells, b, index, out))
+    warpsim.load(kernel(f"atom.{space}.{operation} d, [a], b;", bits, space == "shared"))["k"](
+        (1,), (THREADS,), (cells, b, index, out)
+    )
 
     assert memory == cells.tolist()
     assert old == out.tolist()
@@ -177,7 +181,7 @@ def test_cas_and_exchange_of_128_bits() -> None:
 
     warpsim.load(text)["k"]((1,), (32,), (cells, out))
 
-    assert [32, 32, 31, 31] == cells.tolist()
+    assert cells.tolist() == [32, 32, 31, 31]
     assert [t for t in range(32) for _ in range(2)] == out[:64].tolist()
     assert [99, 99] + [t for t in range(31) for _ in range(2)] == out[64:].tolist()
 
@@ -200,7 +204,9 @@ def test_vectors(instruction: str, dtype: type, update: Callable[[float, float],
     b = (rng.normal(size=128) * 3).astype(dtype)
     memory = start.view(f"u{bits // 8}").tolist()
     for thread in range(32):
-        memory = [one(m, int(v)) for m, v in zip(memory, b.view(f"u{bits // 8}")[4 * thread : 4 * thread + 4], strict=True)]
+        memory = [
+            one(m, int(v)) for m, v in zip(memory, b.view(f"u{bits // 8}")[4 * thread : 4 * thread + 4], strict=True)
+        ]
     text = f""".version 8.6
     .target sm_90
     .address_size 64

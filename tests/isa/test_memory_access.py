@@ -37,7 +37,21 @@ def test_every_width_in_every_space(bits: int, space: str) -> None:
     assert source.tolist() == out.tolist()
 
 
-@pytest.mark.parametrize(("type", "count"), [("b8", 2), ("b8", 4), ("b16", 2), ("b16", 4), ("b16", 8), ("b32", 2), ("b32", 4), ("b32", 8), ("b64", 2), ("b64", 4)])
+@pytest.mark.parametrize(
+    ("type", "count"),
+    [
+        ("b8", 2),
+        ("b8", 4),
+        ("b16", 2),
+        ("b16", 4),
+        ("b16", 8),
+        ("b32", 2),
+        ("b32", 4),
+        ("b32", 8),
+        ("b64", 2),
+        ("b64", 4),
+    ],
+)
 def test_vectors(type: str, count: int) -> None:
     """A vector load gives consecutive elements in order, and a vector store writes them so."""
     bits = int(type[1:])
@@ -54,7 +68,16 @@ def test_vectors(type: str, count: int) -> None:
     assert source.reshape(32, count)[:, ::-1].tolist() == out.reshape(32, count).tolist()
 
 
-@pytest.mark.parametrize(("type", "expected"), [("u8", 0xF0), ("s8", 0xFFFF_FFFF_FFFF_FFF0), ("u16", 0x80F0), ("s16", 0xFFFF_FFFF_FFFF_80F0), ("s32", 0xFFFF_FFFF_9000_80F0)])
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        ("u8", 0xF0),
+        ("s8", 0xFFFF_FFFF_FFFF_FFF0),
+        ("u16", 0x80F0),
+        ("s16", 0xFFFF_FFFF_FFFF_80F0),
+        ("s32", 0xFFFF_FFFF_9000_80F0),
+    ],
+)
 def test_narrow_loads_are_extended(type: str, expected: int) -> None:
     """A narrow load into a wider register is extended as its type says."""
     source = np.array([0x9000_80F0], np.uint32)
@@ -93,12 +116,19 @@ def test_asynchronous_copies(size: int, rest: str) -> None:
     mad.wide.u32 x, t, {size}, pi; mov.u32 at, room; mad.lo.u32 at, t, {size}, at; rem.u32 s, t, {size + 1};
     and.b32 r, t, 1; setp.ne.u32 p, r, 0;
     cp.async.ca.shared.global [at], [x], {size}{rest}; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
-    mad.wide.u32 y, t, {size}, po;""" + "".join(f" ld.shared.b32 r, [at+{k}]; st.global.b32 [y+{k}], r;" for k in range(0, size, 4))
+    mad.wide.u32 y, t, {size}, po;""" + "".join(
+        f" ld.shared.b32 r, [at+{k}]; st.global.b32 [y+{k}], r;" for k in range(0, size, 4)
+    )
 
     out = run(body, source, np.full(32 * size, 7, np.uint8)).reshape(32, size)
 
     for thread, row in enumerate(source.reshape(32, size)):
-        kept = {"": size, ", s": thread % (size + 1), ", p": 0 if thread % 2 else size, ", !p": size if thread % 2 else 0}[rest]
+        kept = {
+            "": size,
+            ", s": thread % (size + 1),
+            ", p": 0 if thread % 2 else size,
+            ", !p": size if thread % 2 else 0,
+        }[rest]
         assert [*row[:kept].tolist(), *[0] * (size - kept)] == out[thread].tolist()
 
 
@@ -113,4 +143,4 @@ def test_state_spaces_of_generic_addresses() -> None:
 
     out = run(body, np.zeros(1, np.uint32), np.full(4, 9, np.uint32), 1)
 
-    assert [0, 0, 1, 6] == out.tolist()
+    assert out.tolist() == [0, 0, 1, 6]

@@ -163,7 +163,10 @@ def test_redux(operation: str, mask: int) -> None:
     """redux.sync combines the values of the members, for each of them."""
     a = values(9)
 
-    d, _ = run(f"and.b32 s, t, 31; shr.u32 s, {mask}, s; and.b32 s, s, 1; setp.eq.u32 g, s, 1; @g redux.sync.{operation} d, a, {mask};", a)
+    d, _ = run(
+        f"and.b32 s, t, 31; shr.u32 s, {mask}, s; and.b32 s, s, 1; setp.eq.u32 g, s, 1; @g redux.sync.{operation} d, a, {mask};",
+        a,
+    )
 
     for thread in range(THREADS):
         base = thread - thread % 32

@@ -9,7 +9,13 @@ HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
 def kernel(body, params=".param .u64 a, .param .u64 b"):
-    text = HEAD + f".visible .entry k({params})\n{{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<4>; .shared .b32 s[64];\n" + body + "\nret;\n}\n"
+    """A kernel of these instructions."""
+    text = (
+        HEAD
+        + f".visible .entry k({params})\n{{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<4>; .shared .b32 s[64];\n"
+        + body
+        + "\nret;\n}\n"
+    )
     return warpsim.load(text)["k"]
 
 
@@ -17,6 +23,7 @@ LOAD = "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; 
 
 
 def rule_of(body, n=32, size=32, **options):
+    """The finding that ends a launch of these instructions."""
     data = np.zeros(size, np.uint32)
     if options.pop("locked", False):
         data.flags.writeable = False
@@ -29,9 +36,9 @@ def test_out_of_bounds():
     """A load past the end names the lanes, the allocation and the distance."""
     found = rule_of(LOAD + "ld.global.u32 %r2, [%rd3];", n=64)
 
-    assert ("out-of-bounds", 8, 1) == (found.rule, found.line, found.warp)
+    assert (found.rule, found.line, found.warp) == ("out-of-bounds", 8, 1)
     assert found.lanes == tuple(range(32))
-    assert "past the end" in found.message
+    assert "at the end of array" in found.message
 
 
 def test_in_bounds_is_silent():
@@ -53,12 +60,20 @@ def test_read_only():
 
 def test_shared_bounds():
     """Shared memory ends where its variables end."""
-    assert rule_of("mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], 1;").rule == "out-of-bounds"
+    assert (
+        rule_of(
+            "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], 1;"
+        ).rule
+        == "out-of-bounds"
+    )
 
 
 def test_deadlock():
     """A thread that polls memory which nobody writes."""
-    assert rule_of(LOAD + "again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p1, %r2, 0; @%p1 bra again;").rule == "deadlock"
+    assert (
+        rule_of(LOAD + "again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p1, %r2, 0; @%p1 bra again;").rule
+        == "deadlock"
+    )
 
 
 def test_barrier_divergence():

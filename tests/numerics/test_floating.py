@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 
 from warpsim.numerics import floating
 
-FINITE = st.integers(0, 2**32 - 1).map(lambda b: struct.unpack("<f", struct.pack("<I", b))[0]).filter(lambda x: x == x and abs(x) != float("inf"))
+FINITE = (
+    st.integers(0, 2**32 - 1)
+    .map(lambda b: struct.unpack("<f", struct.pack("<I", b))[0])
+    .filter(lambda x: x == x and abs(x) != float("inf"))
+)
 
 
 def nearest(exact):
     """An exact value as f32, to nearest even: by the neighbours of a first guess."""
-    guess = np.float32(float(exact)) if abs(exact) < Fraction(2) ** 128 else np.float32(np.inf if exact > 0 else -np.inf)
+    guess = (
+        np.float32(float(exact)) if abs(exact) < Fraction(2) ** 128 else np.float32(np.inf if exact > 0 else -np.inf)
+    )
     if not np.isfinite(guess):
         limit = Fraction(2) ** 128 - Fraction(2) ** 103
         return guess if abs(exact) >= limit else np.copysign(np.finfo(np.float32).max, guess)
@@ -72,4 +78,4 @@ def test_nan_is_canonical():
     with np.errstate(all="ignore"):
         got = floating.add(x, np.ones(2, np.float32)).view(np.uint32)
 
-    assert [0x7FFFFFFF] * 2 == got.tolist()
+    assert got.tolist() == [0x7FFFFFFF] * 2

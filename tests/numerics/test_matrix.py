@@ -14,7 +14,11 @@ def reference(a, b, c, fraction):
     def exponent(x):
         return max(int(np.frexp(abs(x))[1]) - 1, -14)
 
-    terms = [(Fraction(float(x)) * Fraction(float(y)), exponent(x) + exponent(y)) for x, y in zip(a, b, strict=True) if x and y]
+    terms = [
+        (Fraction(float(x)) * Fraction(float(y)), exponent(x) + exponent(y))
+        for x, y in zip(a, b, strict=True)
+        if x and y
+    ]
     if c:
         terms.append((Fraction(float(c)), max(int(np.frexp(abs(c))[1]) - 1, -126)))
     if not terms:

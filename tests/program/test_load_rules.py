@@ -8,7 +8,13 @@ HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 
 
 def text(body, head=HEAD):
-    return head + ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<4>; .reg .pred %p<3>;\n" + body + "\nret;\n}\n"
+    """A module around these instructions."""
+    return (
+        head
+        + ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .f32 %f<4>; .reg .pred %p<3>;\n"
+        + body
+        + "\nret;\n}\n"
+    )
 
 
 CASES = [
@@ -43,7 +49,7 @@ def test_target():
     assert caught.value.findings[0].rule == "target"
 
 
-@pytest.mark.parametrize("source", ["/no/such/file.ptx", b"\x7fELF...", '#include <cstdio>\n__global__ void k() {}\n'])
+@pytest.mark.parametrize("source", ["/no/such/file.ptx", b"\x7fELF...", "#include <cstdio>\n__global__ void k() {}\n"])
 def test_unreadable(source):
     """A missing file, a cubin and CUDA source are refused with what to do."""
     with pytest.raises(warpsim.PtxError) as caught:

@@ -26,7 +26,9 @@ def finding_json(finding: Finding) -> dict[str, Any]:
     """A finding as plain data."""
     record: dict[str, Any] = attrs.asdict(finding, recurse=False)
     record["other"] = finding_json(finding.other) if finding.other else None
-    record["values"] = {k: v if isinstance(v, (int, str, float, bool, type(None))) else str(v) for k, v in finding.values.items()}
+    record["values"] = {
+        k: v if isinstance(v, (int, str, float, bool, type(None))) else str(v) for k, v in finding.values.items()
+    }
     return record
 
 
@@ -89,7 +91,11 @@ def command_replay(options: Namespace) -> int:
             _print_case(result, options.bits)
     if options.json:
         print(json.dumps({"cases": [_case_json(r) for r in results]}))
-    good = all((r.bits_equal if options.bits else r.ok) and not (options.checks and any(f.severity == "error" for f in r.findings)) for r in results)
+    good = all(
+        (r.bits_equal if options.bits else r.ok)
+        and not (options.checks and any(f.severity == "error" for f in r.findings))
+        for r in results
+    )
     return 0 if good else 1
 
 
@@ -102,14 +108,18 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
 def _print_case(result: CaseResult, bits: bool) -> None:
     good = result.bits_equal if bits else result.ok
     sys.stdout.write(result.stdout)
-    print(f"{result.case}: {'equal in every bit' if result.bits_equal else 'within tolerance' if good else 'FAILED'}, {result.instructions:,} warp-instructions in {result.seconds:.2f} s")
+    print(
+        f"{result.case}: {'equal in every bit' if result.bits_equal else 'within tolerance' if good else 'FAILED'}, {result.instructions:,} warp-instructions in {result.seconds:.2f} s"
+    )
     if result.error:
         print(result.error)
     for output in result.outputs:
         if output.differing:
             first = output.first or {}
             ulps = "" if output.max_ulp is None else f", up to {output.max_ulp} ulps"
-            print(f"  {output.buffer}: {output.differing} elements differ{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}")
+            print(
+                f"  {output.buffer}: {output.differing} elements differ{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}"
+            )
     if not result.error:
         _print_findings(result.findings)
 
@@ -132,7 +142,9 @@ def command_check(options: Namespace) -> int:
                 print(f"{name}: {len(module.kernels)} kernels, no problem found")
         except PtxError as problem:
             status = 2 if any(f.rule == "unreadable" for f in problem.findings) else max(status, 1)
-            records.append({"file": name, "ok": False, "kernels": [], "findings": [finding_json(f) for f in problem.findings]})
+            records.append(
+                {"file": name, "ok": False, "kernels": [], "findings": [finding_json(f) for f in problem.findings]}
+            )
             if not options.json:
                 print(problem)
     if options.json:
@@ -152,7 +164,7 @@ def command_info(options: Namespace) -> int:
         else:
             print(problem)
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1
-    kernels = []
+    kernels: list[dict[str, Any]] = []
     for name, kernel in module.kernels.items():
         counts: dict[str, int] = {}
         for instruction in kernel.function.code:
@@ -172,7 +184,9 @@ def command_info(options: Namespace) -> int:
     print(f"{options.file}: target {module.target}")
     for record in kernels:
         print(f"  {record['name']}({', '.join('.' + p['type'] + ' ' + p['name'] for p in record['params'])})")
-        print(f"    {record['registers']} registers, {record['shared']} bytes of static shared memory, {sum(record['opcodes'].values())} instructions")
+        print(
+            f"    {record['registers']} registers, {record['shared']} bytes of static shared memory, {sum(record['opcodes'].values())} instructions"
+        )
     return 0
 
 
@@ -252,7 +266,9 @@ def launch_from(options: Namespace, **more: Any) -> tuple[LaunchResult, list[tup
     if name is None or name not in module.kernels:
         raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
     arguments = [argument(a) for a in options.arg]
-    device = Device(options.device or module.target, numerics=options.numerics, stdout=(lambda text: None) if options.json else None)
+    device = Device(
+        options.device or module.target, numerics=options.numerics, stdout=(lambda text: None) if options.json else None
+    )
     try:
         result = module[name](
             dims(options.grid),
@@ -285,7 +301,9 @@ def command_run(options: Namespace) -> int:
         record["findings"] = [finding_json(f) for f in result.findings]
         print(json.dumps(record))
         return int(bad)
-    print(f"{result.instructions:,} warp-instructions, {result.thread_instructions:,} thread-instructions in {result.seconds:.3f} s")
+    print(
+        f"{result.instructions:,} warp-instructions, {result.thread_instructions:,} thread-instructions in {result.seconds:.3f} s"
+    )
     for number, (value, target) in enumerate(arguments):
         if isinstance(value, np.ndarray):
             shown = np.array2string(value.reshape(-1)[:6], threshold=6)

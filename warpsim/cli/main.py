@@ -25,7 +25,12 @@ def parser() -> argparse.ArgumentParser:
     launch.add_argument("--block", required=True)
     launch.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
     launch.add_argument("--cluster")
-    launch.add_argument("--arg", action="append", default=[], help="i32:5, f32:2.0, in:x.npy, out:f32:1024=y.npy, inout:y.npy=z.npy, zeros:f16:64x64")
+    launch.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        help="i32:5, f32:2.0, in:x.npy, out:f32:1024=y.npy, inout:y.npy=z.npy, zeros:f16:64x64",
+    )
     top = argparse.ArgumentParser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)

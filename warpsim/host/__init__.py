@@ -1,0 +1,1 @@
+"""The public face: loading, launching, devices, recorded cases."""

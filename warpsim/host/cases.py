@@ -57,7 +57,12 @@ class CaseResult:
 
 
 def run_case(
-    folder: str | os.PathLike[str], *, device: str | None = None, numerics: str = "exact", keep: dict[str, Array] | None = None, **options: Any
+    folder: str | os.PathLike[str],
+    *,
+    device: str | None = None,
+    numerics: str = "exact",
+    keep: dict[str, Array] | None = None,
+    **options: Any,
 ) -> CaseResult:
     """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
 
@@ -76,15 +81,21 @@ def run_case(
         case = json.loads((path / "case.json").read_text())
         with np.load(path / "data.npz") as stored:
             data = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, KeyError) as error:
-        raise LaunchError(f"{path} is no recorded case: {error}") from None
+    except (OSError, ValueError, KeyError) as reason:
+        raise LaunchError(f"{path} is no recorded case: {reason}") from None
     expected_text = (path / "stdout.txt").read_text() if (path / "stdout.txt").exists() else None
     printed: list[str] = []
-    gpu = Device(device or case.get("hardware", {}).get("sm") or case["target"], numerics=numerics, stdout=printed.append)
+    gpu = Device(
+        device or case.get("hardware", {}).get("sm") or case["target"], numerics=numerics, stdout=printed.append
+    )
     buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
     for b in case["buffers"]:
         if b.get("content") == "pointers":
-            buffers[b["name"]].set(np.array([buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]], np.uint64).view(buffers[b["name"]].dtype))
+            buffers[b["name"]].set(
+                np.array([buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]], np.uint64).view(
+                    buffers[b["name"]].dtype
+                )
+            )
     started = time.perf_counter()
     error: str | None = None
     instructions = 0
@@ -112,12 +123,32 @@ def run_case(
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
         text = None if failed else (error or "the launch was to fail, and did not")
         return CaseResult(path.name, failed, failed, seconds, instructions, "".join(printed), text, findings, ())
-    outputs = () if error else tuple(_compare(b, buffers[b["name"]].get(), data, case["check"].get(b["name"], {"mode": "bits"})) for b in case["buffers"] if b.get("out"))
+    outputs = (
+        ()
+        if error
+        else tuple(
+            _compare(b, buffers[b["name"]].get(), data, case["check"].get(b["name"], {"mode": "bits"}))
+            for b in case["buffers"]
+            if b.get("out")
+        )
+    )
     text_equal = expected_text is None or "".join(printed) == expected_text
     if error is None and not text_equal:
-        error = f"printed {''.join(printed)[:200]!r}, not {expected_text[:200]!r}" if expected_text is not None else None
+        error = (
+            f"printed {''.join(printed)[:200]!r}, not {expected_text[:200]!r}" if expected_text is not None else None
+        )
     ok = error is None and all(o.ok for o in outputs)
-    return CaseResult(path.name, ok, ok and all(o.bits_equal for o in outputs), seconds, instructions, "".join(printed), error, findings, outputs)
+    return CaseResult(
+        path.name,
+        ok,
+        ok and all(o.bits_equal for o in outputs),
+        seconds,
+        instructions,
+        "".join(printed),
+        error,
+        findings,
+        outputs,
+    )
 
 
 def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> DeviceArray:
@@ -145,23 +176,27 @@ def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Dev
     if kind == "bytes":
         return bytes.fromhex(spec["hex"])
     if kind == "tensormap":
-        from warpsim.host.tensor_map import from_case
-
-        return from_case(spec, buffers[spec["buffer"]])
+        raise LaunchError("tensor maps are not supported yet")
     raise LaunchError(f"parameter of kind {kind!r}")
 
 
 def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: dict[str, Any]) -> OutputResult:
     dtype = DTYPES[spec["dtype"]]
     expected = np.ascontiguousarray(data[spec["out"]])
-    got = np.ascontiguousarray(got).reshape(-1).view(np.uint8)[: expected.nbytes].view(expected.dtype).reshape(expected.shape)
+    got = (
+        np.ascontiguousarray(got)
+        .reshape(-1)
+        .view(np.uint8)[: expected.nbytes]
+        .view(expected.dtype)
+        .reshape(expected.shape)
+    )
     unsigned = np.dtype(f"u{expected.dtype.itemsize}")
     a, b = got.view(unsigned), expected.view(unsigned)
     if check.get("mode") == "set":
         a, b = np.sort(a.reshape(-1)), np.sort(b.reshape(-1))
         got, expected = a.view(expected.dtype), b.view(expected.dtype)
     differs = a != b
-    floats = _as_float(expected, spec["dtype"]), _as_float(got, spec["dtype"])
+    floats: tuple[Any, Any] = (_as_float(expected, spec["dtype"]), _as_float(got, spec["dtype"]))
     if check.get("nan") == "any" and floats[0] is not None and floats[1] is not None:
         differs = differs & ~(np.isnan(floats[0]) & np.isnan(floats[1]))
     count = int(np.count_nonzero(differs))
@@ -175,7 +210,11 @@ def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: di
     first = None
     if count:
         at = tuple(int(i) for i in np.argwhere(differs)[0])
-        first = {"index": list(at), "got": _shown(got[at], floats[1], at), "expected": _shown(expected[at], floats[0], at)}
+        first = {
+            "index": list(at),
+            "got": _shown(got[at], floats[1], at),
+            "expected": _shown(expected[at], floats[0], at),
+        }
     return OutputResult(spec["name"], ok, count == 0, count, _ulps(a, b, differs, floats, dtype), first)
 
 

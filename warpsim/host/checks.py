@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from warpsim.errors import LaunchError
 
 GROUPS: dict[str, frozenset[str]] = {
-    "sync": frozenset({"aligned-divergence", "exited-lane", "nonuniform-operand", "membermask", "barrier-divergence", "setmaxnreg"}),
+    "sync": frozenset(
+        {"aligned-divergence", "exited-lane", "nonuniform-operand", "membermask", "barrier-divergence", "setmaxnreg"}
+    ),
     "matrix": frozenset(
         {
             "wmma-stride",

@@ -14,7 +14,23 @@ from warpsim.host.arrays import Array, DeviceArray
 from warpsim.machine.launch import DeviceSpec
 from warpsim.machine.memory import GlobalMemory
 
-SHARED_LIMIT = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 107: 227, 110: 227, 120: 99, 121: 99}
+SHARED_LIMIT = {
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    88: 99,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    107: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
 """Shared memory of one CTA, in KiB, by capability times ten."""
 
 
@@ -27,10 +43,14 @@ class Device:
         stdout: takes the text that kernels print; standard output by default.
     """
 
-    def __init__(self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None
+    ) -> None:
         match = re.fullmatch(r"sm_(\d+)[af]?", target)
         if match is None or int(match.group(1)) not in SHARED_LIMIT:
-            raise LaunchError(f"{target!r} is no GPU that can be simulated; known are " + ", ".join(f"sm_{n}" for n in SHARED_LIMIT))
+            raise LaunchError(
+                f"{target!r} is no GPU that can be simulated; known are " + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
+            )
         if numerics not in ("exact", "ieee"):
             raise LaunchError(f"numerics is 'exact' or 'ieee', not {numerics!r}")
         self.target = target

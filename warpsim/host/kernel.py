@@ -121,7 +121,14 @@ class Kernel:
             for address in mapped:
                 device.memory.unmap(address)
         seconds = time.perf_counter() - started
-        return LaunchResult(stats.instructions, stats.thread_instructions, stats.opcodes, tuple(stats.findings), "".join(printed), seconds)
+        return LaunchResult(
+            stats.instructions,
+            stats.thread_instructions,
+            stats.opcodes,
+            tuple(stats.findings),
+            "".join(printed),
+            seconds,
+        )
 
     # ---- limits ------------------------------------------------------------------------------
 
@@ -171,7 +178,10 @@ class Kernel:
     def _pack(self, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
         params = self.function.params
         if len(args) != len(params):
-            raise LaunchError(f"{self.name} takes {len(params)} arguments, not {len(args)}: " + ", ".join(f"{p.name} (.{p.type.name})" for p in params))
+            raise LaunchError(
+                f"{self.name} takes {len(params)} arguments, not {len(args)}: "
+                + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
+            )
         size = max([p.offset + p.size for p in params], default=0)
         block = bytearray(size)
         known: dict[tuple[int, int], int] = {}
@@ -179,11 +189,15 @@ class Kernel:
             try:
                 raw = self._argument(param, value, device, mapped, known)
             except LaunchError as error:
-                raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {self.name}: {error}") from None
+                raise LaunchError(
+                    f"argument {index} ({param.name}, .{param.type.name}) of {self.name}: {error}"
+                ) from None
             block[param.offset : param.offset + len(raw)] = raw
         return bytes(block)
 
-    def _argument(self, param: Param, value: Any, device: Device, mapped: list[int], known: dict[tuple[int, int], int]) -> bytes:
+    def _argument(
+        self, param: Param, value: Any, device: Device, mapped: list[int], known: dict[tuple[int, int], int]
+    ) -> bytes:
         if param.array:
             return _bytes_argument(param, value)
         if value is None:
@@ -204,7 +218,9 @@ def _bytes_argument(param: Param, value: Any) -> bytes:
     elif isinstance(value, (np.void, np.ndarray, np.generic)):
         data = value.tobytes()
     else:
-        raise LaunchError(f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}")
+        raise LaunchError(
+            f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}"
+        )
     if len(data) != param.size:
         raise LaunchError(f"takes {param.size} bytes, not {len(data)}")
     return data
@@ -218,7 +234,9 @@ def _map(array: Array, device: Device, mapped: list[int], known: dict[tuple[int,
     key = array.__array_interface__["data"][0], array.nbytes
     address = known.get(key)
     if address is None:
-        address = device.memory.map(bytes_of(array), name=f"array {array.shape} of {array.dtype}", read_only=not array.flags.writeable)
+        address = device.memory.map(
+            bytes_of(array), name=f"array {array.shape} of {array.dtype}", read_only=not array.flags.writeable
+        )
         mapped.append(address)
         known[key] = address
     return address
@@ -228,7 +246,9 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
     """A scalar argument as little-endian bytes; integers fit as signed or unsigned."""
     if isinstance(value, np.ndarray):
         value = value[()]
-    floating = isinstance(value, (float, np.floating)) or (hasattr(value, "dtype") and value.dtype.kind in "fV" and not isinstance(value, np.void))
+    floating = isinstance(value, (float, np.floating)) or (
+        hasattr(value, "dtype") and value.dtype.kind in "fV" and not isinstance(value, np.void)
+    )
     if kind == "f" or (floating and kind == "b"):
         try:
             number = float(value)

@@ -49,13 +49,19 @@ def _read(source: str | bytes | os.PathLike[str]) -> tuple[str, str]:
             data = stream.read()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _unreadable(path, f"cannot read {path!r}: {reason}", "give a path to a PTX file, or PTX text with its newlines") from None
+        raise _unreadable(
+            path, f"cannot read {path!r}: {reason}", "give a path to a PTX file, or PTX text with its newlines"
+        ) from None
     return _decode(data, path), path
 
 
 def _decode(data: bytes, file: str) -> str:
     if data[:4] == b"\x7fELF":
-        raise _unreadable(file, "this is a cubin: machine code, not PTX", "extract the PTX: cuobjdump -ptx FILE, or compile with nvcc -ptx")
+        raise _unreadable(
+            file,
+            "this is a cubin: machine code, not PTX",
+            "extract the PTX: cuobjdump -ptx FILE, or compile with nvcc -ptx",
+        )
     if data[:4] == b"\x50\xed\x55\xba":
         raise _unreadable(file, "this is a fatbin", "extract the PTX: cuobjdump -ptx FILE")
     try:
@@ -73,7 +79,9 @@ def _raise(file: str) -> str:
 
 def _checked(text: str, file: str) -> str:
     if ".version" not in text and re.search(r"__global__|#include\s*<", text):
-        raise _unreadable(file, "this is CUDA source, not PTX", "compile it: nvcc -ptx -arch=sm_90a FILE.cu -o FILE.ptx")
+        raise _unreadable(
+            file, "this is CUDA source, not PTX", "compile it: nvcc -ptx -arch=sm_90a FILE.cu -o FILE.ptx"
+        )
     return text
 
 
@@ -148,7 +156,9 @@ class Module:
         for variable in variables:
             if variable.space not in (StateSpace.GLOBAL, StateSpace.CONST):
                 continue
-            address, data = device.memory.allocate(variable.size, variable.name, const=variable.space is StateSpace.CONST)
+            address, data = device.memory.allocate(
+                variable.size, variable.name, const=variable.space is StateSpace.CONST
+            )
             data[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
             addresses[variable.unique] = address
             addresses.setdefault(variable.name, address)
@@ -159,7 +169,9 @@ class Module:
                 if mask is not None:
                     shift = (mask & -mask).bit_length() - 1
                     value = (value & mask) >> shift
-                data[offset : offset + width] = np.frombuffer((value & ((1 << 8 * width) - 1)).to_bytes(width, "little"), np.uint8)
+                data[offset : offset + width] = np.frombuffer(
+                    (value & ((1 << 8 * width) - 1)).to_bytes(width, "little"), np.uint8
+                )
         return image
 
     def _symbol(self, image: Image, name: str, generic: bool) -> int:
@@ -167,7 +179,18 @@ class Module:
             return image.addresses[name]
         if name in image.function_numbers or name in self.program.aliases:
             return image.function_address(name)
-        shared = next((v for v in self.program.variables if isinstance(v, Variable) and v.name == name and v.space is StateSpace.SHARED), None)
+        shared = next(
+            (
+                v
+                for v in self.program.variables
+                if isinstance(v, Variable) and v.name == name and v.space is StateSpace.SHARED
+            ),
+            None,
+        )
         if shared is not None and generic:
             return SHARED_WINDOW
-        raise PtxError(findings=(Finding("linkage", f"{name} is used in an initialiser and defined nowhere", file=self.program.file),))
+        raise PtxError(
+            findings=(
+                Finding("linkage", f"{name} is used in an initialiser and defined nowhere", file=self.program.file),
+            )
+        )

@@ -24,5 +24,9 @@ def record(folder: Path) -> None:
     with np.load(folder / "data.npz") as stored:
         data = {name: stored[name] for name in stored.files}
     for name, values in outputs.items():
-        data[name] = values.reshape(-1).view(np.uint8)[: data[name].nbytes].view(data[name].dtype).reshape(data[name].shape) if name in data else values
-    np.savez_compressed(folder / "data.npz", **data)  # type: ignore[arg-type]
+        data[name] = (
+            values.reshape(-1).view(np.uint8)[: data[name].nbytes].view(data[name].dtype).reshape(data[name].shape)
+            if name in data
+            else values
+        )
+    np.savez_compressed(folder / "data.npz", **data)

@@ -24,8 +24,8 @@ _COMMON = """
 _ATOM_SEM = _COMMON + ".sem = { .relaxed, .acquire, .release, .acq_rel };"
 _RED_SEM = _COMMON + ".sem = { .relaxed, .release };"
 _GATES = {
-    **{word: (70, (6, 0)) for word in ("relaxed", "acquire", "release", "acq_rel")},
-    **{word: (60, (5, 0)) for word in ("cta", "gpu", "sys", "f64")},
+    **dict.fromkeys(("relaxed", "acquire", "release", "acq_rel"), (70, (6, 0))),
+    **dict.fromkeys(("cta", "gpu", "sys", "f64"), (60, (5, 0))),
     "cluster": (90, (7, 8)),
     "shared::cta": (0, (7, 8)),
     "shared::cluster": (90, (7, 8)),

@@ -76,7 +76,7 @@ def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
 def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """The comparison of the lower and of the upper halves."""
     scalar = TYPES[type.name[:-2]]
-    return tuple(compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True))  # type: ignore[return-value]
+    return tuple(compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True))
 
 
 def combine(name: str, t: Lanes, c: Lanes) -> Lanes:

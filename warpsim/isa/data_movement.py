@@ -76,6 +76,7 @@ class Unpacked(tuple):  # type: ignore[type-arg]
     """A register to be cut into the parts of a destination vector."""
 
     def __new__(cls, value: Lanes) -> Unpacked:
+        """Wrap the register's value."""
         made = super().__new__(cls, (value,))
         return made
 

@@ -25,10 +25,12 @@ def _finish(op: Op, r: Lanes) -> Lanes:
 
 
 def _one_type(name: str) -> dict[str, Any]:
-    return {n: f".{name}" for n in "dabc"}
+    return dict.fromkeys("dabc", f".{name}")
 
 
-@instruction(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f32"))
+@instruction(
+    f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f32")
+)
 def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     a, b = _flushed(op, a, b)
@@ -41,7 +43,9 @@ def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.add(a, b, op.rnd or "rn")
 
 
-@instruction(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f32"))
+@instruction(
+    f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f32")
+)
 def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     a, b = _flushed(op, a, b)
@@ -54,7 +58,9 @@ def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
-@instruction(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f32"))
+@instruction(
+    f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f32")
+)
 def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     a, b = _flushed(op, a, b)
@@ -78,13 +84,21 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _finish(op, floating.fma(a, b, c, op.rnd))
 
 
-@instruction(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", anchor="floating-point-instructions-fma", types=_one_type("f64"))
+@instruction(
+    f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
+    anchor="floating-point-instructions-fma",
+    types=_one_type("f64"),
+)
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     return floating.fma(a, b, c, op.rnd)
 
 
-@instruction("div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;", anchor="floating-point-instructions-div", types=_one_type("f32"))
+@instruction(
+    "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
+    anchor="floating-point-instructions-div",
+    types=_one_type("f32"),
+)
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b by the approximate reciprocal."""
     if "full" in op.__dict__:
@@ -145,7 +159,11 @@ def sqrt_f64(op: Op, a: Lanes) -> Lanes:
     return floating.sqrt(a, op.rnd)
 
 
-_UNARY = {"rsqrt": (approx.rsqrt_ftz, approx.rsqrt), "lg2": (approx.lg2_ftz, approx.lg2), "ex2": (approx.ex2_ftz, approx.ex2)}
+_UNARY = {
+    "rsqrt": (approx.rsqrt_ftz, approx.rsqrt),
+    "lg2": (approx.lg2_ftz, approx.lg2),
+    "ex2": (approx.ex2_ftz, approx.ex2),
+}
 
 
 @instruction(
@@ -170,19 +188,31 @@ def approx_f64(op: Op, a: Lanes) -> Lanes:
     return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
 
 
-@instruction("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sin", types=_one_type("f32"))
+@instruction(
+    "sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;",
+    anchor="floating-point-instructions-sin",
+    types=_one_type("f32"),
+)
 def trigonometric(op: Op, a: Lanes) -> Lanes:
     """Sine and cosine, with and without .ftz the same."""
     return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
 
 
-@instruction("tanh.approx.f32 d, a;", anchor="floating-point-instructions-tanh", types=_one_type("f32"), version=(7, 0), target=75)
+@instruction(
+    "tanh.approx.f32 d, a;",
+    anchor="floating-point-instructions-tanh",
+    types=_one_type("f32"),
+    version=(7, 0),
+    target=75,
+)
 def tanh(op: Op, a: Lanes) -> Lanes:
     """Hyperbolic tangent."""
     return approx.tanh(a)
 
 
-@instruction("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f32"))
+@instruction(
+    "abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f32")
+)
 def sign_f32(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation: operations on the sign; NaN becomes canonical."""
     (a,) = _flushed(op, a)

@@ -21,7 +21,10 @@ def _split(op: Op, value: Lanes) -> list[Lanes]:
     half = BF16 if op.type.name.startswith("bf16") else F16
     if not op.type.name.endswith("x2"):
         return [value.view(half)]
-    return [(value & np.uint32(0xFFFF)).astype(np.uint16).view(half), (value >> np.uint32(16)).astype(np.uint16).view(half)]
+    return [
+        (value & np.uint32(0xFFFF)).astype(np.uint16).view(half),
+        (value >> np.uint32(16)).astype(np.uint16).view(half),
+    ]
 
 
 def _join(op: Op, parts: list[Lanes]) -> Lanes:
@@ -67,7 +70,11 @@ def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _each(op, odd_sum, a, b)
 
 
-@instruction(f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}", anchor="half-precision-floating-point-instructions-mul", gates=_GATES)
+@instruction(
+    f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}",
+    anchor="half-precision-floating-point-instructions-mul",
+    gates=_GATES,
+)
 def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a * b."""
     return _each(op, lambda x, y: x * y, a, b)
@@ -76,14 +83,22 @@ def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     f"fma.rn{{.ftz}}{{.sat}}{{.relu}}.type d, a, b, c; {_TYPES}",
     anchor="half-precision-floating-point-instructions-fma",
-    gates={"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (80, (7, 0)), "bf16x2": (80, (7, 0)), "relu": (80, (7, 0))},
+    gates={
+        "f16": (53, (4, 2)),
+        "f16x2": (53, (4, 2)),
+        "bf16": (80, (7, 0)),
+        "bf16x2": (80, (7, 0)),
+        "relu": (80, (7, 0)),
+    },
 )
 def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, rounded once."""
     return _each(op, lambda x, y, z: odd_sum(x * y, z), a, b, c)
 
 
-@instruction(f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_TYPES}", anchor="half-precision-floating-point-instructions-neg")
+@instruction(
+    f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_TYPES}", anchor="half-precision-floating-point-instructions-neg"
+)
 def sign(op: Op, a: Lanes) -> Lanes:
     """Negation and absolute value."""
     out = []

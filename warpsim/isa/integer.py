@@ -191,7 +191,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "min.type d, a, b; max.type d, a, b; min{.relu}.s16x2 d, a, b; max{.relu}.s16x2 d, a, b; .type = { .u16x2 };",
     anchor="integer-arithmetic-instructions-max",
-    types={n: ".u16x2" for n in "dab"},
+    types=dict.fromkeys("dab", ".u16x2"),
     version=(8, 0),
     target=90,
 )
@@ -263,7 +263,7 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     return found
 
 
-@instruction("bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };", anchor="integer-arithmetic-instructions-bmsk", types={n: ".b32" for n in "dab"}, version=(7, 6), target=70)
+@instruction("bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };", anchor="integer-arithmetic-instructions-bmsk", types=dict.fromkeys("dab", ".b32"), version=(7, 6), target=70)
 def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """A mask of b bits from bit a."""
     if op.mode == "wrap":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
@@ -49,7 +47,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     version=(4, 3),
     target=50,
 )
-def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:  # noqa: N803
+def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     """Any Boolean function of three bits."""
     return integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
 
@@ -61,7 +59,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:  # noqa:
     version=(8, 2),
     target=70,
 )
-def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:  # noqa: N803
+def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
     """lop3, and whether its result is not zero, combined with q."""
     d = integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
     return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)

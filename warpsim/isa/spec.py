@@ -279,7 +279,7 @@ def opcodes() -> list[str]:
 
 def forms(root: str) -> list[Form]:
     """The forms of an opcode, none where it is not declared."""
-    return REGISTRY[root] if root in REGISTRY else []
+    return REGISTRY.get(root, [])
 
 
 # ---- from a declaration to its forms -------------------------------------------------------------
@@ -433,7 +433,7 @@ def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
         text = ".".join((root, *modifiers))
         found = tuple(
             _candidate(form, values, text, modifiers)
-            for form in (REGISTRY[root] if root in REGISTRY else ())
+            for form in (REGISTRY.get(root, ()))
             if (values := _fill(form.pattern.slots, modifiers)) is not None and _hinted(form, modifiers)
         )
         _CANDIDATES[key] = found

@@ -75,7 +75,7 @@ def _absent(source: Lanes, active: Lanes, report: Any) -> None:
 _SHFL: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-shfl-sync",
     "scope": Scope.WARP,
-    "types": {"p": ".pred", **{n: ".b32" for n in ("d", "a", "b", "c", "membermask")}},
+    "types": {"p": ".pred", **dict.fromkeys(("d", "a", "b", "c", "membermask"), ".b32")},
     "version": (6, 0),
     "target": 30,
 }
@@ -111,7 +111,7 @@ def _per_mask(body: Any) -> Any:
     @wraps(body)
     def run(op: Op, *operands: Lanes, active: Lanes) -> Any:
         masks = operands[-1]
-        if masks.shape[1] == 1 or masks.strides[1] == 0 or masks.size == 32 and (masks == masks[:, :1]).all():
+        if masks.shape[1] == 1 or masks.strides[1] == 0 or (masks.size == 32 and (masks == masks[:, :1]).all()):
             return body(op, *operands, active=active)
         full = np.broadcast_to(masks, active.shape)
         values = np.unique(full[active])

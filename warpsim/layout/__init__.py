@@ -1,0 +1,1 @@
+"""How lanes hold matrices."""

@@ -65,5 +65,8 @@ def gather_packed(registers: tuple[Array, ...], n: int, m: int) -> Array:
 
 def scatter_packed(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
     """Two registers of two halves each of ``[16, 8, W]`` f16."""
-    parts = [p.view(np.uint16).astype(np.uint32) for p in (np.ascontiguousarray(r) for r in scatter_accumulator(matrix, n, m))]
+    parts = [
+        p.view(np.uint16).astype(np.uint32)
+        for p in (np.ascontiguousarray(r) for r in scatter_accumulator(matrix, n, m))
+    ]
     return parts[0] | (parts[1] << np.uint32(16)), parts[2] | (parts[3] << np.uint32(16))

@@ -1,0 +1,1 @@
+"""Bound programs, groups of threads, memory, and the scheduler."""

@@ -75,7 +75,9 @@ class Memory:
         """One read-modify-write a lane, in the order CTA, warp, lane."""
         name = _space(space)
         if name == "":
-            got = self._by_space(address, lambda k, a: (self.atomic(k, a, type, update, operands, returns=returns, kind=kind),), type, 1)
+            got = self._by_space(
+                address, lambda k, a: (self.atomic(k, a, type, update, operands, returns=returns, kind=kind),), type, 1
+            )
             return got[0] if returns else None
         return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind)
 
@@ -99,7 +101,9 @@ class Memory:
 
     # ---- generic addresses -------------------------------------------------------------------
 
-    def _by_space(self, address: Address, access: Callable[[str, Address], Any], type: ScalarType | None, count: int) -> Any:
+    def _by_space(
+        self, address: Address, access: Callable[[str, Address], Any], type: ScalarType | None, count: int
+    ) -> Any:
         base, offset = address
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
@@ -112,7 +116,11 @@ class Memory:
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
         outer, parts = self.active, []
-        for kind, window, mask in (("shared::cluster", SHARED_WINDOW, in_shared), ("local", LOCAL_WINDOW, in_local), ("global", 0, ~(in_shared | in_local))):
+        for kind, window, mask in (
+            ("shared::cluster", SHARED_WINDOW, in_shared),
+            ("local", LOCAL_WINDOW, in_local),
+            ("global", 0, ~(in_shared | in_local)),
+        ):
             mask = mask if outer is None else mask & outer
             if mask.any():
                 self.active = np.broadcast_to(mask, self.group.selection.shape)
@@ -140,7 +148,7 @@ class Memory:
         if allocation is None or (write and allocation.read_only):
             return None
         strides = base.strides
-        if any([s % nbytes for s in strides]):
+        if any(s % nbytes for s in strides):
             return None
         shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
         steps = (*strides, dtype.itemsize)
@@ -165,7 +173,11 @@ class Memory:
             return False
         if array.size == 1:
             return bool((int(array.reshape(-1)[0]) + offset) % nbytes)
-        seen = int(np.bitwise_or.reduce(array, axis=None)) if offset % nbytes == 0 else int(np.bitwise_or.reduce(array + offset, axis=None))
+        seen = (
+            int(np.bitwise_or.reduce(array, axis=None))
+            if offset % nbytes == 0
+            else int(np.bitwise_or.reduce(array + offset, axis=None))
+        )
         return bool(seen & (nbytes - 1))
 
     def _load_checked(self, array: Array, offset: int, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
@@ -173,7 +185,9 @@ class Memory:
         out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
         for index in np.unique(owner[good]):
             here = good & (owner == index)
-            for target, values in zip(out, _take(self.globals.allocation(int(index)), place[here], 0, dtype, count), strict=True):
+            for target, values in zip(
+                out, _take(self.globals.allocation(int(index)), place[here], 0, dtype, count), strict=True
+            ):
                 target[here] = values
         return out
 
@@ -183,13 +197,21 @@ class Memory:
         place = np.broadcast_to(array + offset, shape)
         active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
         owner = self.globals.owners(place, nbytes)
-        good = active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
+        good = (
+            active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
+        )
         if not np.array_equal(good, active):
             bad = active & ~good
             first = int(place[bad][0])
             odd = bad & (owner >= 0)
             if odd.any():
-                self.batch.fault("misaligned", f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}", self.group, odd, address=int(place[odd][0]))
+                self.batch.fault(
+                    "misaligned",
+                    f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}",
+                    self.group,
+                    odd,
+                    address=int(place[odd][0]),
+                )
             outside = bad & (owner < 0)
             if outside.any():
                 first = int(place[outside][0])
@@ -200,7 +222,13 @@ class Memory:
             if wrong.any():
                 first = int(place[wrong][0])
                 name = self.globals.allocation(int(owner[wrong][0])).name
-                self.batch.fault("read-only", f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only", self.group, wrong, address=first)
+                self.batch.fault(
+                    "read-only",
+                    f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only",
+                    self.group,
+                    wrong,
+                    address=first,
+                )
                 good = good & ~wrong
         return place, owner, good
 
@@ -210,7 +238,11 @@ class Memory:
         if near is None:
             return text
         allocation, distance = near
-        where = f"{-distance} bytes before" if distance < 0 else (f"{distance} bytes past the end of" if distance else "across the end of")
+        where = (
+            f"{-distance} bytes before"
+            if distance < 0
+            else (f"{distance} bytes past the end of" if distance else "at the end of")
+        )
         return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})"
 
     def _store_global(self, address: Address, values: tuple[Array, ...]) -> None:
@@ -227,7 +259,12 @@ class Memory:
         low, high = int(array.min()) + offset, int(array.max()) + offset
         allocation = self.globals.find(low, high + nbytes)
         shape = self.group.selection.shape
-        if allocation is not None and not allocation.read_only and self.active is None and not self._odd(array, offset, nbytes):
+        if (
+            allocation is not None
+            and not allocation.read_only
+            and self.active is None
+            and not self._odd(array, offset, nbytes)
+        ):
             index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, _cta_order(index), tuple([_cta_order(np.broadcast_to(v, shape)) for v in values]))
             return
@@ -251,14 +288,20 @@ class Memory:
             return self.shared, selection.positions[:1, :1] % self.batch.shape.n_ctas, covered
         return self.shared, selection.ctas, False
 
-    def _word_address(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+    def _word_address(
+        self, kind: str, address: Address, nbytes: int
+    ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
         """Byte address (int or int64 array) in a column, the space, the columns, whether rows serve, and who may."""
         base, offset = address
         space, columns, covered = self.columns(kind)
         if type(base) is Affine and base.strides == FLAT:
             value = base.base + offset
             value &= 0xFFFFFFFF
-            if not (kind == "shared::cluster" and value >> CLUSTER_SHIFT) and value % nbytes == 0 and value + nbytes <= space.size:
+            if (
+                not (kind == "shared::cluster" and value >> CLUSTER_SHIFT)
+                and value % nbytes == 0
+                and value + nbytes <= space.size
+            ):
                 return value, space, columns, covered, self.active
         array = as_array(base)
         array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
@@ -276,10 +319,17 @@ class Memory:
         peer = self.batch.cluster_peer(columns, np.maximum(rank, 0))
         bad = (rank >= 0) & (peer < 0)
         if bad.any():
-            self.batch.fault("out-of-bounds", "shared::cluster address names a CTA that is not in the cluster", self.group, np.broadcast_to(bad, self.group.selection.shape))
+            self.batch.fault(
+                "out-of-bounds",
+                "shared::cluster address names a CTA that is not in the cluster",
+                self.group,
+                np.broadcast_to(bad, self.group.selection.shape),
+            )
         return array & ((1 << CLUSTER_SHIFT) - 1), np.where(rank >= 0, peer, columns)
 
-    def _word_faults(self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+    def _word_faults(
+        self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
+    ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
         shape = self.group.selection.shape
         place = np.broadcast_to(array, shape)
         active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
@@ -288,7 +338,13 @@ class Memory:
         name = kind.split("::")[0]
         if odd.any():
             first = int(place[odd][0])
-            self.batch.fault("misaligned", f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}", self.group, odd, address=first)
+            self.batch.fault(
+                "misaligned",
+                f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
+                self.group,
+                odd,
+                address=first,
+            )
         if outside.any():
             first = int(place[outside][0])
             self.batch.fault(
@@ -372,7 +428,9 @@ class Memory:
 
     # ---- matrix rows -------------------------------------------------------------------------
 
-    def _row_access(self, space: str, address: Array, count: int, words: tuple[Array, ...] | None, active: Array | None) -> tuple[Array, ...]:
+    def _row_access(
+        self, space: str, address: Array, count: int, words: tuple[Array, ...] | None, active: Array | None
+    ) -> tuple[Array, ...]:
         """Word accesses in warp view: ``address`` is ``[n, k, m]``."""
         warps = self.group.warps
         kind = _space(space)
@@ -388,7 +446,12 @@ class Memory:
         if kind.startswith("shared") and warps.dense and array.shape[2] == 1 and words is None:
             selection = self.group.selection
             assert isinstance(selection, Rect)
-            if selection.all_ctas and int(array.min()) >= 0 and int(array.max()) + nbytes <= self.shared.size and not self._odd(array, 0, nbytes):
+            if (
+                selection.all_ctas
+                and int(array.min()) >= 0
+                and int(array.max()) + nbytes <= self.shared.size
+                and not self._odd(array, 0, nbytes)
+            ):
                 index = array.reshape(-1) >> 2
                 out = (array.shape[0], array.shape[1], self.shared.n_columns)
                 return tuple([self.shared.words.take(index + k, axis=0).reshape(out) for k in range(count)])
@@ -401,12 +464,17 @@ class Memory:
         else:
             bad = mask & (self.globals.owners(array, nbytes) < 0)
             odd = mask & ~bad & (array % nbytes != 0)
-        for wrong, rule in ((bad, "out-of-bounds"), (odd, "matrix-alignment" if kind.startswith("shared") else "misaligned")):
+        for wrong, rule in (
+            (bad, "out-of-bounds"),
+            (odd, "matrix-alignment" if kind.startswith("shared") else "misaligned"),
+        ):
             if wrong.any():
                 first = int(array[wrong][0])
                 what = "is not a multiple of" if wrong is odd else f"of {kind} memory cannot be accessed with"
                 lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
-                self.batch.fault(rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.group, lanes, address=first)
+                self.batch.fault(
+                    rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.group, lanes, address=first
+                )
                 mask = mask & ~wrong
         array = np.where(mask, array, 0) if not mask.all() else array
         if kind.startswith("shared"):
@@ -415,7 +483,9 @@ class Memory:
                 return tuple([self.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
             for k, word in enumerate(words):
                 full = np.broadcast_to(word, shape)
-                self.shared.scatter(array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32))
+                self.shared.scatter(
+                    array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
+                )
             return ()
         return self._rows_global(array, count, words, mask)
 
@@ -446,7 +516,16 @@ def type_is_affine(value: Any) -> bool:
     return type(value) is Affine
 
 
-_SPACES = {"": "", "generic": "", "const": "global", "global": "global", "param": "param", "param::entry": "global", "param::func": "local", "shared::cta": "shared"}
+_SPACES = {
+    "": "",
+    "generic": "",
+    "const": "global",
+    "global": "global",
+    "param": "param",
+    "param::entry": "global",
+    "param::func": "local",
+    "shared::cta": "shared",
+}
 
 
 def _space(name: str, address: Address | None = None) -> str:

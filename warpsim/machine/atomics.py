@@ -12,13 +12,22 @@ from warpsim.machine.values import Array, as_array
 if TYPE_CHECKING:
     from warpsim.machine.access import Memory
 
-_DIRECT = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_DIRECT = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 class Cells:
     """The distinct memory elements that lanes address: ``keys`` tell equal ones, ``get`` and ``put`` by lane."""
 
-    def __init__(self, keys: Array, get: Callable[[Any], Array], put: Callable[[Any, Array], None], flat: Array | None) -> None:
+    def __init__(
+        self, keys: Array, get: Callable[[Any], Array], put: Callable[[Any, Array], None], flat: Array | None
+    ) -> None:
         self.keys = keys
         self.get = get
         self.put = put
@@ -26,7 +35,14 @@ class Cells:
 
 
 def apply_atomic(
-    memory: Memory, kind: str, address: Any, dtype: np.dtype[Any], update: Callable[..., Array], operands: tuple[Array, ...], returns: bool, name: str
+    memory: Memory,
+    kind: str,
+    address: Any,
+    dtype: np.dtype[Any],
+    update: Callable[..., Array],
+    operands: tuple[Array, ...],
+    returns: bool,
+    name: str,
 ) -> Array | None:
     """``new = update(old, *operands)`` for every lane; the old values where asked for."""
     shape = memory.group.selection.shape
@@ -48,7 +64,11 @@ def apply_atomic(
         found, space, columns, _, active = memory._word_address(kind, address, dtype.itemsize)
         place = np.broadcast_to(np.asarray(found, np.int64), shape).transpose(order).reshape(-1)
         columns = np.broadcast_to(columns, shape).transpose(order).reshape(-1)
-        lanes = np.arange(len(place)) if active is None else np.flatnonzero(np.broadcast_to(active, shape).transpose(order).reshape(-1))
+        lanes = (
+            np.arange(len(place))
+            if active is None
+            else np.flatnonzero(np.broadcast_to(active, shape).transpose(order).reshape(-1))
+        )
         out = np.zeros(len(place), dtype) if returns else None
         if len(lanes):
             where, column = place[lanes], columns[lanes]
@@ -58,7 +78,12 @@ def apply_atomic(
                 cells = _flat_cells(keys, space.flat.view(dtype))
             else:
                 keys = where * space.n_columns + column
-                cells = Cells(keys, lambda i: space.gather(where[i], column[i], dtype), lambda i, v: space.scatter(where[i], column[i], v), None)
+                cells = Cells(
+                    keys,
+                    lambda i: space.gather(where[i], column[i], dtype),
+                    lambda i, v: space.scatter(where[i], column[i], v),
+                    None,
+                )
             _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name)
     if out is None:
         return None
@@ -77,10 +102,19 @@ def _flat_cells(keys: Array, elements: Array) -> Cells:
     return Cells(keys, lambda lanes: elements[keys[lanes]], put, elements)
 
 
-def _run(memory: Memory, cells: Cells, operands: list[Array], update: Callable[..., Array], out: Array | None, lanes: Array, name: str) -> None:
+def _run(
+    memory: Memory,
+    cells: Cells,
+    operands: list[Array],
+    update: Callable[..., Array],
+    out: Array | None,
+    lanes: Array,
+    name: str,
+) -> None:
     integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
     if out is None and integer and name in _DIRECT:
-        _DIRECT[name].at(cells.flat, cells.keys, operands[0].view(cells.flat.dtype))  # type: ignore[union-attr, attr-defined]
+        assert cells.flat is not None
+        _DIRECT[name].at(cells.flat, cells.keys, operands[0].view(cells.flat.dtype))
         memory.globals.version += 1
         return
     keys = cells.keys
@@ -90,7 +124,8 @@ def _run(memory: Memory, cells: Cells, operands: list[Array], update: Callable[.
     starts = np.flatnonzero(np.r_[True, sorted_keys[1:] != sorted_keys[:-1]])
     counts = np.diff(np.r_[starts, n])
     if integer and name == "add" and len(starts) < n:
-        assert cells.flat is not None and out is not None
+        assert cells.flat is not None
+        assert out is not None
         dtype = cells.flat.dtype
         values = operands[0].view(dtype)[order]
         running = np.cumsum(values, dtype=dtype)

@@ -8,8 +8,8 @@ import numpy as np
 
 from warpsim.machine.access import Memory
 from warpsim.machine.group import Frame, Group
-from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.selection import Rect, Selection, Shape, from_positions, union
+from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.word_space import WordSpace
 
@@ -90,7 +90,16 @@ class Batch:
             group.flush(live)
         first = groups[0]
         selection = union([g.selection for g in groups])
-        merged = Group(self, selection, first.plan, first.stack, first.block, first.at, first.local_base, max(g.generation for g in groups))
+        merged = Group(
+            self,
+            selection,
+            first.plan,
+            first.stack,
+            first.block,
+            first.at,
+            first.local_base,
+            max(g.generation for g in groups),
+        )
         merged.laps = min(g.laps for g in groups)
         return merged
 
@@ -138,15 +147,17 @@ class Batch:
             found = self.barriers[number] = Barrier(self.shape.n_ctas)
         return found
 
-    def arrive(self, group: Group, number: int, count: int, waits: bool, finish: Any = None, vote: Array | None = None) -> bool:
+    def arrive(
+        self, group: Group, number: int, count: int, waits: bool, finish: Any = None, vote: Array | None = None
+    ) -> bool:
         """A group arrives at a barrier; True where it has to wait (it is kept here until then).
 
         ``finish(group, barrier_votes)`` runs on each released group (reductions write their result there)."""
         barrier = self.barrier(number)
         selection = group.selection
-        if waits and vote is None and not barrier.waiting and not barrier.arrived.any():
-            if selection.n == self.shape.n and count in (0, self.shape.n_threads):
-                return False
+        unused = vote is None and not barrier.waiting and not barrier.arrived.any()
+        if waits and unused and selection.n == self.shape.n and count in (0, self.shape.n_threads):
+            return False
         per_cta = selection.per_cta
         here = per_cta > 0
         barrier.arrived += per_cta
@@ -209,7 +220,11 @@ class Batch:
         parts = []
         for wanted in (mask, ~mask):
             selection = from_positions(self.shape, positions[wanted])
-            parts.append(Group(self, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation))
+            parts.append(
+                Group(
+                    self, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
+                )
+            )
         return parts[0], parts[1]
 
     # ---- clusters ----------------------------------------------------------------------------

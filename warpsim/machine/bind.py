@@ -104,7 +104,11 @@ def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> 
     """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
     if isinstance(operand, Special) and operand.name in VOLATILE:
         dtype, name = operand.type.dtype, operand.name
-        return lambda group: Affine.constant(group.batch.launch.clock(name), dtype) if linear else np.array([group.batch.launch.clock(name)], np.uint64).astype(dtype)
+        return lambda group: (
+            Affine.constant(group.batch.launch.clock(name), dtype)
+            if linear
+            else np.array([group.batch.launch.clock(name)], np.uint64).astype(dtype)
+        )
     if isinstance(operand, SymbolAddress) and _in_frame(plan, operand):
         return _frame_getter(plan, operand, linear)
     slot = slot_of(plan, operand)
@@ -220,7 +224,9 @@ def destination(operand: Operand) -> Setter:
 
     def set_one(group: Group, value: Any, active: Any) -> None:
         if type(value) is not Affine and value.dtype.itemsize != width:
-            value = extend(value, signed, width) if value.dtype.itemsize < width else retype(value, np.dtype(f"u{width}"))
+            value = (
+                extend(value, signed, width) if value.dtype.itemsize < width else retype(value, np.dtype(f"u{width}"))
+            )
         elif type(value) is Affine and value.dtype.itemsize != width:
             value = extend(value.array(), signed, width)
         if active is not None:
@@ -323,7 +329,12 @@ def _bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         return None
     if not all(isinstance(s, (Reg, Imm, Special, SymbolAddress)) for s in sources):
         return None
-    if any((isinstance(s, Reg) and s.negated) or (isinstance(s, Special) and s.name in VOLATILE) or (isinstance(s, SymbolAddress) and _in_frame(plan, s)) for s in sources):
+    if any(
+        (isinstance(s, Reg) and s.negated)
+        or (isinstance(s, Special) and s.name in VOLATILE)
+        or (isinstance(s, SymbolAddress) and _in_frame(plan, s))
+        for s in sources
+    ):
         return None
     slots = [slot_of(plan, s) for s in sources]
     dtypes = [s.type.dtype for s in sources]  # type: ignore[union-attr]
@@ -352,7 +363,11 @@ def _bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
                 pass
             else:
                 if result.dtype.itemsize != width:
-                    result = extend(result.array(), signed, width) if result.dtype.itemsize < width else result.astype(f"u{width}")
+                    result = (
+                        extend(result.array(), signed, width)
+                        if result.dtype.itemsize < width
+                        else result.astype(f"u{width}")
+                    )
                 env[d] = result
                 group.dirty.add(d)
                 return
@@ -363,7 +378,11 @@ def _bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
                 values[k] = array if array.dtype is dtype else retype(array, dtype)
         result = function(op, *values)
         if result.dtype.itemsize != width:
-            result = extend(result, signed, width) if result.dtype.itemsize < width else retype(result, np.dtype(f"u{width}"))
+            result = (
+                extend(result, signed, width)
+                if result.dtype.itemsize < width
+                else retype(result, np.dtype(f"u{width}"))
+            )
         env[d] = result
         group.dirty.add(d)
 

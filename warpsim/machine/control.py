@@ -45,7 +45,9 @@ def _jump(target: int | None) -> End:
     return lambda group: target
 
 
-def _conditional(plan: FunctionPlan, slot: int, negated: bool, taken: End, target: int | None, following: int | None) -> End:
+def _conditional(
+    plan: FunctionPlan, slot: int, negated: bool, taken: End, target: int | None, following: int | None
+) -> End:
     def end(group: Group) -> int | None:
         value = group.env[slot]
         if value is None:
@@ -98,7 +100,9 @@ def part(group: Group, mask: Array) -> tuple[Group, Group]:
 
 
 def _fork(group: Group, selection: Selection) -> Group:
-    return Group(group.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
+    return Group(
+        group.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
+    )
 
 
 def _compact(group: Group, keep: Array) -> Group:
@@ -225,7 +229,11 @@ def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, p
     else:
         raise InternalError(f"call argument {argument!r}")
     size = max(param.size, 4)
-    value = extend(value, False, size) if value.dtype.itemsize < size else value.view(f"u{value.dtype.itemsize}").astype(f"u{size}")
+    value = (
+        extend(value, False, size)
+        if value.dtype.itemsize < size
+        else value.view(f"u{value.dtype.itemsize}").astype(f"u{size}")
+    )
     full = np.broadcast_to(value.reshape(-1) if value.size == 1 else value, group.selection.shape).reshape(-1)
     local.scatter(np.full(len(positions), target), positions, np.ascontiguousarray(full))
 

@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Instruction, Operand, Reg
+from warpsim.program.program import Imm, Instruction, Reg
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
@@ -32,7 +32,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     return gated
 
 
-def _membermask(instruction: Instruction) -> Operand | None:
+def _membermask(instruction: Instruction) -> Reg | Imm | None:
     names = [o.name for o in instruction.form.operands]
     for name, operand in zip(names, instruction.operands, strict=False):
         if name == "membermask" and isinstance(operand, (Reg, Imm)):
@@ -40,7 +40,7 @@ def _membermask(instruction: Instruction) -> Operand | None:
     return None
 
 
-def missing_lanes(group: Group, members: Operand | None) -> Array | None:
+def missing_lanes(group: Group, members: Reg | Imm | None) -> Array | None:
     """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does."""
     batch, warps = group.batch, group.warps
     if warps.dense and batch.exited is None:
@@ -57,7 +57,7 @@ def missing_lanes(group: Group, members: Operand | None) -> Array | None:
             bits = np.bitwise_or.reduce(mask, axis=1, keepdims=True)
         named = (bits >> np.arange(32, dtype=np.uint32)[None, :, None]) & 1
         absent = absent & named.astype(np.bool_)
-    lacking = absent.any(axis=1)
+    lacking: Array = np.asarray(absent.any(axis=1))
     return lacking if lacking.any() else None
 
 

@@ -36,9 +36,34 @@ Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 class Group:
     """Threads at one place. ``block`` and ``at`` say where; ``generation`` orders groups that wait for others."""
 
-    __slots__ = ("at", "batch", "block", "dirty", "env", "frame", "generation", "laps", "local_base", "plan", "seen", "selection", "stack", "_warps")
+    __slots__ = (
+        "_warps",
+        "at",
+        "batch",
+        "block",
+        "dirty",
+        "env",
+        "frame",
+        "generation",
+        "laps",
+        "local_base",
+        "plan",
+        "seen",
+        "selection",
+        "stack",
+    )
 
-    def __init__(self, batch: Batch, selection: Selection, plan: FunctionPlan, stack: Stack, block: int, at: int, local_base: int, generation: int = 0) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        selection: Selection,
+        plan: FunctionPlan,
+        stack: Stack,
+        block: int,
+        at: int,
+        local_base: int,
+        generation: int = 0,
+    ) -> None:
         self.batch = batch
         self.selection = selection
         self.plan = plan
@@ -66,17 +91,16 @@ class Group:
 
     def same_place(self, other: Group) -> bool:
         """True where both could run as one group."""
-        return self.block == other.block and self.at == other.at and self.plan is other.plan and self.stack == other.stack
+        return (
+            self.block == other.block and self.at == other.at and self.plan is other.plan and self.stack == other.stack
+        )
 
     # ---- registers ---------------------------------------------------------------------------
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero where nothing was ever written."""
         value = self.frame.values[index]
-        if value is None:
-            value = self.plan.zeros[index]
-        else:
-            value = self.selection.fetch(value)
+        value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
         self.env[index] = value
         return value
 
@@ -174,12 +198,16 @@ class Warps:
 
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes on which it does not depend may be 1."""
-        array = as_array(value)
+        array: Any = as_array(value)
+        full: Any
+        out: Any
         if array.size == 1:
             return np.broadcast_to(array.reshape(1, 1, 1), (1, 32, 1))
         if not self.dense:
             out = np.zeros(self.n * 32, array.dtype)
-            out[self.slots] = np.broadcast_to(array.reshape(-1) if array.ndim == 1 else array, self.selection.shape).reshape(-1)
+            out[self.slots] = np.broadcast_to(
+                array.reshape(-1) if array.ndim == 1 else array, self.selection.shape
+            ).reshape(-1)
             return out.reshape(self.n, 32, 1)
         n1, n0, m1, m0 = self.selection.shape
         a1, a0, b1, b0 = array.shape

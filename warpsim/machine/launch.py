@@ -144,7 +144,11 @@ class Launch:
         return self.stats
 
     def _waits(self, batch: Batch) -> bool:
-        return bool(batch.parked) or any(b.waiting for b in batch.barriers.values()) or any(g.batch is batch for g in self.sleeping)
+        return (
+            bool(batch.parked)
+            or any(b.waiting for b in batch.barriers.values())
+            or any(g.batch is batch for g in self.sleeping)
+        )
 
     def _waves(self) -> Iterator[Batch]:
         gx, rows = self.grid[0], self.grid[1] * self.grid[2]
@@ -159,8 +163,12 @@ class Launch:
         height = min(max(room // gx // row_step, 1) * row_step, rows) if width == gx else row_step
         for row in range(0, rows, height):
             for column in range(0, gx, width):
-                shape = Shape(self.block[1] * self.block[2], self.block[0], min(height, rows - row), min(width, gx - column))
-                numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])).reshape(-1)
+                shape = Shape(
+                    self.block[1] * self.block[2], self.block[0], min(height, rows - row), min(width, gx - column)
+                )
+                numbers = (
+                    np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])
+                ).reshape(-1)
                 yield Batch(self, shape, numbers)
 
     def _start(self, waves: Iterator[Batch]) -> bool:
@@ -234,7 +242,12 @@ class Launch:
         stats.thread_instructions += n * group.selection.n
         budget = self.settings.max_instructions
         if budget is not None and stats.instructions > budget:
-            reporting.limit(self, group, f"more than {budget} warp-instructions executed", "raise max_instructions, or None to lift it")
+            reporting.limit(
+                self,
+                group,
+                f"more than {budget} warp-instructions executed",
+                "raise max_instructions, or None to lift it",
+            )
         if self.settings.progress is not None and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + 0.5
             self.settings.progress(stats.instructions, self.done_ctas, self.n_ctas)
@@ -281,7 +294,9 @@ class Launch:
         key = offset, type.name
         value = self._parameters.get(key)
         if value is None:
-            raw = np.frombuffer(self.params[offset : offset + type.dtype.itemsize].ljust(type.dtype.itemsize, b"\0"), type.dtype)
+            raw = np.frombuffer(
+                self.params[offset : offset + type.dtype.itemsize].ljust(type.dtype.itemsize, b"\0"), type.dtype
+            )
             value = Affine.constant(int(raw[0]), type.dtype) if type.dtype.kind in "iu" else raw.copy()
             self._parameters[key] = value
         return value
@@ -322,7 +337,9 @@ class Launch:
         """A function of the CUDA run time: vprintf, malloc, free, __assertfail."""
         runtime.system_call(self, group, name, plan, arguments, returns)
 
-    def report(self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]) -> None:
+    def report(
+        self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]
+    ) -> None:
         """A rule was broken at the group's present step."""
         self.findings.add(batch, rule, message, group, lanes, values)
 

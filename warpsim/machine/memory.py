@@ -71,7 +71,9 @@ class GlobalMemory:
         at = bisect.bisect_left(self._starts, address)
         del self._starts[at], self._allocations[at]
 
-    def allocate(self, nbytes: int, name: str = "allocation", *, read_only: bool = False, const: bool = False) -> tuple[int, Array]:
+    def allocate(
+        self, nbytes: int, name: str = "allocation", *, read_only: bool = False, const: bool = False
+    ) -> tuple[int, Array]:
         """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes."""
         data = np.zeros(nbytes, np.uint8)
         if const:
@@ -101,7 +103,7 @@ class GlobalMemory:
         at = bisect.bisect(self._starts, address)
         best: tuple[Allocation, int] | None = None
         for allocation in self._allocations[max(at - 1, 0) : at + 1]:
-            distance = address - allocation.start if address < allocation.start else max(address - allocation.end + 1, 0)
+            distance = address - allocation.start if address < allocation.start else max(address - allocation.end, 0)
             if best is None or abs(distance) < abs(best[1]):
                 best = allocation, distance
         return best

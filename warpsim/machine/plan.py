@@ -17,7 +17,7 @@ from warpsim.machine.flow import Block, blocks_of, is_poll
 from warpsim.machine.group import Group
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.values import Affine, Array
-from warpsim.program.program import FunctionRef, Function, Instruction, Param, Program, SymbolAddress, Variable
+from warpsim.program.program import Function, FunctionRef, Instruction, Param, Program, SymbolAddress, Variable
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 Step = Callable[[Group], Any]
@@ -200,7 +200,9 @@ class KernelPlan:
                         work.append(operand.name)
                     elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
                         work.append(operand.symbol)
-                if instruction.form.root == "call" and not any(isinstance(o, FunctionRef) for o in instruction.operands):
+                if instruction.form.root == "call" and not any(
+                    isinstance(o, FunctionRef) for o in instruction.operands
+                ):
                     work += [f for f, body in program.functions.items() if not body.entry]
         return names
 

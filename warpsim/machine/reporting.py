@@ -35,7 +35,9 @@ class Collector:
         """Every finding, in the order in which the places were first seen."""
         return list(self._found.values())
 
-    def add(self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]) -> None:
+    def add(
+        self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]
+    ) -> None:
         """One occurrence; ends the launch where ``on_finding`` says so."""
         severity = str(values.pop("severity", "error"))
         advice = str(values.pop("advice", ADVICE.get(rule, "")))
@@ -66,7 +68,9 @@ class Collector:
             text=line_text(self.launch, instruction.span.line),
         )
         self._found[key] = finding
-        if severity == "error" and (self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")):
+        if severity == "error" and (
+            self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")
+        ):
             raise ExecutionError(findings=(finding,))
 
 
@@ -82,7 +86,9 @@ def present(group: Group) -> Instruction:
     return block.instructions[min(group.at, len(block.instructions) - 1)]
 
 
-def locate(launch: Launch, batch: Batch, group: Group, lanes: Array | None) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
+def locate(
+    launch: Launch, batch: Batch, group: Group, lanes: Array | None
+) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
     """CTA, warp and lanes of the first warp concerned, in the order CTA, warp, lane."""
     positions = group.selection.positions
     if lanes is not None:
@@ -95,7 +101,11 @@ def locate(launch: Launch, batch: Batch, group: Group, lanes: Array | None) -> t
     warp = int(here[0]) >> 5
     number = int(batch.ctas[first_cta])
     gx, gy, _ = launch.grid
-    return (number % gx, number // gx % gy, number // (gx * gy)), warp, tuple(int(t) & 31 for t in here if int(t) >> 5 == warp)
+    return (
+        (number % gx, number // gx % gy, number // (gx * gy)),
+        warp,
+        tuple(int(t) & 31 for t in here if int(t) >> 5 == warp),
+    )
 
 
 def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
@@ -115,15 +125,21 @@ def deadlock(launch: Launch) -> None:
                 first = first or group
                 short = np.flatnonzero(barrier.arrived)
                 cta = int(short[0]) if len(short) else 0
-                notes.append(f"{group.selection.n} threads wait at barrier {number} in line {present(group).span.line} ({int(barrier.arrived[cta])} arrived)")
+                notes.append(
+                    f"{group.selection.n} threads wait at barrier {number} in line {present(group).span.line} ({int(barrier.arrived[cta])} arrived)"
+                )
                 rule = "barrier-divergence"
         for group in batch.parked:
             first = first or group
-            notes.append(f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps")
+            notes.append(
+                f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps"
+            )
             rule = "aligned-divergence" if "aligned" in present(group).text or rule == "deadlock" else rule
     for group in launch.sleeping:
         first = first or group
-        notes.append(f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes")
+        notes.append(
+            f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
+        )
         rule = "deadlock"
     if first is None:
         return

@@ -40,7 +40,9 @@ class Clusters:
     def map_shared(self, address: Array, rank: Array) -> Array:
         """The shared::cluster address of the same offset in the CTA of a rank."""
         low = address.dtype.type((1 << CLUSTER_SHIFT) - 1)
-        return (address & low) | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT))
+        return (address & low) | (
+            (rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT)
+        )
 
     def rank_of(self, address: Array) -> Array:
         """The rank of the CTA that a shared-memory address belongs to, uint32."""
@@ -94,7 +96,9 @@ def system_call(launch: Launch, group: Group, name: str, plan: Any, arguments: A
         for address in np.broadcast_to(values[0], group.selection.shape).reshape(-1):
             if int(address):
                 if launch.memory.at(int(address)) is None:
-                    group.batch.fault("out-of-bounds", f"free of 0x{int(address):x}, which malloc did not return", group)
+                    group.batch.fault(
+                        "out-of-bounds", f"free of 0x{int(address):x}, which malloc did not return", group
+                    )
                 else:
                     launch.memory.unmap(int(address))
     elif name == "__assertfail":
@@ -114,7 +118,9 @@ def _argument(group: Group, plan: Any, argument: Any) -> Array:
     size = max(argument.size, 4)
     dtype = np.dtype(f"u{size}")
     positions = group.selection.positions
-    return group.batch.local.gather(np.full(positions.shape, group.local_base + plan.offset(argument)), positions, dtype)
+    return group.batch.local.gather(
+        np.full(positions.shape, group.local_base + plan.offset(argument)), positions, dtype
+    )
 
 
 def _result(group: Group, plan: Any, returns: Any, value: Array) -> None:
@@ -147,7 +153,9 @@ def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> 
     arguments = np.broadcast_to(arguments, shape)
     order = (2, 3, 0, 1) if len(shape) == 4 else (0,)
     positions = group.selection.positions
-    for fmt, where, position in zip(*(x.transpose(order).reshape(-1) for x in (formats, arguments, positions)), strict=True):
+    for fmt, where, position in zip(
+        *(x.transpose(order).reshape(-1) for x in (formats, arguments, positions)), strict=True
+    ):
         reader = _Reader(launch, group.batch, int(where), int(position))
         text = format_text(_string(launch, int(fmt)), reader, lambda address: _string(launch, address))
         launch.printed.append((int(position), text))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value
+from warpsim.machine.values import FLAT, SINGLE, Affine, Array
 
 Axis = tuple[int, int, int]  # start, step, count
 
@@ -61,7 +61,7 @@ class Selection:
         keys = (self.threads >> 5) * self.batch.n_ctas + self.ctas
         return len(np.unique(keys))
 
-    def fetch(self, value: Value) -> Value:
+    def fetch(self, value: Any) -> Any:
         """The part of a batch-wide value that belongs to these threads."""
         raise NotImplementedError
 
@@ -93,7 +93,7 @@ class Rect(Selection):
         return t[:, :, None, None] * self.batch.n_ctas + c[None, None]
 
     @cached_property
-    def n_warps(self) -> int:  # type: ignore[override]
+    def n_warps(self) -> int:
         """How many warps have a lane here."""
         t = np.unique(self.threads[:, :, :1, :1] >> 5)
         return len(t) * self.shape[2] * self.shape[3]
@@ -114,7 +114,7 @@ class Rect(Selection):
         last = first + count
         return first % 32 == 0 and (last % 32 == 0 or last == self.batch.n_threads)
 
-    def fetch(self, value: Value) -> Value:
+    def fetch(self, value: Any) -> Any:
         """The slices of a batch-wide value, copied so that later stores into the batch cannot change it."""
         if self.is_whole:
             return value
@@ -150,7 +150,7 @@ class Lanes(Selection):
         _, n0, _, m0 = self.batch.extents
         return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
 
-    def fetch(self, value: Value) -> Value:
+    def fetch(self, value: Any) -> Any:
         """These lanes' values, one-dimensional; uniform values stay as they are."""
         if type(value) is Affine:
             if value.strides == FLAT:
@@ -181,7 +181,9 @@ def from_positions(batch: Shape, positions: Array) -> Selection:
     if last - first + 1 == n and first % m == 0 and n % m == 0:
         t0, count, width = first // m, n // m, batch.extents[1]
         if t0 % width == 0 and count % width == 0:
-            return Rect(batch, ((t0 // width, 1, count // width), (0, 1, width), *((0, 1, e) for e in batch.extents[2:])))
+            return Rect(
+                batch, ((t0 // width, 1, count // width), (0, 1, width), *((0, 1, e) for e in batch.extents[2:]))
+            )
         if t0 // width == (t0 + count - 1) // width:
             return Rect(batch, ((t0 // width, 1, 1), (t0 % width, 1, count), *((0, 1, e) for e in batch.extents[2:])))
     return Lanes(batch, positions)
@@ -210,7 +212,9 @@ def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
             parts = []
             for wanted in (flags, ~flags):
                 run = _run(wanted)
-                parts.append(_sliced(selection, axis, run) if run is not None else _masked(selection, mask, wanted is not flags))
+                parts.append(
+                    _sliced(selection, axis, run) if run is not None else _masked(selection, mask, wanted is not flags)
+                )
             return parts[0], parts[1]
     return _masked(selection, mask, False), _masked(selection, mask, True)
 
@@ -227,8 +231,6 @@ def _masked(selection: Selection, mask: Array, negate: bool) -> Selection:
     flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
     return Lanes(selection.batch, chosen)
-
-
 
 
 def union(selections: list[Selection]) -> Selection:

@@ -193,6 +193,8 @@ def _retype_wide(array: Array, dtype: np.dtype[Any]) -> Array:
 def extend(array: Array, signed: bool, itemsize: int) -> Array:
     """Widened to a register of ``itemsize`` bytes, with the sign or with zeros."""
     if itemsize == 16:
-        return _retype_wide(extend(array, signed, 8) if array.dtype.itemsize < 8 else array, np.dtype([("lo", "<u8"), ("hi", "<u8")]))
+        return _retype_wide(
+            extend(array, signed, 8) if array.dtype.itemsize < 8 else array, np.dtype([("lo", "<u8"), ("hi", "<u8")])
+        )
     kind = "i" if signed else "u"
     return array.view(f"{kind}{array.dtype.itemsize}").astype(f"{kind}{itemsize}")

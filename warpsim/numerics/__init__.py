@@ -1,0 +1,1 @@
+"""Pure array functions: rounding, approximate units, conversions, matrix products. No PTX names."""

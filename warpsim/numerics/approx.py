@@ -52,7 +52,7 @@ def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
     return bits, bits & SIGN, (wide >> 23) & 0xFF, wide & 0x7FFFFF
 
 
-def _assemble(sign: Array, field: Array, mantissa: Array) -> Array:
+def _assemble(sign: Any, field: Array, mantissa: Array) -> Array:
     return sign | (field.astype(np.uint32) << np.uint32(23)) | mantissa.astype(np.uint32)
 
 
@@ -189,7 +189,11 @@ def tanh(x: Array) -> Array:
     segment = _TANH_BASE[at] + (m >> (23 - k))
     xl = (m >> (6 - k)) & 0x1FFFF
     tables = _tables()
-    s = (tables["tanh_C0"][segment] << 17) + tables["tanh_C1"][segment] * xl + 4 * tables["tanh_C2"][segment] * _squares()[xl]
+    s = (
+        (tables["tanh_C0"][segment] << 17)
+        + tables["tanh_C1"][segment] * xl
+        + 4 * tables["tanh_C2"][segment] * _squares()[xl]
+    )
     length = np.frexp(np.maximum(s, 1).astype(np.float64))[1].astype(np.int64)
     shift = length - 24
     significand = np.where(shift >= 0, s >> np.maximum(shift, 0), s << np.maximum(-shift, 0))
@@ -221,13 +225,19 @@ def rcp(x: Array) -> Array:
 def rsqrt(x: Array) -> Array:
     """``rsqrt.approx.f32``."""
     small = np.abs(x) < _SMALL
-    return _mul(rsqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))), np.where(small, np.float32(4096), np.float32(1)))
+    return _mul(
+        rsqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
+        np.where(small, np.float32(4096), np.float32(1)),
+    )
 
 
 def sqrt(x: Array) -> Array:
     """``sqrt.approx.f32``."""
     small = np.abs(x) < _SMALL
-    return _mul(sqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))), np.where(small, np.float32(2.0**-12), np.float32(1)))
+    return _mul(
+        sqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
+        np.where(small, np.float32(2.0**-12), np.float32(1)),
+    )
 
 
 def lg2(x: Array) -> Array:
@@ -278,7 +288,7 @@ def div_full_ftz(a: Array, b: Array) -> Array:
 # ---- f64: only the high word counts ------------------------------------------------------------------
 
 
-def _double(sign: Array, field: Array, mantissa: Array) -> Array:
+def _double(sign: Any, field: Array, mantissa: Array) -> Array:
     """High words from sign bit, exponent field and 20 mantissa bits."""
     return sign | (field.astype(np.uint32) << np.uint32(20)) | mantissa.astype(np.uint32)
 

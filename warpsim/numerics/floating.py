@@ -141,7 +141,10 @@ def sqrt(a: Array, mode: str = "rn") -> Array:
             up = np.where(a < 2.0**-900, 2.0**100, 1.0)  # keeps the residual of tiny arguments from underflowing
             high, low = two_product(r * up, r * up)
             scaled = a * up * up
-            over, under = (high > scaled) | ((high == scaled) & (low > 0)), (high < scaled) | ((high == scaled) & (low < 0))
+            over, under = (
+                (high > scaled) | ((high == scaled) & (low > 0)),
+                (high < scaled) | ((high == scaled) & (low < 0)),
+            )
             exact = np.where(over, -1.0, np.where(under, 1.0, 0.0)) * np.isfinite(a)
             moved = np.nextafter(r, np.where(over, -np.inf, np.inf))
             wanted = (over & (mode != "rp")) | (under & (mode == "rp"))
@@ -184,7 +187,10 @@ def _extreme_quotients(r: Array, a: Array, b: Array, mode: str) -> tuple[Array, 
     if extreme.any():
         r = r.copy()
         where = np.nonzero(extreme)
-        r[where] = [round_fraction(Fraction(float(x)) / Fraction(float(y)), mode) for x, y in zip(a[where], b[where], strict=True)]
+        r[where] = [
+            round_fraction(Fraction(float(x)) / Fraction(float(y)), mode)
+            for x, y in zip(a[where], b[where], strict=True)
+        ]
     return r, extreme
 
 
@@ -275,7 +281,9 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     if hard.any():
         r = r.copy()
         where = np.nonzero(hard)
-        r[where] = [exact_fma(float(x), float(y), float(w), mode) for x, y, w in zip(a[where], b[where], c[where], strict=True)]
+        r[where] = [
+            exact_fma(float(x), float(y), float(w), mode) for x, y, w in zip(a[where], b[where], c[where], strict=True)
+        ]
     easy = product_zero | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     return nan64(np.where(easy, plain, r), b, c, a)
 
@@ -313,7 +321,12 @@ def round_fraction(exact: Fraction, mode: str) -> float:
         scaled = x / Fraction(2) ** exponent
     n, rest = divmod(scaled.numerator, scaled.denominator)
     twice = 2 * rest
-    up = {"rn": twice > scaled.denominator or (twice == scaled.denominator and n & 1), "rz": False, "rm": sign < 0 and rest, "rp": sign > 0 and rest}
+    up = {
+        "rn": twice > scaled.denominator or (twice == scaled.denominator and n & 1),
+        "rz": False,
+        "rm": sign < 0 and rest,
+        "rp": sign > 0 and rest,
+    }
     n += bool(up[mode])
     limit = ((1 << 53) - 1) << 971
     value = n << exponent if exponent >= 0 else None

@@ -31,7 +31,12 @@ class Unit:
     floor16: int
 
 
-UNITS: dict[int, Unit] = {70: Unit(23, 8, -131, -19), 75: Unit(24, 16, -132, -20), 80: Unit(24, 16, -132, -20), 90: Unit(25, 32, -133, -21)}
+UNITS: dict[int, Unit] = {
+    70: Unit(23, 8, -131, -19),
+    75: Unit(24, 16, -132, -20),
+    80: Unit(24, 16, -132, -20),
+    90: Unit(25, 32, -133, -21),
+}
 """By the least capability (times ten) of a generation; sm_90 is measured on an H100, the others are from public models."""
 
 

@@ -1,0 +1,1 @@
+"""From syntax to a typed program: names, forms, operands."""

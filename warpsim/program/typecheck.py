@@ -6,8 +6,8 @@ import difflib
 import struct
 from typing import Any, cast
 
-from warpsim.errors import Span
 import warpsim.isa  # noqa: F401  declares the instructions
+from warpsim.errors import Span
 from warpsim.isa import spec
 from warpsim.isa.spec import Candidate, Op, OperandSpec, TypedOperand
 from warpsim.program.names import ELSEWHERE, OPCODES, SPECIALS
@@ -69,10 +69,7 @@ class Checker:
         for candidate in found:
             try:
                 self._available(candidate, node)
-                if node.opcode == "call":
-                    operands = self._call(node)
-                else:
-                    operands = self._operands(candidate, node)
+                operands = self._call(node) if node.opcode == "call" else self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
@@ -205,7 +202,7 @@ class Checker:
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
-            if not (s.sink or typed.count is not None and (typed.count != 1 or s.braces) or self.opcode in ("setp", "atom")):
+            if not (s.sink or (typed.count is not None and (typed.count != 1 or s.braces)) or self.opcode in ("setp", "atom")):
                 raise Mismatch("operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2)
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
@@ -232,7 +229,7 @@ class Checker:
             special = TYPES[SPECIALS[node.text[1:]]]
             if self.opcode not in ("mov", "cvt"):
                 raise Mismatch("operand-type", node.span, f"a special register cannot be an operand of {self.opcode}", "read it with mov", 3)
-            if special.bits != type.bits and (special.bits, type.bits) != (32, 16) or type.kind == "f":
+            if (special.bits != type.bits and (special.bits, type.bits) != (32, 16)) or type.kind == "f":
                 raise Mismatch("operand-type", node.span, f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}", weight=2)
             if s.dest:
                 raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)

@@ -1,0 +1,1 @@
+"""PTX text to a syntax tree and back; knows no opcode."""

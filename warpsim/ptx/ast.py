@@ -118,7 +118,9 @@ class Group:
     span: Span = attrs.field(eq=False)
 
 
-Operand = Integer | Float | Name | Sink | Negated | Negative | Vector | Pair | SymbolOffset | Component | Address | Group
+Operand = (
+    Integer | Float | Name | Sink | Negated | Negative | Vector | Pair | SymbolOffset | Component | Address | Group
+)
 
 # ---- statements ---------------------------------------------------------------------------------
 

@@ -123,7 +123,11 @@ class ExpressionParser:
             if depth == 0:
                 break
             at += 1
-        return self._group() if comma or s.texts[min(at + 1, len(s.texts) - 1)] in (";", ",") and self._call_list(start) else self.literal()
+        return (
+            self._group()
+            if comma or (s.texts[min(at + 1, len(s.texts) - 1)] in (";", ",") and self._call_list(start))
+            else self.literal()
+        )
 
     def _call_list(self, start: int) -> bool:
         at = start
@@ -163,7 +167,16 @@ class ExpressionParser:
 
     @staticmethod
     def _is_special(text: str) -> bool:
-        return text in ("%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
+        return text in (
+            "%tid",
+            "%ntid",
+            "%ctaid",
+            "%nctaid",
+            "%clusterid",
+            "%nclusterid",
+            "%cluster_ctaid",
+            "%cluster_nctaid",
+        )
 
     def _pair(self, first: ast.Operand) -> ast.Operand:
         s = self.s
@@ -172,10 +185,7 @@ class ExpressionParser:
         s.skip()
         span = s.span()
         second: ast.Operand
-        if s.accept("_"):
-            second = ast.Sink(span)
-        else:
-            second = ast.Name(s.word("a register after |"), span)
+        second = ast.Sink(span) if s.accept("_") else ast.Name(s.word("a register after |"), span)
         return ast.Pair(first, second, span)
 
     def _address(self) -> ast.Operand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect
 
 from warpsim.errors import Finding, PtxError, Span
@@ -35,7 +36,15 @@ class _Parser(ExpressionParser):
         if len(self.findings) < 200:
             span = problem.span
             self.findings.append(
-                Finding("syntax", problem.message, advice=problem.advice, file=span.file, line=span.line, column=span.column, text=self.s.line_text(span.line))
+                Finding(
+                    "syntax",
+                    problem.message,
+                    advice=problem.advice,
+                    file=span.file,
+                    line=span.line,
+                    column=span.column,
+                    text=self.s.line_text(span.line),
+                )
             )
 
     def recover(self) -> None:
@@ -49,11 +58,15 @@ class _Parser(ExpressionParser):
 
     def module(self) -> ast.Module:
         s = self.s
-        version, target, size = (0, 0), (), 64
+        version, size = (0, 0), 64
+        target: tuple[str, ...] = ()
         items: list[ast.Function | ast.Variable | ast.Directive | ast.Section] = []
         try:
             if s.text != ".version":
-                raise s.problem(f"found {s.shown()} where a module begins with .version", "the first directive of PTX is .version major.minor")
+                raise s.problem(
+                    f"found {s.shown()} where a module begins with .version",
+                    "the first directive of PTX is .version major.minor",
+                )
             s.skip()
             version = self._version()
             if s.text != ".target":
@@ -285,7 +298,7 @@ class _Parser(ExpressionParser):
         s = self.s
         kind, text = s.kind, s.text
         if kind == "word":
-            if s.peek(1) == ":" :
+            if s.peek(1) == ":":
                 out.append(ast.Label(text, s.span()))
                 s.skip()
                 s.skip()
@@ -464,7 +477,7 @@ class _Parser(ExpressionParser):
 
 def _join(words: list[str]) -> str:
     out = words[0]
-    for previous, word in zip(words, words[1:], strict=False):
+    for previous, word in itertools.pairwise(words):
         glue = "" if word in (",", ":", ";") or previous == "" else " "
         out += glue + word
     return out

@@ -7,7 +7,12 @@ from warpsim.ptx import ast
 
 def print_module(module: ast.Module) -> str:
     """The text of a module."""
-    lines = [f".version {module.version[0]}.{module.version[1]}", f".target {', '.join(module.target)}", f".address_size {module.address_size}", ""]
+    lines = [
+        f".version {module.version[0]}.{module.version[1]}",
+        f".target {', '.join(module.target)}",
+        f".address_size {module.address_size}",
+        "",
+    ]
     for item in module.items:
         if isinstance(item, ast.Function):
             lines += _function(item)
