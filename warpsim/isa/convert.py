@@ -1,193 +1,363 @@
-"""cvt (PTX ISA: Data Movement and Conversion Instructions: cvt)."""
+"""cvt and cvt.pack (PTX ISA: Data Movement and Conversion Instructions)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import convert
-from warpsim.numerics.floating import flush, saturate
+from warpsim.numerics.bits import BF16, F32, flush_subnormal, halves
+from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
+CVT = "data-movement-and-conversion-instructions-cvt"
 _INT = "{ .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64 }"
-_FLOAT = "{ .f16, .bf16, .f32, .f64 }"
+_BLACKWELL = ("100f", "100a", "101a", "103a", "110a", "120f", "120a", "121a")
+_PAIR = {"d": "dtype", "a": "atype"}
+_BF16 = {"bf16": (90, (7, 8))}
 
 
-@instruction(
-    f"cvt{{.sat}}.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
-    anchor="data-movement-and-conversion-instructions-cvt",
-    types={"d": "dtype", "a": "atype"},
-    relaxed=True,
-    linear=True,
-)
+def _contains(outer: ScalarType, inner: ScalarType) -> bool:
+    """Whether every value of an integer type is one of another."""
+    if outer.signed == inner.signed:
+        return outer.bits >= inner.bits
+    return outer.signed and outer.bits > inner.bits
+
+
+@instruction(f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", anchor=CVT, types=_PAIR, relaxed=True, linear=True)
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
-    """Widen or narrow an integer; .sat clamps to the target's range."""
-    if op.sat and isinstance(a, np.ndarray):
-        info = np.iinfo(op.dtype.dtype)
-        low = max(int(info.min), int(np.iinfo(a.dtype).min))
-        high = min(int(info.max), int(np.iinfo(a.dtype).max))
-        return np.clip(a, low, high).astype(op.dtype.dtype)
-    if op.sat:
-        a + a.sat
+    """Widen, or keep the low bits."""
     return a.astype(op.dtype.dtype)
 
 
 @instruction(
-    f"cvt.irnd{{.ftz}}{{.sat}}.dtype.atype d, a; .irnd = {{ .rni, .rzi, .rmi, .rpi }}; .dtype = {_INT}; .atype = {_FLOAT};",
-    anchor="data-movement-and-conversion-instructions-cvt",
-    types={"d": "dtype", "a": "atype"},
+    f"cvt.sat.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
+    anchor=CVT,
+    types=_PAIR,
     relaxed=True,
+    legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
+)
+def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
+    """Clamp to the target's range."""
+    return convert.integer_to_integer(a, op.dtype.dtype)
+
+
+def _legal_float(op: Op) -> str | None:
+    names = [type.name for type in (op.dtype, op.atype) if type.kind == "f"]
+    if op.ftz and "f32" not in names:
+        return ".ftz is for .f32"
+    if op.sat and "bf16" in names:
+        return ".sat is not for .bf16"
+    return None
+
+
+@instruction(
+    f"cvt.irnd{{.ftz}}{{.sat}}.dtype.atype d, a; .irnd = {{ .rni, .rzi, .rmi, .rpi }}; .dtype = {_INT}; .atype = {{ .f16, .bf16, .f32, .f64 }};",
+    anchor=CVT,
+    types=_PAIR,
+    relaxed=True,
+    legal=_legal_float,
+    gates=_BF16,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
-    """Round to an integer; out of range clamps."""
-    if op.ftz and op.atype.name == "f32":
-        a = flush(a)
-    if op.atype.name in ("f16", "bf16"):
-        a = a.astype(np.float32)
+    """Round to an integer; what is out of range clamps, with or without .sat."""
+    if op.ftz:
+        a = flush_subnormal(a)
+    elif a.dtype == BF16:
+        a = a.astype(F32)
     return convert.to_integer(a, op.dtype.dtype, op.irnd)
 
 
 @instruction(
-    f"cvt.frnd{{.ftz}}{{.sat}}.dtype.atype d, a; .frnd = {{ .rn, .rz, .rm, .rp }}; .dtype = {_FLOAT}; .atype = {_INT};",
-    anchor="data-movement-and-conversion-instructions-cvt",
-    types={"d": "dtype", "a": "atype"},
+    f"cvt.frnd{{.ftz}}{{.sat}}.dtype.atype d, a; .frnd = {{ .rn, .rz, .rm, .rp }}; .dtype = {{ .f16, .bf16, .f32, .f64 }}; .atype = {_INT};",
+    anchor=CVT,
+    types=_PAIR,
     relaxed=True,
+    legal=_legal_float,
+    gates=_BF16,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """An integer, rounded."""
     r = convert.integer_to_float(a, op.dtype.dtype, op.frnd)
-    return saturate(r) if op.sat else r
+    return convert.clamp_unit(r) if op.sat else r
+
+
+_SAME = """
+    cvt{.sat}.f16.f16               d, a;
+    cvt.irnd{.sat}.f16.f16          d, a;
+    cvt{.sat}.f64.f64               d, a;
+    cvt.irnd{.sat}.f64.f64          d, a;
+    cvt{.ftz}{.sat}.f32.f32         d, a;
+    cvt.irnd{.ftz}{.sat}.f32.f32    d, a;
+    cvt.bf16.bf16                   d, a;
+    cvt.irnd.bf16.bf16              d, a;
+    .irnd = { .rni, .rzi, .rmi, .rpi };
+    """
+
+
+@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16)
+def cvt_same(op: Op, a: Lanes) -> Lanes:
+    """To an integral value, flushed or clamped, within one format."""
+    if op.ftz:
+        a = convert.canonical_single(flush_subnormal(a))
+    r = convert.round_integral(a, op.irnd) if op.irnd else convert.float_to_float(a, a.dtype, "rn")
+    return convert.clamp_unit(r) if op.sat else r
 
 
 @instruction(
-    f"cvt{{.frnd}}{{.irnd}}{{.ftz}}{{.sat}}.dtype.atype d, a; .frnd = {{ .rn, .rz, .rm, .rp }}; .irnd = {{ .rni, .rzi, .rmi, .rpi }}; .dtype = {_FLOAT}; .atype = {_FLOAT};",
-    anchor="data-movement-and-conversion-instructions-cvt",
-    types={"d": "dtype", "a": "atype"},
+    """
+    cvt{.ftz}{.sat}.f32.f16        d, a;
+    cvt{.ftz}{.sat}.f64.f32        d, a;
+    cvt{.sat}.f64.f16              d, a;
+    cvt{.frnd}.f64.bf16            d, a;
+    cvt.frnd{.sat}.f16.f64         d, a;
+    cvt.frnd{.ftz}{.sat}.f32.f64   d, a;
+    cvt.frnd{.ftz}{.sat}.f16.f32   d, a;
+    cvt.frnd.bf16.f64              d, a;
+    cvt{.frnd}.f16.bf16            d, a;
+    cvt{.frnd}.bf16.f16            d, a;
+    .frnd = { .rn, .rz, .rm, .rp };
+    """,
+    anchor=CVT,
+    types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
     relaxed=True,
+    gates=_BF16,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
-    """Between floating-point formats, or to an integral value of one."""
-    if op.ftz and op.atype.name == "f32":
-        a = flush(a)
-    if op.irnd is not None:
-        a = _integral(a, op.irnd)
-    r = convert.float_to_float(a, op.dtype.dtype, op.frnd or "rn")
-    if op.ftz and op.dtype.name == "f32":
-        r = flush(r)
-    return saturate(r) if op.sat else r
+    """Between floating-point formats; to f16, .ftz leaves subnormals as they are."""
+    target, source = _named(op)
+    if op.ftz and source.name == "f32" and target.name == "f64":
+        a = convert.canonical_single(flush_subnormal(a))
+    r = convert.float_to_float(a, target.dtype, op.frnd or "rn")
+    if op.ftz and target.name == "f32":
+        r = flush_subnormal(r)
+    return convert.clamp_unit(r) if op.sat else r
 
 
-def _integral(a: Lanes, mode: str) -> Lanes:
-    if a.dtype in (np.float16, np.dtype(ml_dtypes.bfloat16)):
-        return convert.to_half(convert.round_integral(a.astype(np.float32), mode), a.dtype, "rn")
-    from warpsim.numerics.floating import canonical
+@instruction(
+    "cvt{.frnd}{.ftz}.f32.bf16 d, a; .frnd = { .rn, .rz, .rm, .rp };",
+    anchor=CVT,
+    types={"d": ".f32", "a": ".bf16"},
+    relaxed=True,
+    target=80,
+    version=(7, 1),
+    gate=lambda op: (90, (7, 8)) if op.ftz else None,
+)
+def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
+    """The upper half of an f32: the bits move, NaN with them unless .ftz."""
+    r = convert.float_to_float(a, F32, "rn")
+    return convert.canonical_single(flush_subnormal(r)) if op.ftz else r
 
-    r = convert.round_integral(a, mode)
-    return canonical(r) if r.dtype == np.float32 else r
+
+@instruction(
+    "cvt.frnd{.ftz}.bf16.f32 d, a; .frnd = { .rn, .rz, .rm, .rp };",
+    anchor=CVT,
+    types={"d": ".bf16", "a": ".f32"},
+    relaxed=True,
+    target=80,
+    version=(7, 0),
+)
+def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
+    """f32 to bf16."""
+    return convert.to_half(flush_subnormal(a) if op.ftz else a, BF16, op.frnd)
+
+
+def _named(op: Op) -> tuple[ScalarType, ScalarType]:
+    target, source = op.modifiers[-2:]
+    return TYPES[target], TYPES[source]
+
+
+# ---- .relu, .satfinite, packed ------------------------------------------------------------------
+
+_FINITE = {"satfinite": (80, (8, 1))}
+
+
+@instruction(
+    "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
+    anchor=CVT,
+    types={"d": "dtype", "a": ".f32"},
+    relaxed=True,
+    gate=lambda op: (80, (8, 1)) if op.satfinite and (op.relu or op.dtype.name == "bf16") else (None, (8, 1)) if op.satfinite else (80, (7, 0)),
+)
+def cvt_half(op: Op, a: Lanes) -> Lanes:
+    """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
+    return convert.half_bits(a, op.dtype.name, op.frnd, op.relu, op.satfinite).view(op.dtype.dtype)
 
 
 @instruction(
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a, b; .frnd = { .rn, .rz }; .dtype = { .f16x2, .bf16x2 };",
-    anchor="data-movement-and-conversion-instructions-cvt",
+    anchor=CVT,
     types={"d": "dtype", "a": ".f32", "b": ".f32"},
+    relaxed=True,
     version=(7, 0),
     target=80,
+    gates=_FINITE,
 )
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 packed into halves: a above b."""
-    half = np.dtype(np.float16) if op.dtype.name == "f16x2" else np.dtype(ml_dtypes.bfloat16)
-    high, low = (_to_half(op, x, half) for x in (a, b))
-    return low.view(np.uint16).astype(np.uint32) | (high.view(np.uint16).astype(np.uint32) << np.uint32(16))
-
-
-def _to_half(op: Op, x: Lanes, half: np.dtype[Any]) -> Lanes:
-    r = convert.to_half(x, half, op.frnd)
-    bits = r.view(np.uint16)
-    if op.relu:
-        nan = (bits & 0x7FFF) > (0x7C00 if half == np.float16 else 0x7F80)
-        bits = np.where((bits >> 15 != 0) & ~nan, np.uint16(0), bits)
-    if op.satfinite:
-        greatest = 0x7BFF if half == np.float16 else 0x7F7F
-        infinite = (bits & 0x7FFF) == greatest + 1
-        bits = np.where(infinite, (bits & 0x8000) | greatest, bits)
-    return bits.astype(np.uint16).view(half)
+    name = op.dtype.name[:-2]
+    high, low = (convert.half_bits(x, name, op.frnd, op.relu, op.satfinite).astype(np.uint32) for x in (a, b))
+    return low | high << np.uint32(16)
 
 
 @instruction(
-    "cvt.frnd.relu{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
-    anchor="data-movement-and-conversion-instructions-cvt",
-    types={"d": "dtype", "a": ".f32"},
-    version=(7, 0),
-    target=80,
-)
-def cvt_half_relu(op: Op, a: Lanes) -> Lanes:
-    """f32 to a half, negative results as 0."""
-    return _to_half(op, a, op.dtype.dtype)
-
-
-@instruction(
-    "cvt.frnd{.satfinite}{.relu}.tf32.f32 d, a; .frnd = { .rna, .rn, .rz };",
-    anchor="data-movement-and-conversion-instructions-cvt",
+    """
+    cvt.rna{.satfinite}.tf32.f32           d, a;
+    cvt.frnd{.relu}{.satfinite}.tf32.f32   d, a;
+    .frnd = { .rn, .rz };
+    """,
+    anchor=CVT,
     types={"d": ".b32", "a": ".f32"},
-    version=(7, 0),
-    target=80,
+    gate=lambda op: ((80, (8, 1)) if op.satfinite else (80, (7, 0))) if op.rna else ((100, (8, 6)) if op.satfinite else (90, (7, 8))),
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """f32 to tf32."""
-    out = convert.tf32(a, op.frnd)
-    if op.relu:
-        out = np.where((out >> np.uint32(31) != 0) & ((out & np.uint32(0x7FFFFFFF)) <= 0x7F800000), np.uint32(0), out)
-    return out
+    return convert.tf32(a, op.frnd or "rna", bool(op.relu), op.satfinite)
 
 
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor="data-movement-and-conversion-instructions-cvt",
+    anchor=CVT,
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    version=(7, 8),
-    target=89,
+    relaxed=True,
+    gate=lambda op: _fp8_gate(op),
 )
-def cvt_fp8(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed fp8."""
-    parts = []
-    for x in (a, b):
-        if op.relu:
-            x = np.where(x < 0, np.float32(0), x)
-        parts.append(convert.to_fp8(x, op.f8type.name[:4]).astype(np.uint16))
-    return parts[1] | (parts[0] << np.uint16(8))
+@instruction(
+    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
+    anchor=CVT,
+    types={"d": "f8type", "a": ".f32", "b": ".f32"},
+    relaxed=True,
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
+def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Two f32 to packed 8-bit or 6-bit formats: a above b."""
+    high, low = (convert.small_bits(x, op.f8type.name[:4], op.relu).astype(np.uint16) for x in (a, b))
+    return low | high << np.uint16(8)
+
+
+def _fp8_gate(op: Op) -> tuple[Any, tuple[int, int]]:
+    """sm_90 has fp8 since 7.8, sm_89 since 8.1."""
+    return (89, (7, 8))
 
 
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor="data-movement-and-conversion-instructions-cvt",
+    anchor=CVT,
     types={"d": "f8type", "a": ".f16x2"},
-    version=(7, 8),
-    target=89,
+    relaxed=True,
+    gate=lambda op: _fp8_gate(op),
 )
-def cvt_fp8_half(op: Op, a: Lanes) -> Lanes:
-    """Two halves to packed fp8."""
-    low = (a & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16).astype(np.float32)
-    high = (a >> np.uint32(16)).astype(np.uint16).view(np.float16).astype(np.float32)
-    return cvt_fp8(op, high, low)
+def cvt_small_half(op: Op, a: Lanes) -> Lanes:
+    """Two halves to packed 8-bit formats."""
+    low, high = convert.half2_to_single(a)
+    return cvt_small(op, high, low)
 
 
 @instruction(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor="data-movement-and-conversion-instructions-cvt",
+    anchor=CVT,
     types={"d": ".f16x2", "a": "f8type"},
-    version=(7, 8),
-    target=89,
+    relaxed=True,
+    gate=lambda op: _fp8_gate(op),
 )
-def cvt_from_fp8(op: Op, a: Lanes) -> Lanes:
-    """Packed fp8 to two halves."""
-    parts = []
-    for shift in (0, 8):
-        code = (a >> np.uint16(shift)).astype(np.uint8)
-        half = convert.to_half(convert.from_fp8(code, op.f8type.name[:4]), np.dtype(np.float16), "rn").view(np.uint16)
-        if op.relu:
-            half = np.where((half >> 15 != 0) & ((half & 0x7FFF) <= 0x7C00), np.uint16(0), half)
-        parts.append(half.astype(np.uint32))
-    return parts[0] | (parts[1] << np.uint32(16))
+@instruction(
+    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
+    anchor=CVT,
+    types={"d": ".f16x2", "a": "f8type"},
+    relaxed=True,
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
+def cvt_from_small(op: Op, a: Lanes) -> Lanes:
+    """Packed 8-bit or 6-bit formats to two halves."""
+    return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], op.relu)
+
+
+@instruction(
+    "cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;",
+    anchor=CVT,
+    types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
+def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Two f32 to packed 4-bit values: a above b."""
+    high, low = (convert.small_bits(x, "e2m1", op.relu) for x in (a, b))
+    return low | high << np.uint8(4)
+
+
+@instruction(
+    "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", anchor=CVT, types={"d": ".e2m1x2", "a": ".f16x2"}, arch=_BLACKWELL, version=(8, 6)
+)
+def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
+    """Two halves to packed 4-bit values."""
+    low, high = convert.half2_to_single(a)
+    return cvt_fp4(op, high, low)
+
+
+@instruction("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", anchor=CVT, types={"d": ".f16x2", "a": ".e2m1x2"}, arch=_BLACKWELL, version=(8, 6))
+def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
+    """Packed 4-bit values to two halves."""
+    return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", op.relu)
+
+
+@instruction(
+    "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
+    anchor=CVT,
+    types={"d": ".ue8m0x2", "a": ".f32", "b": ".f32"},
+    relaxed=True,
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
+def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Two f32 to packed powers of two: a above b."""
+    high, low = (convert.to_ue8m0(x, op.frnd, op.satfinite).astype(np.uint16) for x in (a, b))
+    return low | high << np.uint16(8)
+
+
+@instruction(
+    "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
+    anchor=CVT,
+    types={"d": ".ue8m0x2", "a": ".bf16x2"},
+    relaxed=True,
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
+def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
+    """Two bf16 to packed powers of two."""
+    low, high = halves(a, BF16)
+    return cvt_scale(op, high.astype(F32), low.astype(F32))
+
+
+@instruction(
+    "cvt.rn.bf16x2.ue8m0x2 d, a;", anchor=CVT, types={"d": ".bf16x2", "a": ".ue8m0x2"}, relaxed=True, arch=_BLACKWELL, version=(8, 6)
+)
+def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
+    """Packed powers of two to two bf16."""
+    low, high = (convert.from_ue8m0(x).astype(np.uint32) for x in (a & np.uint16(0xFF), a >> np.uint16(8)))
+    return low | high << np.uint32(16)
+
+
+@instruction(
+    """
+    cvt.pack.sat.ctype.s32      d, a, b;       // two 16-bit values
+    cvt.pack.sat.dtype.s32.b32  d, a, b, c;    // two narrower ones, below those of c
+    .ctype = { .u16, .s16 };
+    .dtype = { .u8, .s8, .u4, .s4, .u2, .s2 };
+    """,
+    anchor="data-movement-and-conversion-instructions-cvt-pack",
+    types={"d": ".b32", "a": ".s32", "b": ".s32", "c": ".b32"},
+    version=(6, 5),
+    target=72,
+    gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
+)
+def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """a and b clamped and packed, a above b; c moves up to make room."""
+    name = op.modifiers[2]
+    bits, signed = int(name[1:]), name[0] == "s"
+    high, low = (convert.pack_saturated(x, bits, signed) for x in (a, b))
+    packed = low | high << np.uint32(bits)
+    return packed if c is None else packed | c << np.uint32(2 * bits)

@@ -1,235 +1,265 @@
-"""Conversions between number formats, with the rounding, saturation and NaN of the hardware."""
+"""Conversions between number formats, with the rounding, saturation and NaN of the hardware.
+
+Modes are ``rn rz rm rp rna`` (to a format) and ``rni rzi rmi rpi`` (to an integral value). Small formats and directed
+modes go through `narrow`; the everyday conversions take the shortest way NumPy offers.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.numerics.floating import F32, F64, canonical, narrow
+from warpsim.numerics.bits import BF16, EXPONENT, F16, F32, F64, halves, words
+from warpsim.numerics.floating import canonical, narrow
+from warpsim.numerics.narrow import FORMATS, relu_bits, round_bits, rounds_up, to_f16
 
 Array = NDArray[Any]
-BF16 = np.dtype(ml_dtypes.bfloat16)
-F16 = np.dtype(np.float16)
+_NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64"}
+_INTEGRAL: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
-def round_integral(x: Array, mode: str) -> Array:
-    """To an integral value of the same format."""
-    if mode == "rni":
-        return np.rint(x)
-    return {"rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode](x)
+def has_nan(x: Array) -> bool:
+    """Whether any value is NaN; cheaper than isnan, which makes an array."""
+    return bool(x.size) and bool(np.isnan(np.minimum.reduce(x, axis=None)))
+
+
+# ---- to and from integers -----------------------------------------------------------------------
+
+
+def integer_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Clamped to the target's range."""
+    own, info = np.iinfo(x.dtype), np.iinfo(dtype)
+    return np.clip(x, max(int(info.min), int(own.min)), min(int(info.max), int(own.max))).astype(dtype)
 
 
 def to_integer(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Float to integer: clamped to the range; NaN gives 0, but 2**63 or 2**31 by the width of source and target."""
-    r = round_integral(x, mode)
+    """f16, f32 or f64 rounded to an integer and clamped; NaN gives 0, or only the top bit where either side has 64 bits."""
+    r = _INTEGRAL[mode](x)
     info = np.iinfo(dtype)
-    wide = r.astype(F64)
-    low, high = float(info.min), float(info.max)
-    bits = dtype.itemsize * 8
-    over = wide >= (2.0 ** (bits - 1) if dtype.kind == "i" else 2.0**bits)
-    under = wide <= low
-    inside = np.where(over | under | np.isnan(wide), 0.0, wide)
-    out = inside.astype(np.int64).astype(dtype) if dtype != np.uint64 else _to_u64(inside)
-    out = np.where(over, dtype.type(info.max), out)
-    out = np.where(under, dtype.type(info.min), out)
-    del high
-    if np.isnan(wide).any():
-        out = np.where(np.isnan(wide), nan_integer(x.dtype, dtype), out)
-    return np.asarray(out, dtype)
+    if dtype.itemsize < 8:
+        wide = np.minimum(np.maximum(r.astype(F64), float(info.min)), float(info.max))
+        out = wide.astype(np.int32 if dtype.kind == "i" or dtype.itemsize < 4 else np.int64).astype(dtype)
+    else:
+        out = _to_64(r.astype(F64), dtype)
+    if has_nan(r):
+        top = 1 << (dtype.itemsize * 8 - 1)
+        nan = np.array(top if 8 in (dtype.itemsize, x.dtype.itemsize) else 0, f"u{dtype.itemsize}").view(dtype)
+        out = np.where(np.isnan(x), nan, out)
+    return np.asarray(out)
 
 
-def _to_u64(x: Array) -> Array:
-    big = x >= 2.0**63
-    return np.where(big, (x - 2.0**63).astype(np.int64).astype(np.uint64) + np.uint64(1 << 63), np.where(big, 0.0, x).astype(np.int64).astype(np.uint64))
-
-
-def nan_integer(source: np.dtype[Any], target: np.dtype[Any]) -> Any:
-    """What a NaN converts to: 0, but for 64-bit sources or targets the value with only the top bit set."""
-    if target.itemsize == 8 or source.itemsize == 8:
-        top = 1 << (target.itemsize * 8 - 1)
-        if target.itemsize < 8 and source.itemsize == 8 and target.itemsize < 4:
-            return target.type(0)
-        return np.array([top], f"u{target.itemsize}").view(target)[0]
-    return target.type(0)
+def _to_64(r: Array, dtype: np.dtype[Any]) -> Array:
+    info = np.iinfo(dtype)
+    over, under = r >= float(info.max), r <= float(info.min)
+    inside = np.where(over | under | np.isnan(r), 0.0, r)
+    if dtype.kind == "i":
+        out = inside.astype(np.int64)
+    else:
+        upper = inside >= 2.0**63
+        low = np.where(upper, inside - 2.0**63, inside).astype(np.int64).view(np.uint64)
+        out = np.where(upper, low + np.uint64(1 << 63), low)
+    return np.where(over, dtype.type(info.max), np.where(under, dtype.type(info.min), out))
 
 
 def integer_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
     """Integer to float, rounded once."""
     if dtype == F64:
-        r = x.astype(F64)
-        if x.dtype.itemsize < 8 or mode == "rn":
-            return r
-        return _fix_integer(x, r, mode)
-    if x.dtype.itemsize < 8:
-        exact = x.astype(F64)
-        if dtype == F32:
-            return exact.astype(F32) if mode == "rn" else narrow(exact, mode)
-        return to_half(exact, dtype, mode)
-    odd = _odd_double(x)
-    if dtype == F32:
-        return narrow(odd, mode)
-    return to_half(odd, dtype, mode)
+        return x.astype(F64) if x.dtype.itemsize < 8 or mode == "rn" else _directed_double(x, mode)
+    if dtype == F32 and mode == "rn":
+        return x.astype(F32)
+    exact = x.astype(F64) if x.dtype.itemsize < 8 else _odd_double(x)
+    return narrow(exact, mode) if dtype == F32 else to_half(exact, dtype, mode)
+
+
+def _magnitude(x: Array) -> Array:
+    u = x.view(np.uint64)
+    return np.where(x < 0, ~u + np.uint64(1), u) if x.dtype.kind == "i" else u
 
 
 def _odd_double(x: Array) -> Array:
     """A 64-bit integer as f64, rounded to odd."""
-    magnitude = np.where(x < 0, (~x.view(np.uint64)) + np.uint64(1), x.view(np.uint64)) if x.dtype.kind == "i" else x
-    lost = (magnitude & np.uint64(0x7FF)) != 0
-    cut = (magnitude & ~np.uint64(0x7FF)) | np.where(lost & (magnitude >> np.uint64(53) != 0), np.uint64(0x800), np.uint64(0))
-    chosen = np.where(magnitude >> np.uint64(53) != 0, cut, magnitude)
-    r = chosen.astype(F64)
+    magnitude = _magnitude(x)
+    sticky = np.where(magnitude & np.uint64(0x7FF), np.uint64(0x800), np.uint64(0))
+    cut = np.where(magnitude >> np.uint64(53), magnitude & ~np.uint64(0x7FF) | sticky, magnitude)
+    r = cut.astype(F64)
     return np.where(x < 0, -r, r) if x.dtype.kind == "i" else r
 
 
-def _fix_integer(x: Array, r: Array, mode: str) -> Array:
-    out = r.copy().reshape(-1)
-    for i, (value, rounded) in enumerate(zip(x.reshape(-1).tolist(), out.tolist(), strict=True)):
-        exact = int(rounded)
-        if (exact > value and (mode == "rm" or (mode == "rz" and value > 0))) or (exact < value and (mode == "rp" or (mode == "rz" and value < 0))):
-            out[i] = np.nextafter(rounded, -np.inf if exact > value else np.inf)
-    return out.reshape(r.shape)
+def _directed_double(x: Array, mode: str) -> Array:
+    """A 64-bit integer as f64 in a directed mode: cut to 53 bits, then one step up where the mode says so."""
+    magnitude = _magnitude(x)
+    lost = np.uint64(0x7FF) >> np.minimum(_leading_zeros(magnitude), np.uint64(11))
+    kept, negative = magnitude & ~lost, x < 0
+    up = (magnitude != kept) & (negative if mode == "rm" else ~negative) & (mode != "rz")
+    r = kept.astype(F64)
+    r = np.where(up, r + (lost.astype(F64) + 1.0), r)
+    return np.where(negative, -r, r)
 
 
-def _odd_single(x: Array) -> Array:
-    """f64 as f32 rounded to odd, so that a further rounding to a half is a single one."""
-    r = x.astype(F32)
-    back = r.astype(F64)
-    inexact = (back != x) & np.isfinite(x)
-    if not inexact.any():
-        return r
-    down = np.where(np.abs(back) > np.abs(x), np.nextafter(r, F32.type(0)), r)
-    odd = (down.view(np.uint32) | np.uint32(1)).view(F32)
-    return np.where(inexact, odd, r).astype(F32)
+def _leading_zeros(x: Array) -> Array:
+    count = np.zeros(x.shape, np.uint64)
+    for i in range(11):
+        count = count + (x < np.uint64(1 << (63 - i)))
+    return count
+
+
+# ---- between floating-point formats -------------------------------------------------------------
+
+
+def round_integral(x: Array, mode: str) -> Array:
+    """To an integral value of the same format; NaN becomes canonical, in f64 quiet."""
+    if x.dtype == F64:
+        return np.asarray(_INTEGRAL[mode](x))
+    if x.dtype == F32:
+        return canonical(_INTEGRAL[mode](x))
+    return to_half(_INTEGRAL[mode](x.astype(F32)), x.dtype, "rn")
 
 
 def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """f32 or f64 (exact or rounded to odd) to f16 or bf16."""
-    single = _odd_single(x) if x.dtype == F64 else x
-    bits = np.ascontiguousarray(single).view(np.uint32)
-    if dtype == BF16:
-        out = _bf16_bits(bits, mode)
-    elif mode == "rn":
-        out = single.astype(F16).view(np.uint16)
+    """f32 or f64 to f16 or bf16, rounded once; NaN becomes 0x7FFF."""
+    if x.dtype == F32 and mode == "rn":
+        if dtype == F16:
+            out = x.astype(F16).view(np.uint16)
+        else:
+            bits = x.view(np.uint32)
+            out = ((bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(np.uint16)
     else:
-        out = _f16_bits(bits, mode)
-    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    if nan.any():
-        out = np.where(nan, np.uint16(0x7FFF), out)
-    return np.asarray(out, np.uint16).view(dtype)
-
-
-def _step(kept: Array, rest: Array, half: int, negative: Array, mode: str) -> Array:
-    """kept, plus one where the dropped rest says so in this mode."""
-    if mode == "rn":
-        up = (rest > half) | ((rest == half) & ((kept & 1) != 0))
-    elif mode == "rz":
-        return kept
-    elif mode == "rna":
-        up = rest >= half
-    else:
-        up = (rest != 0) & (negative if mode == "rm" else ~negative)
-    return kept + up
-
-
-def _bf16_bits(bits: Array, mode: str) -> Array:
-    wide = bits.astype(np.int64)
-    magnitude = wide & 0x7FFFFFFF
-    kept = _step(magnitude >> 16, magnitude & 0xFFFF, 0x8000, (wide >> 31) != 0, mode)
-    kept = np.where(magnitude >= 0x7F800000, magnitude >> 16, kept)
-    if mode in ("rz", "rm", "rp"):
-        pass
-    return (kept | (wide >> 31 << 15)).astype(np.uint16)
-
-
-def _f16_bits(bits: Array, mode: str) -> Array:
-    wide = bits.astype(np.int64)
-    negative = (wide >> 31) != 0
-    e, m = (wide >> 23) & 0xFF, (wide & 0x7FFFFF) | 0x800000
-    field = e - 112
-    shift = np.where(field > 0, 13, np.clip(14 - field, 0, 40))
-    base = np.where(field > 0, (field - 1) << 10, 0)
-    kept = _step_shift(m, shift, negative, mode) + base
-    limit = np.where(field >= 31, 0x7C00, kept)
-    if mode != "rn":
-        keeps = (mode == "rz") | ((mode == "rm") & ~negative) | ((mode == "rp") & negative)
-        limit = np.where((field >= 31) & (e != 255) & keeps, 0x7BFF, limit)
-    limit = np.where(e == 0, np.where((wide & 0x7FFFFF) == 0, 0, _step_shift(wide & 0x7FFFFF, np.full(e.shape, 40), negative, mode)), limit)
-    return (limit | (wide >> 31 << 15)).astype(np.uint16)
-
-
-def _step_shift(m: Array, shift: Array, negative: Array, mode: str) -> Array:
-    kept = m >> shift
-    rest = m - (kept << shift)
-    half = np.int64(1) << np.maximum(shift - 1, 0)
-    if mode == "rn":
-        up = (rest > half) | ((rest == half) & ((kept & 1) != 0))
-    elif mode == "rz":
-        return kept
-    else:
-        up = (rest != 0) & (negative if mode == "rm" else ~negative)
-    return kept + up
+        out = round_bits(x, _NAMES[dtype], mode).astype(np.uint16)
+    if has_nan(x):
+        out = np.where(np.isnan(x), np.uint16(0x7FFF), out)
+    return np.asarray(out).view(dtype)
 
 
 def float_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Between f16, bf16, f32 and f64; widening is exact."""
+    """Between f16, bf16, f32 and f64, rounded once; each pair with the NaN that its instruction makes."""
     if dtype == x.dtype:
-        return x
+        return _same(x)
+    if x.dtype == F64:
+        return _from_double(x, dtype, mode)
+    if x.dtype == BF16:
+        if dtype == F16:
+            return to_half(x.astype(F32), F16, mode)
+        single = (x.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(F32)
+        return single if dtype == F32 else quiet_double(single)
     if dtype == F64:
-        wide = x.astype(F64) if x.dtype != BF16 else x.astype(F32).astype(F64)
-        return wide
+        return quiet_double(x)
     if dtype == F32:
-        if x.dtype == F64:
-            return canonical(narrow(x, mode or "rn"))
         return canonical(x.astype(F32))
-    if x.dtype in (F16, BF16):
-        x = x.astype(F32)
-    return to_half(x, dtype, mode or "rn")
+    return to_half(x.astype(F32) if x.dtype == F16 else x, dtype, mode)
 
 
-def tf32(x: Array, mode: str) -> Array:
-    """f32 rounded to 10 fraction bits, as u32."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
+def _same(x: Array) -> Array:
+    if x.dtype.itemsize == 2 and has_nan(x):
+        return np.where(np.isnan(x), np.uint16(0x7FFF), x.view(np.uint16)).view(x.dtype)
+    return x
+
+
+def quiet_double(x: Array) -> Array:
+    """f16 or f32 as f64; NaN keeps sign and payload and becomes quiet."""
+    out = x.astype(F64)
+    if has_nan(x):
+        form, u = FORMATS[_NAMES[x.dtype]], words(x).astype(np.uint64)
+        payload = (u & np.uint64((1 << form.fraction) - 1)) << np.uint64(52 - form.fraction)
+        sign = u >> np.uint64(form.width - 1) << np.uint64(63)
+        nan = sign | np.uint64(0x7FF8000000000000) | payload
+        out = np.where(np.isnan(x), nan, out.view(np.uint64)).view(F64)
+    return out
+
+
+def _from_double(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+    if dtype == F32 and mode == "rn" and not has_nan(x):
+        return x.astype(F32)
+    code = round_bits(x, _NAMES[dtype], mode)
+    return code.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def canonical_single(x: Array) -> Array:
+    """f32 with NaN as 0x7FFFFFFF, in a new array where there is one."""
+    return np.where(np.isnan(x), np.uint32(0x7FFFFFFF), x.view(np.uint32)).view(F32) if has_nan(x) else x
+
+
+# ---- .relu, .satfinite and packed formats -------------------------------------------------------
+
+
+def half_bits(x: Array, name: str, mode: str, relu: bool, finite: bool) -> Array:
+    """f32 as the bits (u16) of f16 or bf16; ``finite`` clamps overflow, ``relu`` negative results to 0."""
+    if not finite and not relu:
+        return to_half(x, F16 if name == "f16" else BF16, mode).view(np.uint16)
+    code = round_bits(x, name, mode, finite=finite)
+    return (relu_bits(code, name) if relu else code).astype(np.uint16)
+
+
+def small_bits(x: Array, name: str, relu: bool) -> Array:
+    """f32 as codes (u8) of an 8-bit or smaller format: nearest even, saturating."""
+    code = round_bits(x, name, "rn", finite=True)
+    return (relu_bits(code, name) if relu else code).astype(np.uint8)
+
+
+def half2_to_single(a: Array) -> tuple[Array, Array]:
+    """The lower and upper halves of f16x2 registers as f32."""
+    low, high = halves(a, F16)
+    return low.astype(F32), high.astype(F32)
+
+
+def small_to_half2(low: Array, high: Array, name: str, relu: bool) -> Array:
+    """Two codes as f16x2 registers."""
+    parts = []
+    for code in (low, high):
+        half = to_f16(code, name)
+        parts.append((relu_bits(half.astype(np.int64), "f16") if relu else half).astype(np.uint32))
+    return parts[0] | parts[1] << np.uint32(16)
+
+
+def to_ue8m0(x: Array, mode: str, finite: bool) -> Array:
+    """f32 magnitudes as powers of two (u8): rounded up (``rp``) or down (``rz``); NaN is 0xFF."""
+    bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
+    code = bits >> np.uint32(23)
+    if mode == "rp":
+        subnormal = (code == 0) & (bits > np.uint32(1 << 22))
+        code = np.where(code == 0, subnormal.astype(np.uint32), code + ((bits & np.uint32(0x7FFFFF)) != 0))
+    code = np.minimum(code, np.uint32(0xFE)) if finite else np.minimum(code, np.uint32(0xFF))
+    return np.where(bits > np.uint32(EXPONENT[F32]), np.uint32(0xFF), code).astype(np.uint8)
+
+
+def from_ue8m0(code: Array) -> Array:
+    """Powers of two as bf16 bits (u16); 0xFF is NaN."""
+    wide = code.astype(np.uint16)
+    return np.where(wide == 0xFF, np.uint16(0x7FFF), np.where(wide == 0, np.uint16(0x40), wide << np.uint16(7)))
+
+
+def tf32(x: Array, mode: str, relu: bool = False, finite: bool = False) -> Array:
+    """f32 rounded to 10 fraction bits, as u32.
+
+    ``rna`` only cuts NaN, and its ``finite`` takes one step back from everything beyond the finite values."""
+    bits = x.view(np.uint32)
     if mode == "rna":
-        return (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+        out = np.where(special, bits, bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        if finite:
+            out = np.where((out & np.uint32(0x7F800000)) == np.uint32(0x7F800000), out - np.uint32(0x2000), out)
+        return out
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
-    kept = _step(magnitude >> 13, magnitude & 0x1FFF, 0x1000, (bits >> 31) != 0, mode)
-    out = (kept << 13).astype(np.uint32) | (bits & np.uint32(0x80000000))
-    out = np.where(magnitude == 0x7F800000, bits, out)
-    return np.where(magnitude > 0x7F800000, np.uint32(0x7FFFE000), out)
+    kept = magnitude >> 13
+    kept = kept + rounds_up(kept, magnitude & 0x1FFF, 0x1000, (bits >> 31) != 0, mode)
+    out = (kept << 13).astype(np.uint32)
+    if finite:
+        out = np.minimum(out, np.uint32(0x7F7FE000))
+    out = np.where(magnitude > 0x7F800000, np.uint32(0x7FFFE000), out)
+    negative = (bits >> np.uint32(31) != 0) & (magnitude <= 0x7F800000)
+    if relu:
+        return np.where(negative, np.uint32(0), out)
+    return np.where(negative, out | np.uint32(0x80000000), out)
 
 
-_SMALL: dict[str, tuple[int, int, int, int]] = {
-    # name: fraction bits, bias, greatest finite code, NaN code
-    "e4m3": (3, 7, 0x7E, 0x7F),
-    "e5m2": (2, 15, 0x7B, 0x7F),
-}
+def clamp_unit(x: Array) -> Array:
+    """``.sat``: clamped to [0, 1]; NaN and -0 become +0."""
+    one = x.dtype.type(1)
+    return np.where(x > 0, np.where(x < one, x, one), x.dtype.type(0))
 
 
-def to_fp8(x: Array, name: str) -> Array:
-    """f32 to e4m3 or e5m2, nearest even, saturating to the greatest finite value; as u8."""
-    fraction, bias, greatest, nan = _SMALL[name]
-    bits = np.ascontiguousarray(x.astype(F32)).view(np.uint32).astype(np.int64)
-    e, m = (bits >> 23) & 0xFF, bits & 0x7FFFFF
-    significand = np.where(e > 0, m | 0x800000, m)
-    field = np.maximum(e, 1) - 127 + bias
-    shift = 23 - fraction + np.where(field > 0, 0, 1 - field)
-    shift = np.minimum(shift, 40)
-    base = np.where(field > 0, (field - 1) << fraction, 0)
-    kept = significand >> shift
-    rest = significand - (kept << shift)
-    half = np.int64(1) << (shift - 1)
-    kept = kept + ((rest > half) | ((rest == half) & ((kept & 1) != 0)))
-    code = np.minimum(kept + base, greatest)
-    code = np.where(e == 255, np.where(m != 0, nan, greatest), code)
-    sign = np.where((e == 255) & (m != 0), 0, bits >> 31 << 7)
-    return (code | sign).astype(np.uint8)
-
-
-def from_fp8(code: Array, name: str) -> Array:
-    """e4m3 or e5m2 codes (u8) as f32."""
-    if name == "e5m2":
-        return (code.astype(np.uint16) << np.uint16(8)).view(F16).astype(F32)
-    return code.view(ml_dtypes.float8_e4m3fn).astype(F32)
+def pack_saturated(a: Array, dtype_bits: int, signed: bool) -> Array:
+    """s32 clamped to a field of a few bits, as u32."""
+    low, high = (-(1 << (dtype_bits - 1)), (1 << (dtype_bits - 1)) - 1) if signed else (0, (1 << dtype_bits) - 1)
+    return np.clip(a, low, high).astype(np.int32).view(np.uint32) & np.uint32((1 << dtype_bits) - 1)
