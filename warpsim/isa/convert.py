@@ -172,6 +172,8 @@ def _named(op: Op) -> tuple[ScalarType, ScalarType]:
 # ---- .relu, .satfinite, packed ------------------------------------------------------------------
 
 _FINITE = {"satfinite": (80, (8, 1))}
+_FP8: Any = {"target": 90, "version": (7, 8)}
+_FP8_ADA: Any = {"target": 89, "version": (8, 1)}
 
 
 @instruction(
@@ -222,7 +224,14 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     anchor=CVT,
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
     relaxed=True,
-    gate=lambda op: _fp8_gate(op),
+    **_FP8,
+)
+@instruction(
+    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
+    anchor=CVT,
+    types={"d": "f8type", "a": ".f32", "b": ".f32"},
+    relaxed=True,
+    **_FP8_ADA,
 )
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
@@ -238,17 +247,19 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint16(8)
 
 
-def _fp8_gate(op: Op) -> tuple[Any, tuple[int, int]]:
-    """sm_90 has fp8 since 7.8, sm_89 since 8.1."""
-    return (89, (7, 8))
-
-
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
     anchor=CVT,
     types={"d": "f8type", "a": ".f16x2"},
     relaxed=True,
-    gate=lambda op: _fp8_gate(op),
+    **_FP8,
+)
+@instruction(
+    "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
+    anchor=CVT,
+    types={"d": "f8type", "a": ".f16x2"},
+    relaxed=True,
+    **_FP8_ADA,
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     """Two halves to packed 8-bit formats."""
@@ -261,7 +272,14 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     anchor=CVT,
     types={"d": ".f16x2", "a": "f8type"},
     relaxed=True,
-    gate=lambda op: _fp8_gate(op),
+    **_FP8,
+)
+@instruction(
+    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
+    anchor=CVT,
+    types={"d": ".f16x2", "a": "f8type"},
+    relaxed=True,
+    **_FP8_ADA,
 )
 @instruction(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
