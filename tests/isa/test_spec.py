@@ -1,0 +1,202 @@
+"""Syntax blocks, forms, and the choice of a form by a spelling."""
+
+import pytest
+
+from warpsim.errors import InternalError
+from warpsim.isa import spec, syntax
+from warpsim.isa.spec import candidates, instruction, satisfies
+from warpsim.types import TYPES
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch):
+    """Each test declares into a registry of its own."""
+    monkeypatch.setattr(spec, "REGISTRY", spec.Registry())
+    spec._CANDIDATES.clear()
+    yield
+    spec._CANDIDATES.clear()
+
+
+def declare_add():
+    """Declare the sample of the idiom."""
+
+    @instruction(
+        """
+        add.type       d, a, b;
+        add{.sat}.s32  d, a, b;      // .sat applies only to .s32
+        .type = { .u16, .u32, .s32 };
+        """,
+        anchor="add",
+        linear=True,
+    )
+    def add(op, a, b, *, memory):
+        """d = a + b."""
+        return a + b
+
+
+def test_idiom():
+    """A block gives forms with destinations, sources, ports and types."""
+    declare_add()
+    (found,) = candidates("add", ("u32",))
+
+    assert found.form.n_dest == 1
+    assert [o.spec.name for o in found.operands] == ["d", "a", "b"]
+    assert [o.type for o in found.operands] == [TYPES["u32"]] * 3
+    assert found.form.ports == {"memory"}
+    assert found.form.linear
+    assert found.op.text == "add.u32"
+    assert found.op.type is TYPES["u32"]
+
+
+def test_op_defaults():
+    """A slot of another line of the block is absent; a name of no slot is an error."""
+    declare_add()
+    op = candidates("add", ("u32",))[0].op
+
+    assert op.sat is False
+    with pytest.raises(AttributeError):
+        op.nonsense  # noqa: B018
+    with pytest.raises(AttributeError):
+        op.sat = True
+
+
+def test_any_order():
+    """Modifiers may come in any order, and only fitting ones match."""
+    declare_add()
+
+    assert candidates("add", ("s32", "sat"))[0].op.sat is True
+    assert candidates("add", ("sat", "u32")) == ()
+    assert candidates("add", ("u32", "u32")) == ()
+    assert candidates("sub", ("u32",)) == ()
+
+
+def test_types_keep_their_order():
+    """Of two slots with the same values the first takes the first word."""
+
+    @instruction("cvt{.rnd}.dtype.atype d, a; .dtype = .atype = { .u32, .f32 }; .rnd = { .rn }", anchor="cvt", types={"d": "dtype", "a": "atype"})
+    def cvt(op, a):
+        return a
+
+    (found,) = candidates("cvt", ("u32", "rn", "f32"))
+
+    assert (found.op.dtype, found.op.atype) == (TYPES["u32"], TYPES["f32"])
+    assert [o.type for o in found.operands] == [TYPES["u32"], TYPES["f32"]]
+
+
+def test_optional_operands():
+    """What may be left out makes a form of its own, and its place is filled with None."""
+
+    @instruction("cp.go [dst], [src]{, size}{, mask};", anchor="cp", types={"size": ".u32", "mask": ".u16"})
+    def cp(op, dst, src, size=None, mask=None):
+        return (dst, src, size, mask)
+
+    found = candidates("cp", ("go",))
+    only_mask = next(c for c in found if [o.spec.name for o in c.operands] == ["dst", "src", "mask"])
+
+    assert len(found) == 4
+    assert only_mask.form.function(only_mask.op, 1, 2, 3) == (1, 2, None, 3)
+
+
+def test_cache_policy_goes_with_its_hint():
+    """The operand cache_policy stands exactly where .L2::cache_hint does."""
+
+    @instruction(
+        "ld{.hint}.type d, [a]{, cache_policy}; .hint = { .L2::cache_hint }; .type = { .b32 };", anchor="ld", types={"cache_policy": ".b64"}
+    )
+    def ld(op, address, cache_policy=None):
+        return address
+
+    assert [len(c.operands) for c in candidates("ld", ("b32",))] == [2]
+    assert [len(c.operands) for c in candidates("ld", ("L2::cache_hint", "b32"))] == [3]
+
+
+def test_operand_notation():
+    """Pairs, negated predicates, addresses with coordinates and sinks are read."""
+    (line,) = syntax.parse_block("x.y d{|p}, {!}c, [a, b], _, {e0, e1};")
+    pair, negated, address, sink, vector = line.operands
+
+    assert (pair.name, pair.second, pair.second_optional) == ("d", "p", True)
+    assert (negated.name, negated.negatable) == ("c", True)
+    assert (address.kind, address.extra) == ("address", ("b",))
+    assert sink.kind == "sink"
+    assert (vector.name, vector.count) == ("e", 2)
+
+
+def test_type_rules():
+    """Operand types follow slots, widths, bits and functions."""
+
+    @instruction(
+        "mul.wide.type d, a, b, c, e, f; .type = { .s16, .s32 };",
+        anchor="mul",
+        types={"d": "2*type", "b": "bits", "c": "type/2", "e": ".pred", "f": lambda op: TYPES["f64"]},
+    )
+    def mul(op, a, b, c, e, f):
+        return a
+
+    (found,) = candidates("mul", ("wide", "s32"))
+
+    assert [o.type.name for o in found.operands] == ["s64", "s32", "b32", "b16", "pred", "f64"]
+
+
+def test_gates_and_legal():
+    """What a spelling needs and why it is illegal is known with the candidate."""
+
+    @instruction(
+        "op.type d, a; .type = { .f32, .bf16 };",
+        anchor="op",
+        version=(6, 0),
+        gates={".bf16": (90, (7, 8))},
+        legal=lambda op: "not today" if op.type.bits == 32 else None,
+    )
+    def op_(op, a):
+        return a
+
+    (plain,) = candidates("op", ("f32",))
+    (half,) = candidates("op", ("bf16",))
+
+    assert plain.illegal == "not today"
+    assert half.gates == ((None, (6, 0)), (90, (7, 8)))
+
+
+@pytest.mark.parametrize(
+    ("need", "target", "expected"),
+    [
+        (80, "sm_75", False),
+        (80, "sm_90a", True),
+        ("90a", "sm_90", False),
+        ("90a", "sm_90a", True),
+        ("90a", "sm_100a", False),
+        ("100f", "sm_103a", True),
+        ("100f", "sm_100", False),
+        ("100f", "sm_120a", False),
+        (("100a", "120a"), "sm_120a", True),
+    ],
+)
+def test_satisfies(need, target, expected):
+    """A number holds from that capability on, a suffix a for one target, f for a family."""
+    assert satisfies((need, None), target, (9, 0)) is expected
+
+
+def test_satisfies_version():
+    """A version is a minimum."""
+    assert not satisfies((None, (7, 8)), "sm_90", (7, 7))
+    assert satisfies((None, (7, 8)), "sm_90", (7, 8))
+
+
+def test_defects_of_a_declaration():
+    """A block that names what the function does not take is a defect of ours."""
+
+    @instruction("op.u32 d, [a], b;", anchor="op")
+    def op_(op, wrong):
+        return wrong
+
+    with pytest.raises(InternalError):
+        candidates("op", ("u32",))
+
+
+def test_nearest():
+    """The nearest form of an unknown spelling is named."""
+    declare_add()
+
+    assert spec.nearest("add", ("sat", "u32")) in ("add.type d, a, b", "add{.sat}.s32 d, a, b")
+    assert spec.nearest("ad", ()) == "add.type d, a, b"

@@ -1,0 +1,78 @@
+"""Names to registers, variables with their bytes, parameters with their offsets, labels."""
+
+from warpsim.program.build import load_program
+from warpsim.program.program import LabelRef, Reg, SymbolAddress
+from warpsim.program.snippet import snippet_program
+from warpsim.ptx.parser import parse
+
+HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+
+
+def load(text):
+    """The program of a module."""
+    return load_program(parse(HEAD + text, "<ptx>"), HEAD + text)
+
+
+def test_scopes_shadow():
+    """The same name in a nested block is another register."""
+    code = load(".entry k() { .reg .u32 a; mov.u32 a, 1; { .reg .u32 a; mov.u32 a, 2; } mov.u32 a, 3; }").functions["k"].code
+    outer, inner, again = (i.operands[0].register.index for i in code)
+
+    assert outer == again
+    assert outer != inner
+
+
+def test_labels_are_scoped():
+    """A branch finds the nearest label of its name."""
+    code = load(".entry k() { A: bra A; { A: bra A; } ret; }").functions["k"].code
+
+    assert [i.operands[0].target for i in code[:2] if isinstance(i.operands[0], LabelRef)] == [0, 1]
+
+
+def test_param_offsets():
+    """Parameters lie at their alignment."""
+    params = load(".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u32 d) { ret; }").functions["k"].params
+
+    assert [(p.name, p.offset, p.size) for p in params] == [("a", 0, 1), ("b", 8, 8), ("c", 16, 20), ("d", 36, 4)]
+
+
+def test_initial_bytes():
+    """Initial values are little-endian; addresses of symbols are relocations."""
+    program = load(".global .u16 x[3] = {1, 0x203}; .global .u64 p = x+2; .entry k() { ret; }")
+    x, p = program.variables
+
+    assert (x.initial, x.size) == (b"\x01\x00\x03\x02", 6)
+    assert p.relocations == ((0, 8, "x", 2, False, None),)
+
+
+def test_vector_register():
+    """The components of a vector register are registers; a subscripted symbol is an address."""
+    code = load(".entry k() { .reg .v2 .f32 v; .reg .b64 a; .local .b8 l[8]; mov.f32 v.x, v.y; mov.u64 a, l; }").functions["k"].code
+
+    assert [o.register.name for o in code[0].operands if isinstance(o, Reg)] == ["v.x", "v.y"]
+    assert isinstance(code[1].operands[1], SymbolAddress)
+
+
+def test_source_lines():
+    """.loc says where an instruction comes from."""
+    code = load('.file 1 "a.cu"\n.entry k() {\n.loc 1 7 3\nret;\n}').functions["k"].code
+
+    assert code[0].source == ("a.cu", 7)
+
+
+def test_snippet_types_from_use():
+    """A register that is not declared has the type that its uses agree on."""
+    registers = snippet_program(
+        "add.f32 d, a, b; mov.b32 x, d; setp.lt.s32 p, x, 3; @p bra L; mov.b64 {lo, hi}, w; ld.shared.v2.f32 {u, v}, [at+4]; L: st.f32 [g], d;"
+    ).registers
+
+    found = {name: register.type.name for name, register in registers.items()}
+    expected = {"d": "f32", "a": "f32", "b": "f32", "x": "s32", "p": "pred", "lo": "b32", "hi": "b32", "w": "b64", "u": "f32"}
+    assert found == {**expected, "v": "f32", "at": "u32", "g": "u64"}
+
+
+def test_snippet_keeps_declarations():
+    """What the code declares keeps its type."""
+    registers = snippet_program(".reg .b32 %r<4>; .reg .u16 h; add.s32 %r1, %r2, 1; cvt.u32.u8 x, h;").registers
+
+    assert {n: r.type.name for n, r in registers.items()} == {"x": "u32", "h": "u16", "%r1": "b32", "%r2": "b32"}
