@@ -149,8 +149,6 @@ def test_verdict(case):
         found = error.findings[0]
     if found is not None and found.rule == "unsupported":
         pytest.skip("not in this version")
-    if case["name"] in ("async_058", "flt_068"):
-        pytest.xfail("accepted though the assembler refuses it")
 
     assert (found is None) == case["accepted"]
     if found is not None and case["line"] is not None:

@@ -35,6 +35,7 @@ def _sizes(op: Op) -> set[int]:
     types={"size": ".u32", "src_size": ".u32", "cache_policy": ".b64"},
     constants={"size": _sizes},
     limits={"src_size": (0, 16)},
+    spaces={"dst": {"shared"}, "src": {"global"}},
     version=(7, 0),
     target=80,
     gates=_GATES,

@@ -81,7 +81,7 @@ def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    f"fma.rn{{.ftz}}{{.sat}}{{.relu}}.type d, a, b, c; {_TYPES}",
+    f"fma.rn{{.ftz}}{{.sat}}.type d, a, b, c; fma.rn{{.ftz}}{{.relu}}.type d, a, b, c; {_TYPES}",
     anchor="half-precision-floating-point-instructions-fma",
     gates={
         "f16": (53, (4, 2)),

@@ -160,7 +160,7 @@ def _joined(types: list[ScalarType]) -> ScalarType:
         return TYPES["s16" if same[0].kind == "s" else "u16"]
     plain = [type for type in same if type.name in ("f16", "f32", "f64") or type.kind in "usp"]
     kinds = {"i" if type.kind in "us" else type.kind for type in plain}
-    bare = any(type not in plain and not type.name.startswith("b") or type.name.startswith("bf") for type in same)
+    bare = any((type not in plain and not type.name.startswith("b")) or type.name.startswith("bf") for type in same)
     if len(kinds) != 1 or bare:
         return TYPES[f"b{widest}"]
     return plain[0]
