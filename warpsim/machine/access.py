@@ -36,6 +36,7 @@ class Memory:
         self.local = local
         self.group: Group = None  # type: ignore[assignment]
         self.active: Array | None = None
+        self.unused = False
 
     # ---- the port ----------------------------------------------------------------------------
 
@@ -72,7 +73,8 @@ class Memory:
         returns: bool,
         kind: str = "",
     ) -> Array | None:
-        """One read-modify-write a lane, in the order CTA, warp, lane."""
+        """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them."""
+        returns = returns and not self.unused
         name = _space(space)
         if name == "":
             got = self._by_space(

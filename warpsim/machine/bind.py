@@ -15,7 +15,7 @@ from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.machine.control import bind_end, bind_sync
-from warpsim.machine.flow import ENDS, blocks_of
+from warpsim.machine.flow import ENDS, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
@@ -58,7 +58,26 @@ def bind_function(plan: FunctionPlan) -> None:
             body = body[:-1]
         else:
             bound.end = _fall(following)
-        bound.steps = [bind_step(plan, instruction) for instruction in body]
+        unread = _unread(plan, block, body)
+        bound.steps = [bind_step(plan, i, n in unread) for n, i in enumerate(body)]
+
+
+def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
+    """Instructions of a block whose results nobody reads."""
+    live: set[int] = set()
+    for successor in block.successors:
+        live |= plan.blocks[successor].live_in
+    if len(body) < block.last - block.first:
+        live |= set(reads_and_writes(plan.function.code[block.last - 1])[0])
+    found = set()
+    for number in range(len(body) - 1, -1, -1):
+        reads, writes = reads_and_writes(body[number])
+        if writes and not any(w in live for w in writes):
+            found.add(number)
+        if body[number].guard is None:
+            live -= set(writes)
+        live |= set(reads)
+    return found
 
 
 def _fall(following: int | None) -> Callable[[Group], int | None]:
@@ -214,7 +233,8 @@ def destination(operand: Operand) -> Setter:
             if isinstance(value, Unpacked):
                 value = value.parts(len(parts))
             for part, element in zip(parts, value, strict=True):
-                part(group, element, active)
+                if element is not None:
+                    part(group, element, active)
 
         return set_all
     if not isinstance(operand, Reg):
@@ -260,14 +280,14 @@ def commit_of(instruction: Instruction) -> Setter | None:
 # ---- steps --------------------------------------------------------------------------------------
 
 
-def bind_step(plan: FunctionPlan, instruction: Instruction) -> Step:
+def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False) -> Step:
     """The closure of one instruction."""
     form = instruction.form
     if form.scope is Scope.THREAD:
         special = _bind_special_case(plan, instruction)
         if special is not None:
             return special
-        step = _bind_plain(plan, instruction) or _bind_thread(plan, instruction)
+        step = _bind_plain(plan, instruction) or _bind_thread(plan, instruction, unread)
         if form.root == "wmma":
             step = bind_gate(plan, instruction, step)
     elif form.scope in (Scope.WARP, Scope.WARPGROUP):
@@ -398,7 +418,7 @@ def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
-def _bind_thread(plan: FunctionPlan, instruction: Instruction) -> Step:
+def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> Step:
     """Any element-wise instruction, with ports and guards."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
@@ -406,7 +426,6 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction) -> Step:
     commit = commit_of(instruction)
     guard = _guard(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
-    memory_port = "memory" in ports
 
     def step(group: Group) -> None:
         active = None
@@ -417,6 +436,7 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction) -> Step:
         batch = group.batch
         batch.memory.group = group
         batch.memory.active = active
+        batch.memory.unused = unread
         arguments = [get(group) for get in getters]
         if ports:
             result = function(op, *arguments, **{p: port(batch, p, group, active) for p in ports})
@@ -430,8 +450,6 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction) -> Step:
         if commit is not None and result is not None:
             commit(group, result, active)
 
-    if memory_port or ports or guard or not linear:
-        return step
     return step
 
 

@@ -98,7 +98,7 @@ class Launch:
         self.cluster = settings.cluster or (1, 1, 1)
         self.n_ctas = grid[0] * grid[1] * grid[2]
         self.shared_size = self.plan.dynamic_offset + settings.dynamic_shared
-        self.local_size = self.plan.main.frame_size + 16
+        self.local_size = self.plan.main.frame_size
         self.stats = RunStats()
         self.counts: dict[BoundBlock, int] = {}
         self.findings = reporting.Collector(self)

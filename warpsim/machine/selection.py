@@ -58,8 +58,9 @@ class Selection:
     @cached_property
     def n_warps(self) -> int:
         """How many warps have a lane here."""
-        keys = (self.threads >> 5) * self.batch.n_ctas + self.ctas
-        return len(np.unique(keys))
+        present = np.zeros((self.batch.n_threads // 32 + 1) * self.batch.n_ctas, np.bool_)
+        present[(self.threads >> 5) * self.batch.n_ctas + self.ctas] = True
+        return int(np.count_nonzero(present))
 
     def fetch(self, value: Any) -> Any:
         """The part of a batch-wide value that belongs to these threads."""

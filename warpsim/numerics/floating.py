@@ -116,11 +116,24 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
                 return canonical(r)
         except FloatingPointError:
             pass
-        return canonical(odd_sum(p, np.broadcast_to(c, s.shape).astype(F64)).astype(F32))
+        return canonical(_rounded_once(p, c, s))
     c64 = c.astype(F64)
     r = narrow(odd_sum(p, c64), mode)
     cancelled = (p + c64 == 0) & ~((p == 0) & (c64 == 0) & (np.signbit(p) == np.signbit(c64)))
     return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+
+
+def _rounded_once(p: Array, c: Array, s: Array) -> Array:
+    """s = p + c as f32: lanes that lie on a tie or below the normal range are rounded to odd first."""
+    with np.errstate(under="ignore"):
+        r = s.astype(F32)
+    doubtful = np.flatnonzero(((s.view(np.int64) << 35) == _HALFWAY) | (np.abs(s) < 2.0**-126))
+    if doubtful.size:
+        pd = np.broadcast_to(p, s.shape).reshape(-1)[doubtful]
+        cd = np.broadcast_to(c, s.shape).reshape(-1)[doubtful].astype(F64)
+        with np.errstate(under="ignore"):
+            r.reshape(-1)[doubtful] = odd_sum(pd, cd).astype(F32)
+    return r
 
 
 def div(a: Array, b: Array, mode: str = "rn") -> Array:
