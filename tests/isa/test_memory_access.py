@@ -30,7 +30,8 @@ def test_every_width_in_every_space(bits: int, space: str) -> None:
     to = f"mov.u64 y, room; {step}" if where else "mov.u64 y, x;"
     dot = f".{space}" if space else ""
     body = f"""{where} mad.wide.u32 x, t, {size}, pi; {to} mad.wide.u32 v, t, {size}, po;
-    ld.global.b{bits} {register}, [x]; st{dot}.b{bits} [y], {register}; ld{dot}.b{bits} {register}, [y]; st.global.b{bits} [v], {register};"""
+    ld.global.b{bits} {register}, [x]; st{dot}.b{bits} [y], {register};
+    ld{dot}.b{bits} {register}, [y]; st.global.b{bits} [v], {register};"""
 
     out = run(body, source, np.zeros(32 * size, np.uint8))
 
@@ -61,7 +62,8 @@ def test_vectors(type: str, count: int) -> None:
     size = bits // 8 * count
     body = f""".reg .b{max(bits, 16)} {", ".join(names)};
     mad.wide.u32 x, t, {size}, pi; mad.wide.u32 y, t, {size}, po;
-    ld.global.v{count}.{type} {{{", ".join(names)}}}, [x]; st.global.v{count}.{type} [y], {{{", ".join(reversed(names))}}};"""
+    ld.global.v{count}.{type} {{{", ".join(names)}}}, [x];
+    st.global.v{count}.{type} [y], {{{", ".join(reversed(names))}}};"""
 
     out = run(body, source, np.zeros_like(source))
 
@@ -137,9 +139,11 @@ def test_state_spaces_of_generic_addresses() -> None:
     body = """.shared .align 4 .b8 room[64]; .local .align 4 .b8 own[16]; .reg .pred g, h1, l;
     mov.u64 x, room; cvta.shared.u64 y, x; cvta.to.shared.u64 w, y; sub.s64 w, w, x; st.global.b64 [po], w;
     isspacep.shared g, y; isspacep.global h1, y; isspacep.local l, y;
-    selp.u32 r, 1, 0, g; selp.u32 s, 2, 0, h1; or.b32 r, r, s; selp.u32 s, 4, 0, l; or.b32 r, r, s; st.global.b32 [po+8], r;
+    selp.u32 r, 1, 0, g; selp.u32 s, 2, 0, h1; or.b32 r, r, s;
+    selp.u32 s, 4, 0, l; or.b32 r, r, s; st.global.b32 [po+8], r;
     mov.u64 x, own; cvta.local.u64 y, x; isspacep.shared g, y; isspacep.global h1, po; isspacep.local l, y;
-    selp.u32 r, 1, 0, g; selp.u32 s, 2, 0, h1; or.b32 r, r, s; selp.u32 s, 4, 0, l; or.b32 r, r, s; st.global.b32 [po+12], r;"""
+    selp.u32 r, 1, 0, g; selp.u32 s, 2, 0, h1; or.b32 r, r, s;
+    selp.u32 s, 4, 0, l; or.b32 r, r, s; st.global.b32 [po+12], r;"""
 
     out = run(body, np.zeros(1, np.uint32), np.full(4, 9, np.uint32), 1)
 

@@ -164,7 +164,8 @@ def test_redux(operation: str, mask: int) -> None:
     a = values(9)
 
     d, _ = run(
-        f"and.b32 s, t, 31; shr.u32 s, {mask}, s; and.b32 s, s, 1; setp.eq.u32 g, s, 1; @g redux.sync.{operation} d, a, {mask};",
+        f"and.b32 s, t, 31; shr.u32 s, {mask}, s; and.b32 s, s, 1; setp.eq.u32 g, s, 1;"
+        f"@g redux.sync.{operation} d, a, {mask};",
         a,
     )
 

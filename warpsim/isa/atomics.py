@@ -123,7 +123,12 @@ def _atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, 
     if not isinstance(b, tuple):
         return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind)
     size = op.type.bytes
-    return tuple([memory.atomic(space, memory.advance(a, k * size), op.type, update, (x,), returns=returns, kind=kind) for k, x in enumerate(b)])
+    return tuple(
+        [
+            memory.atomic(space, memory.advance(a, k * size), op.type, update, (x,), returns=returns, kind=kind)
+            for k, x in enumerate(b)
+        ]
+    )
 
 
 # ---- scalars ------------------------------------------------------------------------------------
@@ -142,7 +147,9 @@ def _illegal(op: Op) -> str | None:
         return None if name == "u32" else f".{op.op} takes .u32, not .{name}"
     if op.op in ("min", "max"):
         return None if kind in "us" else f".{op.op} takes .u32, .s32, .u64, .s64 (and vectors of halves), not .{name}"
-    return None if kind in "usf" and name != "s64" else f".add takes .u32, .s32, .u64, .f32, .f64 and halves, not .{name}"
+    return (
+        None if kind in "usf" and name != "s64" else f".add takes .u32, .s32, .u64, .f32, .f64 and halves, not .{name}"
+    )
 
 
 @instruction(

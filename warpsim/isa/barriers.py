@@ -8,7 +8,14 @@ from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
-_LIMITS: dict[str, Any] = {"a": (0, 15), "b": range(0, 2049, 32)}
+
+
+def _counts(op: Op) -> range:
+    """Threads that a barrier may expect, in constants."""
+    return range(32 if getattr(op, "arrive", False) else 0, 4097, 32)
+
+
+_LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
 
 
 @instruction(

@@ -16,7 +16,13 @@ _OPTIONS = """
     .hint = { .L2::cache_hint };
     .prefetch = { .L2::64B, .L2::128B, .L2::256B };
 """
-_GATES = {"L2::cache_hint": (80, (7, 4)), "L2::64B": (80, (7, 4)), "L2::128B": (80, (7, 4)), "L2::256B": (80, (7, 4)), "shared::cta": (80, (7, 8))}
+_GATES = {
+    "L2::cache_hint": (80, (7, 4)),
+    "L2::64B": (80, (7, 4)),
+    "L2::128B": (80, (7, 4)),
+    "L2::256B": (80, (7, 4)),
+    "shared::cta": (80, (7, 8)),
+}
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
 
 
@@ -40,7 +46,9 @@ def _sizes(op: Op) -> set[int]:
     target=80,
     gates=_GATES,
 )
-def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, cache_policy: Any = None, *, memory: Any) -> None:
+def cp_async(
+    op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, cache_policy: Any = None, *, memory: Any
+) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
     n = int(size.reshape(-1)[0])
     if src_size is not None and src_size.dtype != np.uint32:  # the form without src_size: a policy stands there
@@ -62,7 +70,9 @@ def cp_async(op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, ca
     target=80,
     gates=_GATES,
 )
-def cp_async_ignore(op: Op, dst: Any, src: Any, size: Lanes, ignore_src: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
+def cp_async_ignore(
+    op: Op, dst: Any, src: Any, size: Lanes, ignore_src: Lanes, cache_policy: Any = None, *, memory: Any
+) -> None:
     """The same; where ignore_src holds, zeros are written and nothing is read."""
     n = int(size.reshape(-1)[0])
     _copy(memory, dst, src, n, np.where(ignore_src, np.uint32(0), np.uint32(n)))
@@ -88,26 +98,43 @@ def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
     for k, value in enumerate(values):
         left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
         every = type.dtype.type(np.iinfo(type.dtype).max)
-        mask = np.where(left >= type.bytes, every, (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1))
+        mask = np.where(
+            left >= type.bytes, every, (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1)
+        )
         kept.append(value & mask)
     memory.store("shared", dst, type, tuple(kept))
 
 
-@instruction("cp.async.commit_group;", anchor="data-movement-and-conversion-instructions-cp-async-commit-group", version=(7, 0), target=80)
+@instruction(
+    "cp.async.commit_group;",
+    anchor="data-movement-and-conversion-instructions-cp-async-commit-group",
+    version=(7, 0),
+    target=80,
+)
 def commit_group(op: Op, *, async_groups: Any) -> None:
     """Close the group of copies."""
     async_groups.commit()
 
 
 @instruction(
-    "cp.async.wait_group n;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", types={"n": ".u32"}, constants={"n": None}, version=(7, 0), target=80
+    "cp.async.wait_group n;",
+    anchor="data-movement-and-conversion-instructions-cp-async-wait-group",
+    types={"n": ".u32"},
+    constants={"n": None},
+    version=(7, 0),
+    target=80,
 )
 def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
     """Wait for all but the n newest groups."""
     async_groups.wait(int(n.reshape(-1)[0]))
 
 
-@instruction("cp.async.wait_all;", anchor="data-movement-and-conversion-instructions-cp-async-wait-group", version=(7, 0), target=80)
+@instruction(
+    "cp.async.wait_all;",
+    anchor="data-movement-and-conversion-instructions-cp-async-wait-group",
+    version=(7, 0),
+    target=80,
+)
 def wait_all(op: Op, *, async_groups: Any) -> None:
     """Wait for all copies."""
     async_groups.wait(0)

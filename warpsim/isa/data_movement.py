@@ -1,4 +1,4 @@
-"""Registers and addresses: mov, cvta, isspacep, mapa, getctarank (PTX ISA: Data Movement and Conversion Instructions)."""
+"""Registers and addresses: mov, cvta, isspacep, mapa (PTX ISA: Data Movement and Conversion Instructions)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Unpacked(tuple):  # type: ignore[type-arg]
     """A register to be cut into the parts of a destination vector."""
 
     def __new__(cls, value: Lanes) -> Unpacked:
-        """Wrap the register's value."""
+        """Keep the register."""
         made = super().__new__(cls, (value,))
         return made
 
@@ -92,7 +92,10 @@ class Unpacked(tuple):  # type: ignore[type-arg]
 
 # ---- generic addresses --------------------------------------------------------------------------
 
-_CVTA_SPACES = ".space = { .const, .global, .local, .shared, .shared::cta, .shared::cluster, .param, .param::entry };  .size = { .u32, .u64 };"
+_SPACES = """
+    .space = { .const, .global, .local, .shared, .shared::cta, .shared::cluster, .param, .param::entry };
+    .size = { .u32, .u64 };
+"""
 _CVTA_GATES = {
     "param": (70, (7, 7)),
     "param::entry": (70, (8, 3)),
@@ -106,7 +109,7 @@ def _address_type(op: Op) -> ScalarType:
 
 
 @instruction(
-    "cvta.space.size p, a;" + _CVTA_SPACES,
+    "cvta.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
     linear=True,
@@ -122,7 +125,7 @@ def cvta(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "cvta.to.space.size p, a;" + _CVTA_SPACES,
+    "cvta.to.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
     linear=True,
@@ -138,7 +141,7 @@ def cvta_to(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "isspacep.space p, a;  .space = { .const, .global, .local, .shared, .shared::cta, .shared::cluster, .param, .param::entry };",
+    "isspacep.space p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-isspacep",
     types={"p": ".pred", "a": ".u64"},
     version=(2, 0),

@@ -36,7 +36,8 @@ LOADS = f"""
     ld.sem.scope{{.space}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type          d, [a], cache_policy;
     ld.nc.global{{.nc_cop}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type              d, [a];
     ld.nc.global{{.nc_cop}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type         d, [a], cache_policy;
-    .space = {{ .const, .global, .local, .param, .param::entry, .param::func, .shared, .shared::cta, .shared::cluster }};
+    .space = {{ .const, .global, .local, .param, .param::entry, .param::func,
+               .shared, .shared::cta, .shared::cluster }};
     .sem = {{ .relaxed, .acquire }};
     .cop = {{ .ca, .cg, .cs, .lu, .cv }};
     .nc_cop = {{ .ca, .cg, .cs }};
@@ -68,7 +69,10 @@ GATES = {
     "L2::64B": (75, (7, 4)),
     "L2::128B": (75, (7, 4)),
     "L2::256B": (80, (7, 4)),
-    **{f"L1::{word}": (70, (7, 4)) for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")},
+    **{
+        f"L1::{word}": (70, (7, 4))
+        for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+    },
 }
 """Least target and PTX version that a modifier needs."""
 
@@ -122,7 +126,8 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
 
 
 @instruction(
-    LOADS.replace("{.vec}", ".vec") + WIDE, anchor=_LD,
+    LOADS.replace("{.vec}", ".vec") + WIDE,
+    anchor=_LD,
     types={"cache_policy": ".b64"},
     vectors={"d": vector_size},
     target=100,
@@ -130,7 +135,9 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
     legal=_illegal_wide,
     **_OPTIONS,
 )
-@instruction(LOADS + NARROW, anchor=_LD, types={"cache_policy": ".b64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS)
+@instruction(
+    LOADS + NARROW, anchor=_LD, types={"cache_policy": ".b64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS
+)
 def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
     """d = the value at a; caches, hints and memory order change no value."""
     count = vector_size(op)
@@ -172,7 +179,8 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
 
 
 @instruction(
-    STORES.replace("{.vec}", ".vec") + WIDE, anchor=_ST,
+    STORES.replace("{.vec}", ".vec") + WIDE,
+    anchor=_ST,
     types={"cache_policy": ".b64"},
     vectors={"b": vector_size},
     target=100,
@@ -180,7 +188,9 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
     legal=_illegal_wide,
     **_OPTIONS,
 )
-@instruction(STORES + NARROW, anchor=_ST, types={"cache_policy": ".b64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS)
+@instruction(
+    STORES + NARROW, anchor=_ST, types={"cache_policy": ".b64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS
+)
 def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))

@@ -88,7 +88,9 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
 
 
 @instruction("shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", **_SHFL)
-def shfl_sync_pred(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
+def shfl_sync_pred(
+    op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any
+) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p tells whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
 
@@ -215,10 +217,19 @@ def _match_all(a: Lanes, membermask: Lanes, active: Lanes) -> tuple[Lanes, Lanes
     full = np.broadcast_to(a, active.shape)
     first = np.take_along_axis(full, members.argmax(axis=1, keepdims=True), axis=1)
     same = ((full == first) | ~members).all(axis=1, keepdims=True)
-    return np.broadcast_to(np.where(same, _bits(members), np.uint32(0)), active.shape), np.broadcast_to(same, active.shape)
+    return np.broadcast_to(np.where(same, _bits(members), np.uint32(0)), active.shape), np.broadcast_to(
+        same, active.shape
+    )
 
 
-_REDUX = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_REDUX = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 @instruction(
@@ -259,7 +270,7 @@ def _b32() -> Any:
 )
 @_per_mask
 def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
-    """The least or greatest value of the members, -0 below +0; NaNs count only with .NaN, or where there is nothing else."""
+    """The least or greatest value of the members, -0 below +0; NaNs count with .NaN, or where there is nothing else."""
     members = _members(membermask, active)
     values = np.abs(a) if op.abs else a
     nan = np.isnan(values)

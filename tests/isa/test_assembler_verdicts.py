@@ -1,0 +1,49 @@
+"""Instructions that move data and synchronise are accepted and refused as ptxas 13.0 does it for PTX 9.0.
+
+``assembler_verdicts.txt`` holds a line for each: target, verdict, instruction; tabs between. Registers are named by
+their type: b .b32, u .u32, f .f32, q .b64, h .b16, o .b128, p .pred and so on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import warpsim
+
+REGISTERS = {
+    "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
+    "f": "f32", "d": "f64", "x": "f16x2", "h": "b16", "q": "b64", "o": "b128", "p": "pred",
+}  # fmt: skip
+ROWS = [line.split("\t") for line in Path(__file__).with_name("assembler_verdicts.txt").read_text().splitlines()]
+
+
+def module(target: str, instruction: str) -> str:
+    """A module around one instruction."""
+    lines = [".version 9.0", f".target {target}", ".address_size 64"]
+    lines += [
+        ".shared .align 128 .b8 smem[4096];",
+        ".global .align 128 .b8 gmem[4096];",
+        ".const .align 128 .b8 cmem[256];",
+    ]
+    lines += [".visible .entry k(.param .u64 prm) {", ".local .align 128 .b8 lmem[256];"]
+    lines += [f".reg .{type} {name}<40>;" for name, type in REGISTERS.items()]
+    return "\n".join([*lines, instruction, "ret;", "}"]) + "\n"
+
+
+@pytest.mark.parametrize("root", sorted({row[2].split()[0].split(".")[0].rstrip(";") for row in ROWS}))
+def test_verdicts(root: str) -> None:
+    """Every instruction of an opcode gets the assembler's verdict."""
+    wrong = []
+    for target, verdict, instruction in ROWS:
+        if instruction.split()[0].split(".")[0].rstrip(";") != root:
+            continue
+        try:
+            warpsim.load(module(target, instruction))
+            got = "accepted"
+        except warpsim.PtxError:
+            got = "refused"
+        if verdict != got:
+            wrong.append(f"{target}: {instruction} should be {verdict}")
+
+    assert not wrong, "\n".join(wrong)
