@@ -39,6 +39,7 @@ def load_program(module: ast.Module, source: str = "") -> Program:
             if item.name == "file" and len(item.arguments) > 1:
                 resolver.files[int(item.arguments[0])] = str(item.arguments[1]).strip('"')
             elif item.name == "alias" and len(item.arguments) == 2:
+                resolver.aliases.add(str(item.arguments[0]))
                 aliases[str(item.arguments[0])] = str(item.arguments[1])
     _whole(module, resolver, problems)
     for name, symbol in resolver.globals.items():

@@ -43,3 +43,6 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     }.items()
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""
+
+BUILTINS = frozenset(("vprintf", "malloc", "free", "__assertfail", "__assert_fail"))
+"""Functions that the system provides."""

@@ -108,6 +108,7 @@ class Resolver:
         self.variables: list[Variable] = []
         self.counts: dict[str, int] = {}
         self.files: dict[int, str] = {}
+        self.aliases: set[str] = set()
 
     # ---- declarations ------------------------------------------------------------------------
 

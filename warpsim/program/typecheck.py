@@ -10,7 +10,7 @@ import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.errors import Span
 from warpsim.isa import spec
 from warpsim.isa.spec import Candidate, Op, OperandSpec, TypedOperand
-from warpsim.program.names import ELSEWHERE, OPCODES, SPECIALS
+from warpsim.program.names import BUILTINS, ELSEWHERE, OPCODES, SPECIALS
 from warpsim.program.problems import Problems
 from warpsim.program.program import (
     Addr,
@@ -53,13 +53,13 @@ class Checker:
         self.version = module.version
         target = module.target[0] if module.target else "sm_90"
         self.target = target
-        self.scope, self.opcode = Scope(None), ""
+        self.scope, self.opcode, self.text = Scope(None), "", ""
         self.selectors: dict[str, str] = {}
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
         """The typed instruction, or None after noting what is wrong with it."""
         self.scope, self.opcode = scope, node.opcode
-        text = ".".join((node.opcode, *node.modifiers))
+        self.text = text = ".".join((node.opcode, *node.modifiers))
         guard = self._guard(node)
         found = spec.candidates(node.opcode, node.modifiers)
         if not found:
@@ -196,7 +196,7 @@ class Checker:
     def _value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
         s, negated = typed.spec, False
         if isinstance(node, ast.Negated):
-            if not s.negatable:
+            if not s.negatable and type.kind != "p":
                 raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
             negated, node = True, node.operand
         if isinstance(node, ast.Sink):
@@ -250,7 +250,7 @@ class Checker:
         return found
 
     def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
-        if self.opcode not in ("mov", "cvta", "mapa", "isspacep", "getctarank", "istypep"):
+        if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
             raise Mismatch("operand-type", span, f"operand {s.name} of {self.opcode} must be a register", "take the address with mov", 2)
         if s.dest or type.kind in "fp" or type.bits < 32:
             raise Mismatch("operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2)
@@ -363,6 +363,8 @@ class Checker:
         if isinstance(symbol, Register):
             out.append(Reg(symbol, symbol.type))
         elif isinstance(symbol, ast.Function):
+            if symbol.body is None and symbol.name not in BUILTINS and symbol.name not in self.resolver.aliases:
+                raise Mismatch("linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3)
             out.append(FunctionRef(symbol.name))
         else:
             raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
