@@ -73,7 +73,11 @@ def test_any_order():
 def test_types_keep_their_order():
     """Of two slots with the same values the first takes the first word."""
 
-    @instruction("cvt{.rnd}.dtype.atype d, a; .dtype = .atype = { .u32, .f32 }; .rnd = { .rn }", anchor="cvt", types={"d": "dtype", "a": "atype"})
+    @instruction(
+        "cvt{.rnd}.dtype.atype d, a; .dtype = .atype = { .u32, .f32 }; .rnd = { .rn }",
+        anchor="cvt",
+        types={"d": "dtype", "a": "atype"},
+    )
     def cvt(op, a):
         return a
 
@@ -101,7 +105,9 @@ def test_cache_policy_goes_with_its_hint():
     """The operand cache_policy stands exactly where .L2::cache_hint does."""
 
     @instruction(
-        "ld{.hint}.type d, [a]{, cache_policy}; .hint = { .L2::cache_hint }; .type = { .b32 };", anchor="ld", types={"cache_policy": ".b64"}
+        "ld{.hint}.type d, [a]{, cache_policy}; .hint = { .L2::cache_hint }; .type = { .b32 };",
+        anchor="ld",
+        types={"cache_policy": ".b64"},
     )
     def ld(op, address, cache_policy=None):
         return address

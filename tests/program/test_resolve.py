@@ -15,7 +15,11 @@ def load(text):
 
 def test_scopes_shadow():
     """The same name in a nested block is another register."""
-    code = load(".entry k() { .reg .u32 a; mov.u32 a, 1; { .reg .u32 a; mov.u32 a, 2; } mov.u32 a, 3; }").functions["k"].code
+    code = (
+        load(".entry k() { .reg .u32 a; mov.u32 a, 1; { .reg .u32 a; mov.u32 a, 2; } mov.u32 a, 3; }")
+        .functions["k"]
+        .code
+    )
     outer, inner, again = (i.operands[0].register.index for i in code)
 
     assert outer == again
@@ -31,7 +35,11 @@ def test_labels_are_scoped():
 
 def test_param_offsets():
     """Parameters lie at their alignment."""
-    params = load(".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u32 d) { ret; }").functions["k"].params
+    params = (
+        load(".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u32 d) { ret; }")
+        .functions["k"]
+        .params
+    )
 
     assert [(p.name, p.offset, p.size) for p in params] == [("a", 0, 1), ("b", 8, 8), ("c", 16, 20), ("d", 36, 4)]
 
@@ -47,7 +55,11 @@ def test_initial_bytes():
 
 def test_vector_register():
     """The components of a vector register are registers; a subscripted symbol is an address."""
-    code = load(".entry k() { .reg .v2 .f32 v; .reg .b64 a; .local .b8 l[8]; mov.f32 v.x, v.y; mov.u64 a, l; }").functions["k"].code
+    code = (
+        load(".entry k() { .reg .v2 .f32 v; .reg .b64 a; .local .b8 l[8]; mov.f32 v.x, v.y; mov.u64 a, l; }")
+        .functions["k"]
+        .code
+    )
 
     assert [o.register.name for o in code[0].operands if isinstance(o, Reg)] == ["v.x", "v.y"]
     assert isinstance(code[1].operands[1], SymbolAddress)
@@ -67,7 +79,17 @@ def test_snippet_types_from_use():
     ).registers
 
     found = {name: register.type.name for name, register in registers.items()}
-    expected = {"d": "f32", "a": "f32", "b": "f32", "x": "s32", "p": "pred", "lo": "b32", "hi": "b32", "w": "b64", "u": "f32"}
+    expected = {
+        "d": "f32",
+        "a": "f32",
+        "b": "f32",
+        "x": "s32",
+        "p": "pred",
+        "lo": "b32",
+        "hi": "b32",
+        "w": "b64",
+        "u": "f32",
+    }
     assert found == {**expected, "v": "f32", "at": "u32", "g": "u64"}
 
 

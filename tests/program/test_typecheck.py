@@ -97,9 +97,19 @@ def test_rule_in_a_body(rule, faulty, correct):
         ("directive", 4, ".entry q(.reg .u32 a) { ret; }", ".entry q(.param .u32 a) { ret; }"),
         ("directive", 4, ".entry q() .maxntid 1,1,1,1 { ret; }", ".entry q() .maxntid 1,1,1 { ret; }"),
         ("directive", 1, ".const .b8 x[65537];", ".const .b8 x[65536];"),
-        ("linkage", 4, ".extern .func f(); .entry q() { call f; ret; }", ".func f() { ret; } .entry q() { call f; ret; }"),
+        (
+            "linkage",
+            4,
+            ".extern .func f(); .entry q() { call f; ret; }",
+            ".func f() { ret; } .entry q() { call f; ret; }",
+        ),
         ("undeclared", 4, ".alias a, k;", ".global .u32 a;"),
-        ("operand-count", 4, ".func f(.reg .u32 a) { ret; } .entry q() { call f; ret; }", ".func f() { ret; } .entry q() { call f; ret; }"),
+        (
+            "operand-count",
+            4,
+            ".func f(.reg .u32 a) { ret; } .entry q() { call f; ret; }",
+            ".func f() { ret; } .entry q() { call f; ret; }",
+        ),
     ],
 )
 def test_rule_in_a_module(rule, line, faulty, correct):

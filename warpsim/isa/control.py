@@ -12,12 +12,21 @@ def bra(op: Op, target: Any) -> None:
     """Continue at the label."""
 
 
-@instruction("brx.idx{.uni} index, tlist;", anchor="control-flow-instructions-brx-idx", scope=Scope.CONTROL, types={"index": ".u32"}, version=(6, 0), target=30)
+@instruction(
+    "brx.idx{.uni} index, tlist;",
+    anchor="control-flow-instructions-brx-idx",
+    scope=Scope.CONTROL,
+    types={"index": ".u32"},
+    version=(6, 0),
+    target=30,
+)
 def brx_idx(op: Op, index: Any, tlist: Any) -> None:
     """Continue at the label of this index in the list."""
 
 
-@instruction("call{.uni} ret_list, fname, param_list, flist;", anchor="control-flow-instructions-call", scope=Scope.CONTROL)
+@instruction(
+    "call{.uni} ret_list, fname, param_list, flist;", anchor="control-flow-instructions-call", scope=Scope.CONTROL
+)
 def call(op: Op, ret_list: Any, fname: Any, param_list: Any, flist: Any) -> None:
     """Call a function, by name or by address."""
 
@@ -42,11 +51,23 @@ def brkpt(op: Op) -> None:
     """A breakpoint; without a debugger attached a GPU traps."""
 
 
-@instruction("nanosleep.u32 t;", anchor="miscellaneous-instructions-nanosleep", scope=Scope.SYNC, types={"t": ".u32"}, version=(6, 3), target=70)
+@instruction(
+    "nanosleep.u32 t;",
+    anchor="miscellaneous-instructions-nanosleep",
+    scope=Scope.SYNC,
+    types={"t": ".u32"},
+    version=(6, 3),
+    target=70,
+)
 def nanosleep(op: Op, t: Any) -> None:
     """Let others run."""
 
 
-@instruction("pmevent{.mask} a;", anchor="miscellaneous-instructions-pmevent", types={"a": ".u32"}, constants={"a": lambda op: None if op.mask else (0, 15)})
+@instruction(
+    "pmevent{.mask} a;",
+    anchor="miscellaneous-instructions-pmevent",
+    types={"a": ".u32"},
+    constants={"a": lambda op: None if op.mask else (0, 15)},
+)
 def pmevent(op: Op, a: Any) -> None:
     """Performance monitor events have no effect on results."""

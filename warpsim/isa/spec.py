@@ -48,7 +48,11 @@ class Op:
     modifiers: tuple[str, ...]
 
     def __init__(
-        self, text: str, modifiers: tuple[str, ...], values: Mapping[str, Any], absent: Mapping[str, object] | None = None
+        self,
+        text: str,
+        modifiers: tuple[str, ...],
+        values: Mapping[str, Any],
+        absent: Mapping[str, object] | None = None,
     ) -> None:
         self.__dict__.update(values, text=text, modifiers=modifiers, _absent=absent or {})
 
@@ -345,9 +349,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
         if declared is not None:
             destination = atom.name in declared
         else:
-            destination = (
-                kind in ("value", "sink", "carry") and _plain(atom.name) not in plain
-            )
+            destination = kind in ("value", "sink", "carry") and _plain(atom.name) not in plain
         rule = options["types"].get(atom.name)
         if rule is None and (atom.negatable or kind == "carry"):
             rule = ".pred"

@@ -29,7 +29,9 @@ def load_program(module: ast.Module, source: str = "") -> Program:
             resolver.variables += resolver.variable(item, "", None)
         elif isinstance(item, ast.Function):
             known = resolver.globals.get(item.name)
-            if known is not None and (not isinstance(known, ast.Function) or (known.body is not None and item.body is not None)):
+            if known is not None and (
+                not isinstance(known, ast.Function) or (known.body is not None and item.body is not None)
+            ):
                 problems.add("redeclared", item.span, f"{item.name} is declared twice")
             if known is None or item.body is not None:
                 resolver.globals[item.name] = item
@@ -128,7 +130,9 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         for argument in directive.arguments:
             found = _label(scope, str(argument))
             if found is None:
-                problems.add("undeclared", directive.span, f"label {argument} of .branchtargets is not defined in this function")
+                problems.add(
+                    "undeclared", directive.span, f"label {argument} of .branchtargets is not defined in this function"
+                )
             else:
                 labels.append(found)
         scope.labels[name] = Targets(labels=tuple(labels))
@@ -160,10 +164,16 @@ def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) ->
     """Limits of a kernel's parameters and of its directives' arguments."""
     used = params[-1].offset + params[-1].size if params else 0
     if node.entry and used > MAX_PARAM_BYTES:
-        problems.add("directive", node.span, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit")
+        problems.add(
+            "directive", node.span, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit"
+        )
     for directive in node.directives:
         if directive.name in ("maxntid", "reqntid", "reqnctapercluster") and not 1 <= len(directive.arguments) <= 3:
-            problems.add("directive", directive.span, f".{directive.name} takes one to three numbers, not {len(directive.arguments)}")
+            problems.add(
+                "directive",
+                directive.span,
+                f".{directive.name} takes one to three numbers, not {len(directive.arguments)}",
+            )
 
 
 def _label(scope: Scope, name: str) -> LabelRef | None:
@@ -176,7 +186,9 @@ def _label(scope: Scope, name: str) -> LabelRef | None:
     return None
 
 
-def _block(node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Resolver, loc: list[tuple[str, int] | None]) -> None:
+def _block(
+    node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Resolver, loc: list[tuple[str, int] | None]
+) -> None:
     """Flatten a block; labels and declarations of the whole block are known before its instructions are checked."""
     scope = Scope(outer)
     problems = resolver.problems
@@ -189,7 +201,9 @@ def _block(node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Re
             if statement.name in scope.labels:
                 problems.add("redeclared", statement.span, f"label {statement.name} is defined twice in this scope")
             scope.labels[statement.name] = LabelRef(statement.name, len(builder.code))
-            builder.labels[f"{statement.name}" if statement.name not in builder.labels else f"{statement.name}#{len(builder.code)}"] = len(builder.code)
+            builder.labels[
+                f"{statement.name}" if statement.name not in builder.labels else f"{statement.name}#{len(builder.code)}"
+            ] = len(builder.code)
             previous = statement.name
         elif isinstance(statement, ast.Variable):
             if statement.space == "reg":
@@ -202,7 +216,10 @@ def _block(node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Re
             scope.labels[label] = Prototype(resolver.params(statement.params), resolver.params(statement.returns))
         elif isinstance(statement, ast.Directive):
             if statement.name == "loc" and len(statement.arguments) >= 2 and isinstance(statement.arguments[0], int):
-                loc[0] = (resolver.files.get(statement.arguments[0], str(statement.arguments[0])), int(statement.arguments[1]))
+                loc[0] = (
+                    resolver.files.get(statement.arguments[0], str(statement.arguments[0])),
+                    int(statement.arguments[1]),
+                )
             elif statement.name == "branchtargets" and label is not None:
                 builder.pending.append((label, statement, scope))
             elif statement.name == "calltargets" and label is not None:
@@ -215,16 +232,29 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
         if node.vector > 1 and type.kind == "p":
             resolver.problems.add("directive", item.span, "a .pred register cannot be a vector")
         if type.name in UNDECLARABLE or type.bits == 4:
-            resolver.problems.add("directive", node.span, f"no register can be declared .{type.name}", f"use .b{max(type.bits, 8)}")
+            resolver.problems.add(
+                "directive", node.span, f"no register can be declared .{type.name}", f"use .b{max(type.bits, 8)}"
+            )
         if item.dimensions:
-            resolver.problems.add("directive", item.span, f"{item.name} is an array: it cannot lie in registers", "use %name<N>, or .local")
+            resolver.problems.add(
+                "directive",
+                item.span,
+                f"{item.name} is an array: it cannot lie in registers",
+                "use %name<N>, or .local",
+            )
         if item.count is not None:
             known: object = scope.ranges.by_prefix.get(item.name)
             for name in scope.symbols:
-                if name.startswith(item.name) and name[len(item.name) :].isdigit() and int(name[len(item.name) :]) < item.count:
+                if (
+                    name.startswith(item.name)
+                    and name[len(item.name) :].isdigit()
+                    and int(name[len(item.name) :]) < item.count
+                ):
                     known = name
             if known is not None:
-                resolver.problems.add("redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope")
+                resolver.problems.add(
+                    "redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope"
+                )
             scope.ranges.by_prefix[item.name] = (item.count, type)
         elif node.vector > 1:
             elements = tuple(builder.register(f"{item.name}.{c}", type) for c in "xyzw"[: node.vector])

@@ -13,11 +13,23 @@ class Problems:
         self.lines = tuple(source.split("\n"))
         self.findings: list[Finding] = []
 
-    def add(self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = "") -> None:
+    def add(
+        self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = ""
+    ) -> None:
         """One problem at a place."""
         text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
         self.findings.append(
-            Finding(rule, message, advice=advice, section=section, file=span.file, line=span.line, column=span.column, instruction=instruction, text=text)
+            Finding(
+                rule,
+                message,
+                advice=advice,
+                section=section,
+                file=span.file,
+                line=span.line,
+                column=span.column,
+                instruction=instruction,
+                text=text,
+            )
         )
 
     def raise_any(self) -> None:

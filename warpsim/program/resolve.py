@@ -117,7 +117,9 @@ class Resolver:
         found = TYPES.get(name)
         if found is None:
             if name in ("texref", "samplerref", "surfref"):
-                self.problems.add("unsupported", span, f".{name} variables are not supported: textures and surfaces are not simulated")
+                self.problems.add(
+                    "unsupported", span, f".{name} variables are not supported: textures and surfaces are not simulated"
+                )
             else:
                 self.problems.add("syntax", span, f".{name} is no type")
             return TYPES["b32"]
@@ -132,7 +134,9 @@ class Resolver:
         if type.kind == "p":
             self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
         if scope is not None and node.linkage is not None:
-            self.problems.add("linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function")
+            self.problems.add(
+                "linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function"
+            )
         for item in node.declarators:
             elements = node.vector
             if item.count is not None:
@@ -149,16 +153,22 @@ class Resolver:
                 if dimensions and dimensions[0] is None:
                     dimensions[0] = len(item.initialiser) if isinstance(item.initialiser, tuple) else 1
             elif None in dimensions and node.linkage != "extern":
-                self.problems.add("directive", item.span, f"{item.name} has no size: [] needs .extern or initial values")
+                self.problems.add(
+                    "directive", item.span, f"{item.name} has no size: [] needs .extern or initial values"
+                )
             size = type.bytes * elements
             for d in dimensions:
                 size *= d or 0
             if len(data) > size:
-                self.problems.add("initialiser", item.span, f"{len(data)} bytes of initial values for the {size} bytes of {item.name}")
+                self.problems.add(
+                    "initialiser", item.span, f"{len(data)} bytes of initial values for the {size} bytes of {item.name}"
+                )
             align = node.align or type.bytes * elements
             for name in names:
                 unique = self.unique(f"{owner}::{name}" if owner else name)
-                variable = Variable(name, unique, StateSpace(node.space), type, size, align, data, relocations, node.linkage, item.span)
+                variable = Variable(
+                    name, unique, StateSpace(node.space), type, size, align, data, relocations, node.linkage, item.span
+                )
                 made.append(variable)
                 self.declare(name, variable, item.span, scope)
         return made
@@ -174,7 +184,10 @@ class Resolver:
         known = table.get(name)
         if known is not None:
             both = isinstance(known, Variable) and isinstance(symbol, Variable) and scope is None
-            if not (both and (known.linkage in ("extern", "common", "weak") or symbol.linkage in ("extern", "common", "weak"))):
+            if not (
+                both
+                and (known.linkage in ("extern", "common", "weak") or symbol.linkage in ("extern", "common", "weak"))
+            ):
                 self.problems.add("redeclared", span, f"{name} is declared twice in this scope")
                 return
             if symbol.linkage == "extern":
@@ -219,7 +232,12 @@ class Resolver:
         if name not in self.globals:
             self.problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
         elif leaf.mask is None and (type.kind not in "usb" or type.bits < 32):
-            self.problems.add("initialiser", leaf.span, f"the address of {name} does not fit a .{type.name}", "use .u64, or 0xFF(name) for a byte")
+            self.problems.add(
+                "initialiser",
+                leaf.span,
+                f"the address of {name} does not fit a .{type.name}",
+                "use .u64, or 0xFF(name) for a byte",
+            )
 
     def literal_bytes(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
         """One literal as the bytes of a type."""
@@ -228,16 +246,32 @@ class Resolver:
             if type.kind != "f" and type.kind != "b":
                 self.problems.add("initialiser", leaf.span, f"a floating-point value initialises a .{type.name}")
             if type.bits == 64:
-                bits = value.bits if value.width == 64 else int(struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", struct.pack("<I", value.bits))[0]))[0])
+                bits = (
+                    value.bits
+                    if value.width == 64
+                    else int(
+                        struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", struct.pack("<I", value.bits))[0]))[0]
+                    )
+                )
                 return bits.to_bytes(8, "little")
             if type.bits == 32:
-                bits = value.bits if value.width == 32 else int(struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value.bits))[0]))[0])
+                bits = (
+                    value.bits
+                    if value.width == 32
+                    else int(
+                        struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value.bits))[0]))[0]
+                    )
+                )
                 return bits.to_bytes(4, "little")
-            self.problems.add("initialiser", leaf.span, f"a .{type.name} variable cannot have a floating-point initial value")
+            self.problems.add(
+                "initialiser", leaf.span, f"a .{type.name} variable cannot have a floating-point initial value"
+            )
             return bytes(type.bytes)
         assert isinstance(value, ast.Integer)
         if type.kind == "f":
-            self.problems.add("initialiser", leaf.span, f"an integer initialises a .{type.name}", "write a decimal point, or 0f...")
+            self.problems.add(
+                "initialiser", leaf.span, f"an integer initialises a .{type.name}", "write a decimal point, or 0f..."
+            )
         return (value.value & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
 

@@ -87,26 +87,42 @@ class Checker:
             self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
             return None
         if found.type.kind != "p":
-            self.problems.add("operand-type", node.guard.register.span, f"the guard {found.name} is a .{found.type.name} register, not a .pred")
+            self.problems.add(
+                "operand-type",
+                node.guard.register.span,
+                f"the guard {found.name} is a .{found.type.name} register, not a .pred",
+            )
         return found, node.guard.negated
 
     def _no_form(self, node: ast.Instruction, text: str) -> None:
         known = spec.forms(node.opcode)
         if not known:
             if node.opcode in OPCODES:
-                self.problems.add("unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text)
+                self.problems.add(
+                    "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
+                )
             else:
                 close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
-                self.problems.add("syntax", node.span, f"{node.opcode} is no PTX instruction", f"did you mean {close[0]}?" if close else "", text)
+                self.problems.add(
+                    "syntax",
+                    node.span,
+                    f"{node.opcode} is no PTX instruction",
+                    f"did you mean {close[0]}?" if close else "",
+                    text,
+                )
             return
         near = spec.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
         if any(word in ELSEWHERE.get(node.opcode, ()) for word in strange):
-            self.problems.add("unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text)
+            self.problems.add(
+                "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
+            )
             return
         message = f"{text} is no form of {node.opcode}" + (f": .{strange[0]} does not belong to it" if strange else "")
-        self.problems.add("illegal-form", node.span, message, f"the nearest is: {near}" if near else "", text, known[0].anchor)
+        self.problems.add(
+            "illegal-form", node.span, message, f"the nearest is: {near}" if near else "", text, known[0].anchor
+        )
 
     def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
         text = candidate.op.text
@@ -117,8 +133,15 @@ class Checker:
                 target, version = gate
                 if version is not None and self.version < version:
                     have = f"this module has {self.version[0]}.{self.version[1]}"
-                    raise Mismatch("target", node.span, f"{text} needs PTX .version {version[0]}.{version[1]}; {have}", weight=5)
-                raise Mismatch("target", node.span, f"{text} needs .target {_targets(target)}; this module is for {self.target}", weight=5)
+                    raise Mismatch(
+                        "target", node.span, f"{text} needs PTX .version {version[0]}.{version[1]}; {have}", weight=5
+                    )
+                raise Mismatch(
+                    "target",
+                    node.span,
+                    f"{text} needs .target {_targets(target)}; this module is for {self.target}",
+                    weight=5,
+                )
 
     # ---- operands ----------------------------------------------------------------------------
 
@@ -134,10 +157,22 @@ class Checker:
                 elif specs[place + 1].spec.optional:
                     given.insert(place + 1, None)
                 else:
-                    raise Mismatch("operand-type", node.span, f"{op.text} has two destinations: d|p", f"its syntax is: {candidate.form.syntax}", 1)
+                    raise Mismatch(
+                        "operand-type",
+                        node.span,
+                        f"{op.text} has two destinations: d|p",
+                        f"its syntax is: {candidate.form.syntax}",
+                        1,
+                    )
         if len(given) != len(specs):
             wanted, have = (len(s) - sum(typed.spec.pair for typed in specs) for s in (specs, given))
-            raise Mismatch("operand-count", node.span, f"{op.text} takes {wanted} operands, not {have}", f"its syntax is: {candidate.form.syntax}", 1)
+            raise Mismatch(
+                "operand-count",
+                node.span,
+                f"{op.text} takes {wanted} operands, not {have}",
+                f"its syntax is: {candidate.form.syntax}",
+                1,
+            )
         found = [Discard(t.type) if o is None else self._operand(op, t, o) for t, o in zip(specs, given, strict=True)]
         if len(specs) != len(candidate.operands):
             for at, typed in enumerate(candidate.operands):
@@ -164,7 +199,9 @@ class Checker:
             return cast(Targets, self._label(node, Targets))
         if s.kind == "sink":
             if not isinstance(node, ast.Sink):
-                raise Mismatch("operand-type", node.span, f"{op.text} has no destination register here: write _", weight=1)
+                raise Mismatch(
+                    "operand-type", node.span, f"{op.text} has no destination register here: write _", weight=1
+                )
             return Discard()
         assert type is not None, f"{op.text}: operand {s.name} has no type"
         if count == 1 and not s.braces:
@@ -175,15 +212,29 @@ class Checker:
             if count == 0:
                 return self._packed(op, typed, type, node)
             if len(node.elements) != count:
-                raise Mismatch("operand-count", node.span, f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}", weight=3)
+                raise Mismatch(
+                    "operand-count",
+                    node.span,
+                    f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}",
+                    weight=3,
+                )
             return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
         symbol = self._find(node) if isinstance(node, ast.Name) else None
         if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:
             return Vec(tuple([self._register(op, typed, type, r, node.span) for r in symbol.elements]))
-        if isinstance(symbol, VectorRegister) and count == 0 and type.bits == len(symbol.elements) * symbol.elements[0].type.bits:
+        if (
+            isinstance(symbol, VectorRegister)
+            and count == 0
+            and type.bits == len(symbol.elements) * symbol.elements[0].type.bits
+        ):
             return Vec(tuple([Reg(r, TYPES[f"b{r.type.bits}"]) for r in symbol.elements]))
         elements = f" of {count} elements" if count else ""
-        raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a vector{elements} in braces", weight=3 if count else 1)
+        raise Mismatch(
+            "operand-type",
+            node.span,
+            f"operand {s.name} of {op.text} must be a vector{elements} in braces",
+            weight=3 if count else 1,
+        )
 
     def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
         """The elements that together make a wider register (mov)."""
@@ -202,8 +253,14 @@ class Checker:
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
-            if not (s.sink or (typed.count is not None and (typed.count != 1 or s.braces)) or self.opcode in ("setp", "atom")):
-                raise Mismatch("operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2)
+            if not (
+                s.sink
+                or (typed.count is not None and (typed.count != 1 or s.braces))
+                or self.opcode in ("setp", "atom")
+            ):
+                raise Mismatch(
+                    "operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2
+                )
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
             return self._immediate(op, typed, type, node)
@@ -216,7 +273,9 @@ class Checker:
                 raise Mismatch("operand-type", node.span, f"{node.base.text} is no vector register", weight=2)
             at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
             if at >= len(vector.elements):
-                raise Mismatch("operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2)
+                raise Mismatch(
+                    "operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2
+                )
             return self._register(op, typed, type, vector.elements[at], node.span)
         if isinstance(node, ast.SymbolOffset):
             return self._symbol(s, type, self._need(node.symbol), node.offset, node.span)
@@ -228,9 +287,20 @@ class Checker:
         if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
             special = TYPES[SPECIALS[node.text[1:]]]
             if self.opcode not in ("mov", "cvt"):
-                raise Mismatch("operand-type", node.span, f"a special register cannot be an operand of {self.opcode}", "read it with mov", 3)
+                raise Mismatch(
+                    "operand-type",
+                    node.span,
+                    f"a special register cannot be an operand of {self.opcode}",
+                    "read it with mov",
+                    3,
+                )
             if (special.bits != type.bits and (special.bits, type.bits) != (32, 16)) or type.kind == "f":
-                raise Mismatch("operand-type", node.span, f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}", weight=2)
+                raise Mismatch(
+                    "operand-type",
+                    node.span,
+                    f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}",
+                    weight=2,
+                )
             if s.dest:
                 raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
             return Special(node.text[1:], type if special.kind != "p" else special)
@@ -251,20 +321,37 @@ class Checker:
 
     def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
         if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
-            raise Mismatch("operand-type", span, f"operand {s.name} of {self.opcode} must be a register", "take the address with mov", 2)
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"operand {s.name} of {self.opcode} must be a register",
+                "take the address with mov",
+                2,
+            )
         if s.dest or type.kind in "fp" or type.bits < 32:
-            raise Mismatch("operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2)
+            raise Mismatch(
+                "operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2
+            )
         if isinstance(symbol, ast.Function):
             return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
         if isinstance(symbol, (Variable, Param)):
             return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
         raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
 
-    def _register(self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False) -> Reg:
+    def _register(
+        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False
+    ) -> Reg:
         s = typed.spec
         if s.constant:
-            raise Mismatch("immediate-range", span, f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}", weight=3)
-        if register.type is not type and not (register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)):
+            raise Mismatch(
+                "immediate-range",
+                span,
+                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                weight=3,
+            )
+        if register.type is not type and not (
+            register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)
+        ):
             raise Mismatch(
                 "operand-type",
                 span,
@@ -279,7 +366,12 @@ class Checker:
         if s.register:
             raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a register", weight=2)
         if typed.limit is not None and (isinstance(node, ast.Float) or not _within(node.value, typed.limit)):
-            raise Mismatch("immediate-range", node.span, f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}", weight=4)
+            raise Mismatch(
+                "immediate-range",
+                node.span,
+                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                weight=4,
+            )
         if s.dest:
             raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
         if isinstance(node, ast.Float):
@@ -287,9 +379,20 @@ class Checker:
                 return Imm(_float_bits(node, type.bits), type)
             if type.name in ("b32", "b64") and type.bits == node.width:
                 return Imm(_float_bits(node, type.bits), type)
-            raise Mismatch("operand-type", node.span, f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})", weight=2)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})",
+                weight=2,
+            )
         if type.kind == "f":
-            raise Mismatch("operand-type", node.span, f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})", "write 0f... or a decimal point", 2)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})",
+                "write 0f... or a decimal point",
+                2,
+            )
         if type.kind == "p":
             return Imm(int(bool(node.value)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
@@ -299,12 +402,23 @@ class Checker:
             raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
         base: Any = None
         if node.base is None and typed.spaces and "local" not in typed.spaces:
-            raise Mismatch("operand-type", node.span, "an address that is a number exists in .local alone", "put it into a register", 2)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                "an address that is a number exists in .local alone",
+                "put it into a register",
+                2,
+            )
         if node.base is not None:
             symbol = self._need(node.base)
             if isinstance(symbol, Register):
                 if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
-                    raise Mismatch("operand-type", node.base.span, f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits", weight=2)
+                    raise Mismatch(
+                        "operand-type",
+                        node.base.span,
+                        f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits",
+                        weight=2,
+                    )
                 base = Reg(symbol, symbol.type)
             elif isinstance(symbol, (Variable, Param)):
                 self._space(symbol, node.base.span, op, typed)
@@ -312,18 +426,30 @@ class Checker:
             else:
                 raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
         if bool(node.extra) != bool(typed.spec.coordinates):
-            raise Mismatch("operand-type", node.span, f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]", weight=1)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]",
+                weight=1,
+            )
         extra = tuple([self._coordinate(e) for e in node.extra])
         return Addr(base, node.offset, extra)
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value
         if isinstance(symbol, Param) and self.builder.entry and self.opcode == "st":
-            raise Mismatch("operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3)
+            raise Mismatch(
+                "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
+            )
         if own == "param" and not typed.spaces and typed.spec.spaces == "space":
             raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {self.opcode}.param", weight=3)
         if typed.spaces and own not in typed.spaces:
-            raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}", weight=3)
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}",
+                weight=3,
+            )
 
     def _coordinate(self, node: ast.Operand) -> Operand:
         if isinstance(node, ast.Vector):
@@ -345,7 +471,12 @@ class Checker:
         if kind is Targets and self.scope.declared_later(node.text, node.span):
             raise Mismatch("operand-type", node.span, f"the list {node.text} must be declared before its use", weight=9)
         if not isinstance(found, kind):
-            raise Mismatch("operand-type", node.span, f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}", weight=2)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}",
+                weight=2,
+            )
         return found
 
     # ---- calls -------------------------------------------------------------------------------
@@ -356,7 +487,12 @@ class Checker:
         if rest and isinstance(rest[0], ast.Group):
             out.append(self._arguments(rest.pop(0)))
         if not rest or not isinstance(rest[0], ast.Name):
-            raise Mismatch("operand-count", node.span, "call needs the name of a function, or a register with its address", weight=1)
+            raise Mismatch(
+                "operand-count",
+                node.span,
+                "call needs the name of a function, or a register with its address",
+                weight=1,
+            )
         name = rest.pop(0)
         assert isinstance(name, ast.Name)
         symbol = self._need(name)
@@ -364,7 +500,9 @@ class Checker:
             out.append(Reg(symbol, symbol.type))
         elif isinstance(symbol, ast.Function):
             if symbol.body is None and symbol.name not in BUILTINS and symbol.name not in self.resolver.aliases:
-                raise Mismatch("linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3)
+                raise Mismatch(
+                    "linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3
+                )
             out.append(FunctionRef(symbol.name))
         else:
             raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
@@ -383,17 +521,27 @@ class Checker:
             assert isinstance(found, (Targets, Prototype, LabelRef))
         return tuple(out)
 
-    def _signature(self, node: ast.Instruction, name: str, verb: str, formal: tuple[ast.Variable, ...], given: tuple[Operand, ...]) -> None:
+    def _signature(
+        self, node: ast.Instruction, name: str, verb: str, formal: tuple[ast.Variable, ...], given: tuple[Operand, ...]
+    ) -> None:
         """Hold the arguments of a call against the declaration."""
         if len(formal) != len(given):
-            raise Mismatch("operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3)
+            raise Mismatch(
+                "operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3
+            )
         for declared, operand in zip(formal, given, strict=True):
             type = TYPES.get(declared.type)
             if type is None or declared.declarators[0].dimensions:
                 continue
-            if isinstance(operand, Reg) and operand.type.bits != type.bits and not (declared.space == "param" and type.bits < 32):
+            if (
+                isinstance(operand, Reg)
+                and operand.type.bits != type.bits
+                and not (declared.space == "param" and type.bits < 32)
+            ):
                 wanted = f"{declared.declarators[0].name} of {name} is .{type.name}"
-                raise Mismatch("operand-type", node.span, f"{operand.register.name} is .{operand.type.name}; {wanted}", weight=3)
+                raise Mismatch(
+                    "operand-type", node.span, f"{operand.register.name} is .{operand.type.name}; {wanted}", weight=3
+                )
 
     def _arguments(self, group: ast.Operand) -> Arguments:
         assert isinstance(group, ast.Group)
@@ -413,7 +561,9 @@ class Checker:
             elif isinstance(element, ast.Sink):
                 out.append(Discard())
             else:
-                raise Mismatch("operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2)
+                raise Mismatch(
+                    "operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2
+                )
         return Arguments(tuple(out))
 
 
@@ -435,7 +585,11 @@ def _range(limit: spec.Limit | None) -> str:
     if isinstance(limit, tuple) and len(limit) == 2:
         return f" from {limit[0]} to {limit[1]}"
     values = sorted(limit)
-    return f" from {values[0]} to {values[-1]}" if isinstance(limit, range) and limit.step == 1 else f" of {', '.join(map(str, values))}"
+    return (
+        f" from {values[0]} to {values[-1]}"
+        if isinstance(limit, range) and limit.step == 1
+        else f" of {', '.join(map(str, values))}"
+    )
 
 
 def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
