@@ -1,1 +1,229 @@
-"""Video instructions."""
+"""Video instructions (PTX ISA: Video Instructions, and SIMD Video Instructions).
+
+Operands may name a byte or half (``a.b1``), a destination the part of it that is written (the rest comes from c); in the
+SIMD instructions a selector lists the elements of b:a that take part. ``op.selectors`` has them by operand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.numerics import video
+
+Lanes = Any
+_TYPES = ".dtype = { .u32, .s32 }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };"
+_RULES = {"d": "dtype", "a": "atype", "b": "btype", "c": "dtype"}
+
+
+def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
+    if name == "vadd":
+        return a + b
+    if name == "vsub":
+        return a - b
+    if name == "vabsdiff":
+        return np.abs(a - b)
+    if name == "vavrg":
+        total = a + b
+        return (total + (total >= 0)) >> np.int64(1)
+    return np.minimum(a, b) if name == "vmin" else np.maximum(a, b)
+
+
+def _secondary(name: str, value: Lanes, c: Lanes) -> Lanes:
+    if name == "add":
+        return value + c
+    return np.minimum(value, c) if name == "min" else np.maximum(value, c)
+
+
+def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool) -> Lanes:
+    """Saturation, then the secondary operation or the merge with c."""
+    part = op.selectors.get("d")
+    if saturate:
+        bits = 32 if part is None else 8 if part[0] == "b" else 16
+        value = video.clamp(value, bits, signed)
+    if c is None:
+        return value.astype(np.uint32)
+    if part is not None:
+        return video.merge(c, value, part)
+    value = value.astype(np.int32 if signed else np.uint32)
+    return _secondary(op.op2, value, c).astype(np.uint32)
+
+
+_SCALAR = f"""
+    vop.dtype.atype.btype{{.sat}}       d, a{{.asel}}, b{{.bsel}};
+    vop.dtype.atype.btype{{.sat}}.op2   d, a{{.asel}}, b{{.bsel}}, c;
+    vop.dtype.atype.btype{{.sat}}       d.dsel, a{{.asel}}, b{{.bsel}}, c;
+    {_TYPES} .op2 = {{ .add, .min, .max }};
+    """
+
+
+def _scalar(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """An operation on bytes, halves or words, saturated, combined with c or merged into it."""
+    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
+    return _finish(op, _operation(op.text.split(".")[0], ta, tb), c, op.dtype.signed, op.sat)
+
+
+for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
+    instruction(
+        _SCALAR.replace("vop", _name), anchor=f"scalar-video-instructions-{_name}", types=_RULES, version=(2, 0), target=20
+    )(_scalar)
+
+
+@instruction(
+    """
+    vshl.dtype.atype.u32{.sat}.mode       d, a{.asel}, b{.bsel};
+    vshl.dtype.atype.u32{.sat}.mode.op2   d, a{.asel}, b{.bsel}, c;
+    vshl.dtype.atype.u32{.sat}.mode       d.dsel, a{.asel}, b{.bsel}, c;
+    vshr.dtype.atype.u32{.sat}.mode       d, a{.asel}, b{.bsel};
+    vshr.dtype.atype.u32{.sat}.mode.op2   d, a{.asel}, b{.bsel}, c;
+    vshr.dtype.atype.u32{.sat}.mode       d.dsel, a{.asel}, b{.bsel}, c;
+    .dtype = { .u32, .s32 }; .atype = { .u32, .s32 }; .mode = { .clamp, .wrap }; .op2 = { .add, .min, .max };
+    """,
+    anchor="scalar-video-instructions-vshl-vshr",
+    types={**_RULES, "b": ".u32"},
+    version=(2, 0),
+    target=20,
+)
+def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """Shift left or right by b, clamped to 32 or modulo 32."""
+    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), False)
+    by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
+    if op.text.startswith("vshr"):
+        value = ta >> by
+    else:
+        value = np.where(by > 31, np.sign(ta) << 40, ta << np.minimum(by, 31))
+    return _finish(op, value, c, op.dtype.signed, op.sat)
+
+
+@instruction(
+    f"""
+    vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, a{{.asel}}, b{{.bsel}}, c;
+    vmad.dtype.atype.btype.po{{.sat}}{{.scale}}   d, a{{.asel}}, b{{.bsel}}, c;
+    {_TYPES} .scale = {{ .shr7, .shr15 }};
+    """,
+    anchor="scalar-video-instructions-vmad",
+    types=_RULES,
+    version=(2, 0),
+    target=20,
+)
+def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c (+ 1 with .po), shifted right by the scale and saturated."""
+    signed = op.atype.signed or op.btype.signed
+    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
+    by = int(op.scale[3:]) if op.scale else 0
+    if not signed:
+        u = ta.astype(np.uint64) * tb.astype(np.uint64)
+        total = u + c.view(np.uint32)
+        carry = total < u
+        total = total + np.uint64(bool(op.po))
+        carry = carry | ((total == 0) & bool(op.po))
+        value = total >> np.uint64(by) | np.where(carry & (by > 0), np.uint64(1 << 63) >> np.uint64(max(by - 1, 0)), np.uint64(0))
+        return np.minimum(value, np.uint64(0xFFFFFFFF)).astype(np.uint32) if op.sat else value.astype(np.uint32)
+    value = (ta * tb + c.view(np.int32) + bool(op.po)) >> np.int64(by)
+    return (video.clamp(value, 32, True) if op.sat else value).astype(np.uint32)
+
+
+@instruction(
+    """
+    vset.atype.btype.cmp       d, a{.asel}, b{.bsel};
+    vset.atype.btype.cmp.op2   d, a{.asel}, b{.bsel}, c;
+    vset.atype.btype.cmp       d.dsel, a{.asel}, b{.bsel}, c;
+    .atype = { .u32, .s32 }; .btype = { .u32, .s32 };
+    .cmp = { .eq, .ne, .lt, .le, .gt, .ge }; .op2 = { .add, .min, .max };
+    """,
+    anchor="scalar-video-instructions-vset",
+    types={**_RULES, "d": ".u32", "c": ".u32"},
+    version=(2, 0),
+    target=20,
+)
+def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
+    """1 where the comparison holds, else 0; combined with c or merged into it."""
+    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
+    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, False, False)
+
+
+_COMPARE: dict[str, Any] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+# ---- SIMD ---------------------------------------------------------------------------------------
+
+
+def _elements(op: Op, a: Lanes, b: Lanes) -> tuple[int, list[Lanes], list[Lanes]]:
+    """The width of the elements and those of both operands."""
+    count = int(op.text.split(".")[0][-1])
+    width = 32 // count
+    xs = video.lanes(a, b, width, op.selectors.get("a"), 0, op.atype.signed)
+    ys = video.lanes(a, b, width, op.selectors.get("b"), count, op.btype.signed)
+    return width, xs, ys
+
+
+def _gather(op: Op, parts: list[Lanes], c: Lanes, width: int) -> Lanes:
+    """The chosen elements merged into c, or their sum added to it."""
+    selector = op.selectors.get("d")
+    mask = None if selector is None else {int(digit) for digit in selector[1:]}
+    if not op.add:
+        return video.pack(parts, c, width, mask)
+    total = c.astype(np.int64)
+    for i, part in enumerate(parts):
+        if mask is None or i in mask:
+            total = total + part
+    return total.astype(np.uint32)
+
+
+_SIMD = f"""
+    vop.dtype.atype.btype{{.sat}}   d{{.mask}}, a{{.asel}}, b{{.bsel}}, c;
+    vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.bsel}}, c;
+    {_TYPES}
+    """
+
+
+def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """An operation on each pair of halves or bytes."""
+    width, xs, ys = _elements(op, a, b)
+    name = op.text.split(".")[0][:-1]
+    parts = [_operation(name, x, y) for x, y in zip(xs, ys, strict=True)]
+    if op.sat:
+        parts = [video.clamp(part, width, op.dtype.signed) for part in parts]
+    return _gather(op, parts, c, width)
+
+
+for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
+    for _count in ("2", "4"):
+        instruction(
+            _SIMD.replace("vop", _name + _count),
+            anchor=f"simd-video-instructions-{_name}{_count}",
+            types=_RULES,
+            version=(3, 0),
+            target=30,
+        )(_simd)
+
+
+@instruction(
+    """
+    vset2.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.bsel}, c;
+    vset4.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.bsel}, c;
+    .atype = { .u32, .s32 }; .btype = { .u32, .s32 }; .cmp = { .eq, .ne, .lt, .le, .gt, .ge };
+    """,
+    anchor="simd-video-instructions-vset2",
+    types={**_RULES, "d": ".u32", "c": ".u32"},
+    version=(3, 0),
+    target=30,
+)
+def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """1 for each pair where the comparison holds; merged into c, or counted and added to it."""
+    width, xs, ys = _elements(op, a, b)
+    parts = [_COMPARE[op.cmp](x, y).astype(np.int64) for x, y in zip(xs, ys, strict=True)]
+    return _gather(op, parts, c, width)

@@ -1,0 +1,61 @@
+"""What the video instructions share: byte and half selection, saturation, secondary operations, merging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def select(word: Array, selector: str | None, signed: bool) -> Array:
+    """A byte (``b2``), a half (``h0``) or all of 32-bit registers, extended to int64."""
+    bits, at = (32, 0) if selector is None else ((8, 8) if selector[0] == "b" else (16, 16))
+    if selector is not None:
+        at *= int(selector[1:])
+    return extend(word.view(np.uint32) >> np.uint32(at), bits, signed)
+
+
+def extend(value: Array, bits: int, signed: bool) -> Array:
+    """The low bits as int64."""
+    kind = "i" if signed else "u"
+    return value.astype(f"u{bits // 8}").view(f"{kind}{bits // 8}").astype(np.int64)
+
+
+def lanes(a: Array, b: Array, width: int, selector: str | None, first: int, signed: bool) -> list[Array]:
+    """The elements that a selector of ``vadd2`` or ``vadd4`` picks from b:a, lowest first, as int64.
+
+    Digits name elements, the highest result first; without a selector an operand gives its own."""
+    count = 32 // width
+    order = [first + i for i in range(count)] if selector is None else [int(c) for c in reversed(selector[1:])]
+    out = []
+    for index in order:
+        source, place = (a, index) if index < count else (b, index - count)
+        out.append(extend(source.view(np.uint32) >> np.uint32(width * place), width, signed))
+    return out
+
+
+def clamp(value: Array, bits: int, signed: bool) -> Array:
+    """Saturated to a range."""
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    return np.clip(value, low, high)
+
+
+def merge(c: Array, value: Array, selector: str) -> Array:
+    """c with a byte or half replaced by the low bits of a value."""
+    bits = 8 if selector[0] == "b" else 16
+    at = bits * int(selector[1:])
+    mask = np.uint32(((1 << bits) - 1) << at)
+    return (c.view(np.uint32) & ~mask) | (value.astype(np.uint32) << np.uint32(at) & mask)
+
+
+def pack(parts: list[Array], c: Array, width: int, mask: set[int] | None) -> Array:
+    """Elements joined; those that the mask leaves out come from c."""
+    out: Any = np.uint32(0)
+    for i, part in enumerate(parts):
+        field = np.uint32(((1 << width) - 1) << (width * i))
+        chosen = mask is None or i in mask
+        out = out | ((part.astype(np.uint32) << np.uint32(width * i)) & field if chosen else c.view(np.uint32) & field)
+    return np.asarray(out, np.uint32)
