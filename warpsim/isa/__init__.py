@@ -16,6 +16,7 @@ from warpsim.isa import (  # noqa: F401
     matrix_moves,
     memory_access,
     mma,
+    proxies,
     video,
     warp,
     wmma,

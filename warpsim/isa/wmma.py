@@ -99,6 +99,8 @@ def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes)
                 part = part.astype(np.uint32) << np.uint32(h * bits)
             word = part if word is None else word | part
         out.append(word)
+    if len(out) == 1:
+        return out[0]  # type: ignore[no-any-return]
     return tuple(out * (8 // len(out))) if name == "f16" else tuple(out)
 
 

@@ -108,9 +108,13 @@ class Batch:
         runnable = self.runnable
         if len(runnable) == 1:
             return runnable.pop()
-        best = min(runnable, key=lambda g: (g.generation, g.key))
-        same = [g for g in runnable if g.same_place(best) and g.generation == best.generation]
-        self.runnable = [g for g in runnable if not any(g is s for s in same)]
+        keys = [(g.generation, g.key) for g in runnable]
+        first = min(keys)
+        best = runnable[keys.index(first)]
+        same, others = [], []
+        for group, key in zip(runnable, keys, strict=True):
+            (same if key == first and group.same_place(best) else others).append(group)
+        self.runnable = others
         return self.merge(same, best.plan.blocks[best.block].live_in if best.at == 0 else None)
 
     def park(self, group: Group) -> None:

@@ -61,7 +61,7 @@ def _conditional(
         if count == 0 or count == value.size:
             return taken(group) if (count > 0) != negated else _next(group, following)
         mask = ~value if negated else value
-        yes, no = part(group, mask)
+        yes, no = part(group, mask, live_after(plan, target, following))
         if following is None:
             group.batch.launch.finish(no)
         else:
@@ -88,13 +88,20 @@ def _next(group: Group, following: int | None) -> int | None:
     return following
 
 
-def part(group: Group, mask: Array) -> tuple[Group, Group]:
-    """The group's threads where ``mask`` holds, and the others, each with its registers."""
+def live_after(plan: FunctionPlan, target: int | None, following: int | None) -> frozenset[int] | None:
+    """Registers that either side of a branch reads; None (all) where one side calls or returns with results."""
+    if target is None or following is None:
+        return None
+    return plan.blocks[target].live_in | plan.blocks[following].live_in
+
+
+def part(group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
+    """The group's threads where ``mask`` holds, and the others, each with its registers (those in ``live``)."""
     selection = group.selection
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)
-        return _compact(group, np.flatnonzero(flags)), _compact(group, np.flatnonzero(~flags))
-    group.flush(None)
+        return _compact(group, np.flatnonzero(flags), live), _compact(group, np.flatnonzero(~flags), live)
+    group.flush(live)
     yes, no = split(selection, mask)
     return _fork(group, yes), _fork(group, no)
 
@@ -105,18 +112,19 @@ def _fork(group: Group, selection: Selection) -> Group:
     )
 
 
-def _compact(group: Group, keep: Array) -> Group:
+def _compact(group: Group, keep: Array, live: frozenset[int] | None) -> Group:
     """Some lanes of a group of lanes; what it holds of the registers goes with them."""
     selection = from_positions(group.batch.shape, group.selection.positions[keep])
     child = _fork(group, selection)
     child.laps = group.laps
     if not isinstance(selection, Lanes):
-        group.flush(None)
+        group.flush(live)
         return child
-    for index in group.dirty:
+    kept = group.dirty if live is None else group.dirty & live
+    for index in kept:
         value = group.env[index]
         child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
-    child.dirty = set(group.dirty)
+    child.dirty = set(kept)
     return child
 
 

@@ -1,0 +1,21 @@
+"""Proxy fences (PTX ISA: membar / fence). All memory here is coherent at once: fences change no value."""
+
+from __future__ import annotations
+
+from warpsim.isa.spec import Op, instruction
+
+
+@instruction(
+    """
+    fence.proxy.async;
+    fence.proxy.async.space;
+    fence.proxy.alias;
+    .space = { .global, .shared::cta, .shared::cluster };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    version=(7, 5),
+    target=70,
+    gates={"async": (90, (8, 0))},
+)
+def fence_proxy(op: Op) -> None:
+    """Order accesses through different proxies."""
