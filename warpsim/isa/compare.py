@@ -76,7 +76,9 @@ def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
 def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """The comparison of the lower and of the upper halves."""
     scalar = TYPES[type.name[:-2]]
-    return tuple(compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True))
+    return tuple(
+        compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True)
+    )
 
 
 def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
@@ -203,7 +205,11 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """,
     anchor="half-precision-comparison-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
-    legal=lambda op: "the packed types differ" if op.dtype.bits == 32 and op.dtype.kind == "b" and op.dtype is not op.stype else _legal(op),
+    legal=lambda op: (
+        "the packed types differ"
+        if op.dtype.bits == 32 and op.dtype.kind == "b" and op.dtype is not op.stype
+        else _legal(op)
+    ),
     gates=_GATES,
 )
 def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:

@@ -26,7 +26,9 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     return outer.signed and outer.bits > inner.bits
 
 
-@instruction(f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", anchor=CVT, types=_PAIR, relaxed=True, linear=True)
+@instruction(
+    f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", anchor=CVT, types=_PAIR, relaxed=True, linear=True
+)
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
     return a.astype(op.dtype.dtype)
@@ -181,7 +183,13 @@ _FP8_ADA: Any = {"target": 89, "version": (8, 1)}
     anchor=CVT,
     types={"d": "dtype", "a": ".f32"},
     relaxed=True,
-    gate=lambda op: (80, (8, 1)) if op.satfinite and (op.relu or op.dtype.name == "bf16") else (None, (8, 1)) if op.satfinite else (80, (7, 0)),
+    gate=lambda op: (
+        (80, (8, 1))
+        if op.satfinite and (op.relu or op.dtype.name == "bf16")
+        else (None, (8, 1))
+        if op.satfinite
+        else (80, (7, 0))
+    ),
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
     """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
@@ -212,7 +220,11 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """,
     anchor=CVT,
     types={"d": ".b32", "a": ".f32"},
-    gate=lambda op: ((80, (8, 1)) if op.satfinite else (80, (7, 0))) if op.rna else ((100, (8, 6)) if op.satfinite else (90, (7, 8))),
+    gate=lambda op: (
+        ((80, (8, 1)) if op.satfinite else (80, (7, 0)))
+        if op.rna
+        else ((100, (8, 6)) if op.satfinite else (90, (7, 8)))
+    ),
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """f32 to tf32."""
@@ -308,7 +320,11 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", anchor=CVT, types={"d": ".e2m1x2", "a": ".f16x2"}, arch=_BLACKWELL, version=(8, 6)
+    "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;",
+    anchor=CVT,
+    types={"d": ".e2m1x2", "a": ".f16x2"},
+    arch=_BLACKWELL,
+    version=(8, 6),
 )
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Two halves to packed 4-bit values."""
@@ -316,7 +332,13 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     return cvt_fp4(op, high, low)
 
 
-@instruction("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", anchor=CVT, types={"d": ".f16x2", "a": ".e2m1x2"}, arch=_BLACKWELL, version=(8, 6))
+@instruction(
+    "cvt.rn{.relu}.f16x2.e2m1x2 d, a;",
+    anchor=CVT,
+    types={"d": ".f16x2", "a": ".e2m1x2"},
+    arch=_BLACKWELL,
+    version=(8, 6),
+)
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Packed 4-bit values to two halves."""
     return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", op.relu)
@@ -351,7 +373,12 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "cvt.rn.bf16x2.ue8m0x2 d, a;", anchor=CVT, types={"d": ".bf16x2", "a": ".ue8m0x2"}, relaxed=True, arch=_BLACKWELL, version=(8, 6)
+    "cvt.rn.bf16x2.ue8m0x2 d, a;",
+    anchor=CVT,
+    types={"d": ".bf16x2", "a": ".ue8m0x2"},
+    relaxed=True,
+    arch=_BLACKWELL,
+    version=(8, 6),
 )
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Packed powers of two to two bf16."""

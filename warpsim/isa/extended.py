@@ -16,37 +16,67 @@ _TYPES = ".type = { .u32, .s32, .u64, .s64 };"
 _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
 
 
-@instruction(f"add.cc.type d|%cc, a, b; {_TYPES}", anchor="extended-precision-arithmetic-instructions-add-cc", version=(1, 2), gates=_GATES)
+@instruction(
+    f"add.cc.type d|%cc, a, b; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-add-cc",
+    version=(1, 2),
+    gates=_GATES,
+)
 def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """d = a + b, and the carry out."""
     return integer.add_carry(a, b)
 
 
-@instruction(f"addc.type d, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-addc", version=(1, 2), gates=_GATES)
+@instruction(
+    f"addc.type d, a, b, %cc; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-addc",
+    version=(1, 2),
+    gates=_GATES,
+)
 def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     """d = a + b + carry."""
     return a + b + carry.astype(a.dtype)
 
 
-@instruction(f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-addc", version=(1, 2), gates=_GATES)
+@instruction(
+    f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-addc",
+    version=(1, 2),
+    gates=_GATES,
+)
 def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """d = a + b + carry, and the carry out."""
     return integer.add_carry(a, b, carry)
 
 
-@instruction(f"sub.cc.type d|%cc, a, b; {_TYPES}", anchor="extended-precision-arithmetic-instructions-sub-cc", version=(1, 2), gates=_GATES)
+@instruction(
+    f"sub.cc.type d|%cc, a, b; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-sub-cc",
+    version=(1, 2),
+    gates=_GATES,
+)
 def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """d = a - b, and the borrow out."""
     return integer.sub_borrow(a, b)
 
 
-@instruction(f"subc.type d, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-subc", version=(3, 0), gates=_GATES)
+@instruction(
+    f"subc.type d, a, b, %cc; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-subc",
+    version=(3, 0),
+    gates=_GATES,
+)
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     """d = a - (b + borrow)."""
     return a - b - carry.astype(a.dtype)
 
 
-@instruction(f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}", anchor="extended-precision-arithmetic-instructions-subc", version=(3, 0), gates=_GATES)
+@instruction(
+    f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}",
+    anchor="extended-precision-arithmetic-instructions-subc",
+    version=(3, 0),
+    gates=_GATES,
+)
 def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """d = a - (b + borrow), and the borrow out."""
     return integer.sub_borrow(a, b, carry)

@@ -64,20 +64,29 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul", linear=True
+    "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-mul",
+    linear=True,
 )
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The lower half of the product."""
     return a * b
 
 
-@instruction("mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul")
+@instruction(
+    "mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul"
+)
 def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The upper half of the product."""
     return integer.mul_high(a, b)
 
 
-@instruction("mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };", anchor="integer-arithmetic-instructions-mul", linear=True, types={"d": _wide})
+@instruction(
+    "mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };",
+    anchor="integer-arithmetic-instructions-mul",
+    linear=True,
+    types={"d": _wide},
+)
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The whole product, twice as wide."""
     wide = _wide(op).dtype
@@ -85,7 +94,9 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mad", linear=True
+    "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-mad",
+    linear=True,
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, the lower half."""
@@ -115,7 +126,10 @@ def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return a.astype(wide) * b.astype(wide) + c
 
 
-@instruction("mul24.mode.type d, a, b; .mode = { .hi, .lo }; .type = { .u32, .s32 };", anchor="integer-arithmetic-instructions-mul24")
+@instruction(
+    "mul24.mode.type d, a, b; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
+    anchor="integer-arithmetic-instructions-mul24",
+)
 def mul24(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """48-bit product of 24-bit values: its low 32 bits or bits 47 to 16."""
     return _product24(op, a, b).astype(a.dtype)
@@ -142,19 +156,25 @@ def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return (_product24(op, a, b) + c).astype(c.dtype) if "mode" in op.__dict__ else c
 
 
-@instruction("sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-sad")
+@instruction(
+    "sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-sad"
+)
 def sad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """c + |a - b|."""
     return c + np.where(a < b, b - a, a - b)
 
 
-@instruction("div.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-div")
+@instruction(
+    "div.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-div"
+)
 def div(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Quotient toward zero."""
     return integer.divide(a, b)
 
 
-@instruction("rem.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-rem")
+@instruction(
+    "rem.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-rem"
+)
 def rem(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Remainder with the sign of the dividend."""
     return integer.remainder(a, b)
@@ -205,19 +225,27 @@ def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _join(*parts)
 
 
-@instruction("popc.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-popc", types={"d": ".u32"})
+@instruction(
+    "popc.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-popc", types={"d": ".u32"}
+)
 def popc(op: Op, a: Lanes) -> Lanes:
     """How many bits are set."""
     return integer.population(a)
 
 
-@instruction("clz.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-clz", types={"d": ".u32"})
+@instruction(
+    "clz.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-clz", types={"d": ".u32"}
+)
 def clz(op: Op, a: Lanes) -> Lanes:
     """How many leading zeros."""
     return integer.count_leading_zeros(a)
 
 
-@instruction("bfind{.shiftamt}.type d, a; .type = { .u32, .u64, .s32, .s64 };", anchor="integer-arithmetic-instructions-bfind", types={"d": ".u32"})
+@instruction(
+    "bfind{.shiftamt}.type d, a; .type = { .u32, .u64, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-bfind",
+    types={"d": ".u32"},
+)
 def bfind(op: Op, a: Lanes) -> Lanes:
     """The most significant non-sign bit."""
     return integer.find_leading(a, op.shiftamt)
@@ -230,20 +258,34 @@ def brev(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "bfe.type d, a, b, c; .type = { .u32, .u64, .s32, .s64 };", anchor="integer-arithmetic-instructions-bfe", types={"b": ".u32", "c": ".u32"}
+    "bfe.type d, a, b, c; .type = { .u32, .u64, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-bfe",
+    types={"b": ".u32", "c": ".u32"},
+    limits={"b": (0, 255), "c": (0, 255)},
 )
 def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """A bit field, extended."""
     return integer.extract_field(a, b, c)
 
 
-@instruction("bfi.type f, a, b, c, d; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-bfi", types={"c": ".u32", "d": ".u32"})
+@instruction(
+    "bfi.type f, a, b, c, d; .type = { .b32, .b64 };",
+    anchor="integer-arithmetic-instructions-bfi",
+    types={"c": ".u32", "d": ".u32"},
+    limits={"c": (0, 255), "d": (0, 255)},
+)
 def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     """A bit field put into b."""
     return integer.insert_field(a, b, c, d)
 
 
-@instruction("fns.b32 d, mask, base, offset;", anchor="integer-arithmetic-instructions-fns", types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"}, version=(6, 0), target=30)
+@instruction(
+    "fns.b32 d, mask, base, offset;",
+    anchor="integer-arithmetic-instructions-fns",
+    types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
+    version=(6, 0),
+    target=30,
+)
 def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     """The n-th set bit from a base, upwards or downwards."""
     mask, base, offset = np.broadcast_arrays(mask, base, offset)
@@ -263,7 +305,13 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     return found
 
 
-@instruction("bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };", anchor="integer-arithmetic-instructions-bmsk", types=dict.fromkeys("dab", ".b32"), version=(7, 6), target=70)
+@instruction(
+    "bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };",
+    anchor="integer-arithmetic-instructions-bmsk",
+    types=dict.fromkeys("dab", ".b32"),
+    version=(7, 6),
+    target=70,
+)
 def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """A mask of b bits from bit a."""
     if op.mode == "wrap":
@@ -273,7 +321,13 @@ def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return ((((np.int64(1) << width) - 1) << start) & 0xFFFFFFFF).astype(np.uint32)
 
 
-@instruction("szext.mode.type d, a, b; .mode = { .clamp, .wrap }; .type = { .u32, .s32 };", anchor="integer-arithmetic-instructions-szext", types={"b": ".u32"}, version=(7, 6), target=70)
+@instruction(
+    "szext.mode.type d, a, b; .mode = { .clamp, .wrap }; .type = { .u32, .s32 };",
+    anchor="integer-arithmetic-instructions-szext",
+    types={"b": ".u32"},
+    version=(7, 6),
+    target=70,
+)
 def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The low b bits, extended."""
     n = (b & np.uint32(31)) if op.mode == "wrap" else np.minimum(b, np.uint32(32))

@@ -44,6 +44,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     "lop3.b32 d, a, b, c, immLut;",
     anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32"},
+    constants={"immLut": None},
     version=(4, 3),
     target=50,
 )
@@ -56,6 +57,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     "lop3.bool.b32 d|p, a, b, c, immLut, q; .bool = { .or, .and };",
     anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "p": ".pred", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32", "q": ".pred"},
+    constants={"immLut": None},
     version=(8, 2),
     target=70,
 )
@@ -65,13 +67,22 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)
 
 
-@instruction("shl.type d, a, b; .type = { .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-shl", types={"b": ".u32"}, linear=True)
+@instruction(
+    "shl.type d, a, b; .type = { .b16, .b32, .b64 };",
+    anchor="logic-and-shift-instructions-shl",
+    types={"b": ".u32"},
+    linear=True,
+)
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; amounts of N and more give 0."""
     return a << (b.astype(a.dtype) if a.dtype.itemsize > 2 else integer.shift_amount(b, a.dtype))
 
 
-@instruction("shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="logic-and-shift-instructions-shr", types={"b": ".u32"})
+@instruction(
+    "shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };",
+    anchor="logic-and-shift-instructions-shr",
+    types={"b": ".u32"},
+)
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic where signed; amounts clamp to N."""
     return a >> integer.shift_amount(b, a.dtype)

@@ -94,7 +94,7 @@ class OperandSpec:
     exact: bool = False
     spaces: Any = None
     coordinates: tuple[str, ...] = ()
-    selectable: bool = False
+    selectors: frozenset[str] = frozenset()
 
 
 @attrs.frozen(eq=False)
@@ -375,7 +375,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 exact=atom.name in options["exact"],
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 coordinates=atom.extra,
-                selectable=atom.selectable,
+                selectors=atom.selectors,
             )
         )
         if atom.second:

@@ -3,7 +3,8 @@
 A block is a list of statements, each ended by ``;``: lines of a form (``add{.sat}.s32 d, a, b;``) and definitions of the
 modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` starts a comment. Operands are ``d`` (a value),
 ``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]`` (addresses),
-``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out. ``a{.asel}`` takes a byte or half selector.
+``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out. ``a{.asel}`` takes a selector of
+bytes or halves; its words are a class of the block.
 ``%cc`` is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out``), as a source it is ``carry``.
 """
 
@@ -54,7 +55,7 @@ class OperandPattern:
     second: str = ""
     second_optional: bool = False
     extra: tuple[str, ...] = ()
-    selectable: bool = False
+    selectors: frozenset[str] = frozenset()
 
 
 @attrs.frozen
@@ -116,7 +117,7 @@ def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
             )
     return [
         Pattern(
-            root, tuple(slots), tuple(_atom(text) for text in _split(variant)), f"{root}{modifiers} {variant}".strip()
+            root, tuple(slots), tuple(_atom(text, classes) for text in _split(variant)), f"{root}{modifiers} {variant}".strip()
         )
         for variant in _variants(operands or "")
     ]
@@ -148,7 +149,7 @@ def _split(operands: str) -> list[str]:
     return [*parts, current.strip()] if operands.strip() else []
 
 
-def _atom(text: str) -> OperandPattern:
+def _atom(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
     if text == "_":
         return OperandPattern("_", "sink")
     if text.startswith("%cc"):
@@ -166,9 +167,9 @@ def _atom(text: str) -> OperandPattern:
     pair = re.fullmatch(r"([\w-]+)\s*([\[{]?)\s*\|\s*([\w-]+)\s*[\]}]?", text)
     if pair:
         return OperandPattern(pair[1], second=pair[3], second_optional=bool(pair[2]))
-    selected = re.fullmatch(r"([\w-]+)(?:\{\.\w+\}|\.\w+)", text)
+    selected = re.fullmatch(r"([\w-]+)\{\.(\w+)\}", text)
     if selected:
-        return OperandPattern(selected[1], selectable=True)
+        return OperandPattern(selected[1], selectors=frozenset(classes[selected[2]]))
     if not re.fullmatch(r"[\w-]+", text):
         raise ValueError(f"not an operand: {text!r}")
     return OperandPattern(text)

@@ -6,6 +6,7 @@ SIMD instructions a selector lists the elements of b:a that take part. ``op.sele
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import video
 
 Lanes = Any
+_SCALAR_PARTS = ".asel, .bsel, .dsel = { .b0, .b1, .b2, .b3, .h0, .h1 };"
 _TYPES = ".dtype = { .u32, .s32 }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };"
 _RULES = {"d": "dtype", "a": "atype", "b": "btype", "c": "dtype"}
 
@@ -43,7 +45,7 @@ def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool)
     if saturate:
         bits = 32 if part is None else 8 if part[0] == "b" else 16
         value = video.clamp(value, bits, signed)
-    if c is None:
+    if c is None or (part is None and not op.op2):
         return value.astype(np.uint32)
     if part is not None:
         return video.merge(c, value, part)
@@ -54,8 +56,8 @@ def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool)
 _SCALAR = f"""
     vop.dtype.atype.btype{{.sat}}       d, a{{.asel}}, b{{.bsel}};
     vop.dtype.atype.btype{{.sat}}.op2   d, a{{.asel}}, b{{.bsel}}, c;
-    vop.dtype.atype.btype{{.sat}}       d.dsel, a{{.asel}}, b{{.bsel}}, c;
-    {_TYPES} .op2 = {{ .add, .min, .max }};
+    vop.dtype.atype.btype{{.sat}}       d{{.dsel}}, a{{.asel}}, b{{.bsel}}, c;
+    {_TYPES} {_SCALAR_PARTS} .op2 = {{ .add, .min, .max }};
     """
 
 
@@ -68,19 +70,24 @@ def _scalar(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
 
 for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
     instruction(
-        _SCALAR.replace("vop", _name), anchor=f"scalar-video-instructions-{_name}", types=_RULES, version=(2, 0), target=20
+        _SCALAR.replace("vop", _name),
+        anchor=f"scalar-video-instructions-{_name}",
+        types=_RULES,
+        version=(2, 0),
+        target=20,
     )(_scalar)
 
 
 @instruction(
-    """
-    vshl.dtype.atype.u32{.sat}.mode       d, a{.asel}, b{.bsel};
-    vshl.dtype.atype.u32{.sat}.mode.op2   d, a{.asel}, b{.bsel}, c;
-    vshl.dtype.atype.u32{.sat}.mode       d.dsel, a{.asel}, b{.bsel}, c;
-    vshr.dtype.atype.u32{.sat}.mode       d, a{.asel}, b{.bsel};
-    vshr.dtype.atype.u32{.sat}.mode.op2   d, a{.asel}, b{.bsel}, c;
-    vshr.dtype.atype.u32{.sat}.mode       d.dsel, a{.asel}, b{.bsel}, c;
-    .dtype = { .u32, .s32 }; .atype = { .u32, .s32 }; .mode = { .clamp, .wrap }; .op2 = { .add, .min, .max };
+    f"""
+    vshl.dtype.atype.u32{{.sat}}.mode       d, a{{.asel}}, b{{.bsel}};
+    vshl.dtype.atype.u32{{.sat}}.mode.op2   d, a{{.asel}}, b{{.bsel}}, c;
+    vshl.dtype.atype.u32{{.sat}}.mode       d{{.dsel}}, a{{.asel}}, b{{.bsel}}, c;
+    vshr.dtype.atype.u32{{.sat}}.mode       d, a{{.asel}}, b{{.bsel}};
+    vshr.dtype.atype.u32{{.sat}}.mode.op2   d, a{{.asel}}, b{{.bsel}}, c;
+    vshr.dtype.atype.u32{{.sat}}.mode       d{{.dsel}}, a{{.asel}}, b{{.bsel}}, c;
+    {_SCALAR_PARTS} .dtype = {{ .u32, .s32 }}; .atype = {{ .u32, .s32 }};
+    .mode = {{ .clamp, .wrap }}; .op2 = {{ .add, .min, .max }};
     """,
     anchor="scalar-video-instructions-vshl-vshr",
     types={**_RULES, "b": ".u32"},
@@ -103,7 +110,7 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     f"""
     vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, a{{.asel}}, b{{.bsel}}, c;
     vmad.dtype.atype.btype.po{{.sat}}{{.scale}}   d, a{{.asel}}, b{{.bsel}}, c;
-    {_TYPES} .scale = {{ .shr7, .shr15 }};
+    {_TYPES} {_SCALAR_PARTS} .scale = {{ .shr7, .shr15 }};
     """,
     anchor="scalar-video-instructions-vmad",
     types=_RULES,
@@ -122,19 +129,21 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         carry = total < u
         total = total + np.uint64(bool(op.po))
         carry = carry | ((total == 0) & bool(op.po))
-        value = total >> np.uint64(by) | np.where(carry & (by > 0), np.uint64(1 << 63) >> np.uint64(max(by - 1, 0)), np.uint64(0))
+        value = total >> np.uint64(by) | np.where(
+            carry & (by > 0), np.uint64(1 << 63) >> np.uint64(max(by - 1, 0)), np.uint64(0)
+        )
         return np.minimum(value, np.uint64(0xFFFFFFFF)).astype(np.uint32) if op.sat else value.astype(np.uint32)
     value = (ta * tb + c.view(np.int32) + bool(op.po)) >> np.int64(by)
     return (video.clamp(value, 32, True) if op.sat else value).astype(np.uint32)
 
 
 @instruction(
-    """
-    vset.atype.btype.cmp       d, a{.asel}, b{.bsel};
-    vset.atype.btype.cmp.op2   d, a{.asel}, b{.bsel}, c;
-    vset.atype.btype.cmp       d.dsel, a{.asel}, b{.bsel}, c;
-    .atype = { .u32, .s32 }; .btype = { .u32, .s32 };
-    .cmp = { .eq, .ne, .lt, .le, .gt, .ge }; .op2 = { .add, .min, .max };
+    f"""
+    vset.atype.btype.cmp       d, a{{.asel}}, b{{.bsel}};
+    vset.atype.btype.cmp.op2   d, a{{.asel}}, b{{.bsel}}, c;
+    vset.atype.btype.cmp       d{{.dsel}}, a{{.asel}}, b{{.bsel}}, c;
+    {_SCALAR_PARTS} .atype = {{ .u32, .s32 }}; .btype = {{ .u32, .s32 }};
+    .cmp = {{ .eq, .ne, .lt, .le, .gt, .ge }}; .op2 = {{ .add, .min, .max }};
     """,
     anchor="scalar-video-instructions-vset",
     types={**_RULES, "d": ".u32", "c": ".u32"},
@@ -184,10 +193,21 @@ def _gather(op: Op, parts: list[Lanes], c: Lanes, width: int) -> Lanes:
 
 
 _SIMD = f"""
-    vop.dtype.atype.btype{{.sat}}   d{{.mask}}, a{{.asel}}, b{{.bsel}}, c;
-    vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.bsel}}, c;
+    vop.dtype.atype.btype{{.sat}}   d{{.mask}}, a{{.asel}}, b{{.asel}}, c;
+    vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.asel}}, c;
     {_TYPES}
     """
+_CLASSES = {
+    "2": {
+        "asel": [f"h{x}{y}" for x in range(4) for y in range(4)],
+        "mask": ["h0", "h1", "h10"],
+    },
+    "4": {
+        "asel": ["b" + "".join(digits) for digits in itertools.product("01234567", repeat=4)],
+        "mask": ["b" + "".join(digits) for n in range(1, 5) for digits in itertools.combinations("3210", n)],
+    },
+}
+"""Selectors of the elements of b:a, and masks of the result, by the number of elements."""
 
 
 def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -204,6 +224,8 @@ for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
     for _count in ("2", "4"):
         instruction(
             _SIMD.replace("vop", _name + _count),
+            classes=_CLASSES[_count],
+            registers=("a", "b"),
             anchor=f"simd-video-instructions-{_name}{_count}",
             types=_RULES,
             version=(3, 0),
@@ -211,14 +233,28 @@ for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
         )(_simd)
 
 
-@instruction(
-    """
-    vset2.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.bsel}, c;
-    vset4.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.bsel}, c;
+_SET = """
+    vop.atype.btype.cmp{.add}  d{.mask}, a{.asel}, b{.asel}, c;
     .atype = { .u32, .s32 }; .btype = { .u32, .s32 }; .cmp = { .eq, .ne, .lt, .le, .gt, .ge };
-    """,
+    """
+_SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
+
+
+@instruction(
+    _SET.replace("vop", "vset2"),
     anchor="simd-video-instructions-vset2",
-    types={**_RULES, "d": ".u32", "c": ".u32"},
+    types=_SET_RULES,
+    classes=_CLASSES["2"],
+    registers=("a", "b"),
+    version=(3, 0),
+    target=30,
+)
+@instruction(
+    _SET.replace("vop", "vset4"),
+    anchor="simd-video-instructions-vset4",
+    types=_SET_RULES,
+    classes=_CLASSES["4"],
+    registers=("a", "b"),
     version=(3, 0),
     target=30,
 )

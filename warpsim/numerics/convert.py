@@ -124,7 +124,9 @@ def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
             out = x.astype(F16).view(np.uint16)
         else:
             bits = x.view(np.uint32)
-            out = ((bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(np.uint16)
+            out = ((bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) >> np.uint32(16)).astype(
+                np.uint16
+            )
     else:
         out = round_bits(x, _NAMES[dtype], mode).astype(np.uint16)
     if has_nan(x):

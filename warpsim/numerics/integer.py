@@ -205,7 +205,9 @@ def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool) -> A
     for i in range(4):
         x = (a >> np.uint32(8 * i)).astype(np.uint8)
         y = (b >> np.uint32(8 * i)).astype(np.uint8)
-        total = total + (x.view(np.int8) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
+        total = total + (x.view(np.int8) if a_signed else x).astype(np.int64) * (
+            y.view(np.int8) if b_signed else y
+        ).astype(np.int64)
     return total.astype(np.uint32)
 
 
@@ -215,7 +217,9 @@ def dot_halves(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, hig
     for i in range(2):
         x = (a >> np.uint32(16 * i)).astype(np.uint16)
         y = (b >> np.uint32(8 * i + (16 if high else 0))).astype(np.uint8)
-        total = total + (x.view(np.int16) if a_signed else x).astype(np.int64) * (y.view(np.int8) if b_signed else y).astype(np.int64)
+        total = total + (x.view(np.int16) if a_signed else x).astype(np.int64) * (
+            y.view(np.int8) if b_signed else y
+        ).astype(np.int64)
     return total.astype(np.uint32)
 
 

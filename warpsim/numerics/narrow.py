@@ -64,7 +64,9 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
     above = np.maximum(field, 1) - source.bias - (1 - form.bias)
     shift = np.minimum(source.fraction - form.fraction + np.maximum(-above, 0), 62)
     code = (significand >> shift) + (np.maximum(above, 0) << form.fraction)
-    code = code + rounds_up(code, significand & ((np.int64(1) << shift) - 1), np.int64(1) << (shift - 1), negative, mode)
+    code = code + rounds_up(
+        code, significand & ((np.int64(1) << shift) - 1), np.int64(1) << (shift - 1), negative, mode
+    )
     code = np.where(code > form.greatest, _overflow(form, negative, mode, finite), code)
     infinite = source.infinity
     assert infinite is not None, "f32 and f64 have infinities"

@@ -183,7 +183,7 @@ class Checker:
     def _selected(self, candidate: Candidate) -> Op:
         """The modifiers with the byte and half selectors of the operands, where the form takes any."""
         op = candidate.op
-        if not any(typed.spec.selectable for typed in candidate.operands):
+        if not any(typed.spec.selectors for typed in candidate.operands):
             return op
         return Op(op.text, op.modifiers, {**op.__dict__, "selectors": self.selectors}, candidate.form.names)
 
@@ -264,9 +264,11 @@ class Checker:
             return Discard(type)
         if isinstance(node, (ast.Integer, ast.Float)):
             return self._immediate(op, typed, type, node)
-        if isinstance(node, ast.Component) and s.selectable and node.component[0] in "bh" and len(node.component) > 1:
+        if isinstance(node, ast.Component) and node.component in s.selectors:
             self.selectors[s.name] = node.component
             node = node.base
+        elif isinstance(node, ast.Component) and s.selectors:
+            raise Mismatch("operand-type", node.span, f".{node.component} does not select of operand {s.name} of {op.text}", weight=3)
         if isinstance(node, ast.Component):
             vector = self._find(node.base)
             if not isinstance(vector, VectorRegister):
