@@ -19,6 +19,7 @@ F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 PRODUCTS = 1 << 18
 ABSENT = -(1 << 14)
+ABSENT_F16 = -60
 
 
 @attrs.frozen
@@ -57,6 +58,9 @@ def decode(bits: Array, kind: str) -> tuple[Array, Array]:
     else:
         wide = bits & np.uint32(0xFFFFE000)
         value, field, bias = wide.view(F32), (wide >> np.uint32(23)) & np.uint32(0xFF), 127
+    if kind == "f16":
+        small = np.maximum(field, 1).astype(np.int8) - np.int8(bias)
+        return value, np.where(value == 0, np.int8(ABSENT_F16), small)
     exponent = np.maximum(field, 1).astype(np.int16) - np.int16(bias)
     return value, np.where(value == 0, np.int16(ABSENT), exponent)
 
@@ -94,10 +98,39 @@ def _block(a: Array, b: Array, c: Array, kind: str, unit: Unit) -> Array:
     return out
 
 
+def _exact_f16(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
+    """f16 products into f32: everything fits f32 and s32, and no result is subnormal.
+
+    Exponents of products lie between -28 and 30, so C alone decides where it is large, and scales stay normal.
+    """
+    top = np.maximum.reduce(ae[:, :, None] + be[:, None], axis=0).astype(np.int32)
+    absent = top < -28
+    field = (c.view(np.int32) >> 23) & 0xFF
+    emax = np.maximum(top, field - 127, out=field)
+    if unit.fraction + 127 - int(emax.min()) > 254:
+        np.maximum(emax, unit.fraction - 127, out=emax)
+    scale = ((unit.fraction + 127 - emax) << 23).view(F32)
+    products = av[:, :, None] * bv[:, None]
+    products *= scale
+    total = np.add.reduce(products, axis=0, dtype=np.int32).astype(F64)
+    total += np.trunc(c * scale)
+    total.view(np.int64)[...] &= -(1 << 29)
+    emax += 127 - unit.fraction
+    if int(emax.min()) < 1:
+        np.maximum(emax, 1, out=emax)
+    result = total.astype(F32)
+    result *= (emax << 23).view(F32)
+    if absent.any():
+        result = np.where(absent, c + F32.type(0), result)
+    return result
+
+
 def _exact(av: Array, ae: Array, bv: Array, be: Array, c: Array, kind: str, unit: Unit) -> Array:
     small = c.dtype == F16
+    if kind == "f16" and not small:
+        return _exact_f16(av, ae, bv, be, c, unit)
     top = np.maximum.reduce(ae[:, :, None] + be[:, None], axis=0)
-    absent = top < ABSENT // 2
+    absent = top < (-28 if kind == "f16" else ABSENT // 2)
     top = top.astype(np.int32)
     if small:
         cv = c.astype(F64)
