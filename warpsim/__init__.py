@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from warpsim.host.device import Device
     from warpsim.host.kernel import Kernel, LaunchResult
     from warpsim.host.module import Module, load
+    from warpsim.host.snippet import run
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "PtxError",
     "WarpsimError",
     "load",
+    "run",
 ]
 
 _HOMES = {
@@ -33,6 +35,7 @@ _HOMES = {
     "DeviceArray": "warpsim.host.arrays",
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
+    "run": "warpsim.host.snippet",
 }
 
 

@@ -99,10 +99,7 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
-    if op.text.startswith("vshr"):
-        value = ta >> by
-    else:
-        value = np.where(by > 31, np.sign(ta) << 40, ta << np.minimum(by, 31))
+    value = ta >> by if op.text.startswith("vshr") else np.where(by > 31, np.sign(ta) << 40, ta << np.minimum(by, 31))
     return _finish(op, value, c, op.dtype.signed, op.sat)
 
 

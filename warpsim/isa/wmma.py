@@ -100,7 +100,7 @@ def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes)
             word = part if word is None else word | part
         out.append(word)
     if len(out) == 1:
-        return out[0]  # type: ignore[no-any-return]
+        return out[0]
     return tuple(out * (8 // len(out))) if name == "f16" else tuple(out)
 
 

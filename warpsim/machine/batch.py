@@ -111,7 +111,8 @@ class Batch:
         keys = [(g.generation, g.key) for g in runnable]
         first = min(keys)
         best = runnable[keys.index(first)]
-        same, others = [], []
+        same: list[Group] = []
+        others: list[Group] = []
         for group, key in zip(runnable, keys, strict=True):
             (same if key == first and group.same_place(best) else others).append(group)
         self.runnable = others

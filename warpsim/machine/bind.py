@@ -15,7 +15,7 @@ from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.machine.control import bind_end, bind_sync
-from warpsim.machine.flow import ENDS, Block, blocks_of, reads_and_writes
+from warpsim.machine.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
@@ -64,7 +64,7 @@ def bind_function(plan: FunctionPlan) -> None:
 
 def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
     """Instructions of a block whose results nobody reads."""
-    live: set[int] = set()
+    live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
     for successor in block.successors:
         live |= plan.blocks[successor].live_in
     if len(body) < block.last - block.first:

@@ -10,6 +10,8 @@ import attrs
 
 from warpsim.program.program import Addr, Arguments, Function, Instruction, LabelRef, Operand, Reg, Targets, Vec
 
+KEEP = "keep_registers"
+"""A directive of our own: every register is read after the function's end (snippets)."""
 ENDS = frozenset({"bra", "brx", "ret", "exit", "call"})
 
 
@@ -174,11 +176,12 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
         uses.append(used)
         kills.append(killed)
     live = list(uses)
+    kept = (1 << len(function.registers)) - 1 if KEEP in function.directives else 0
     changed = True
     while changed:
         changed = False
         for i in range(len(blocks) - 1, -1, -1):
-            out = 0
+            out = 0 if blocks[i].successors else kept
             for s in blocks[i].successors:
                 out |= live[s]
             new = uses[i] | (out & ~kills[i])

@@ -103,6 +103,7 @@ class Launch:
         self.counts: dict[BoundBlock, int] = {}
         self.findings = reporting.Collector(self)
         self.sleeping: list[Group] = []
+        self.on_start: Callable[[Batch], object] | None = None
         self.batches: list[Batch] = []
         self.ticks = 0
         self.done_ctas = 0
@@ -175,6 +176,8 @@ class Launch:
         batch = next(waves, None)
         if batch is None:
             return False
+        if self.on_start is not None:
+            self.on_start(batch)
         batch.start(self.plan.main)
         self.batches.append(batch)
         return True

@@ -1,0 +1,37 @@
+"""warpsim.run: instructions without a kernel."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+
+def test_registers_by_name():
+    """Values go in and come out by register name, in the type of their use."""
+    result = warpsim.run("add.u32 d, a, b;", registers={"a": np.arange(32), "b": 2**32 - 1})
+
+    assert [(x - 1) % 2**32 for x in range(32)] == result.registers["d"].tolist()
+
+
+def test_vector_registers_and_shared():
+    """Vectors by column; the shared array is filled before and read after."""
+    code = "mov.u32 t, %tid.x; shl.b32 t, t, 2; ld.shared.u32 x, [t]; mad.lo.u32 d, a0, a1, x; st.shared.u32 [t], d;"
+    values = np.stack([np.arange(32), np.full(32, 3)], axis=1)
+    result = warpsim.run(code, registers={"a": values}, shared=np.arange(32, dtype=np.uint32))
+
+    assert [4 * x for x in range(32)] == result.registers["d"].tolist()
+    assert result.registers["d"].tolist() == result.shared.view(np.uint32).tolist()
+
+
+def test_divergence_keeps_every_register():
+    """Lanes that took another way keep their own values."""
+    code = "mov.u32 t, %tid.x; and.b32 t, t, 1; setp.eq.u32 p, t, 0; @p bra even; mov.u32 d, 7; bra.uni done; even: mov.u32 d, 9; done:"
+    result = warpsim.run(code)
+
+    assert result.registers["d"].tolist() == [9, 7] * 16
+
+
+def test_unknown_register():
+    """A register that no instruction uses is named."""
+    with pytest.raises(warpsim.LaunchError, match="no register q"):
+        warpsim.run("add.u32 d, a, b;", registers={"q": 1})
