@@ -1,0 +1,41 @@
+"""Integer, comparison, video and conversion instructions are accepted and refused as ptxas 13.0 does it.
+
+``arithmetic_verdicts.txt`` holds a line for each: target, PTX version, verdict, instruction; tabs between. Registers are
+named by their type: b .b32, f .f32, q .b64, h .b16, p .pred and so on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import warpsim
+
+REGISTERS = {
+    "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
+    "f": "f32", "d": "f64", "h": "b16", "q": "b64", "p": "pred",
+}  # fmt: skip
+ROWS = [line.split("\t") for line in Path(__file__).with_name("arithmetic_verdicts.txt").read_text().splitlines()]
+
+
+def _root(instruction: str) -> str:
+    return instruction.split()[0].split(".")[0]
+
+
+@pytest.mark.parametrize("root", sorted({_root(row[3]) for row in ROWS}))
+def test_verdicts(root: str) -> None:
+    """Every instruction of an opcode gets the assembler's verdict."""
+    wrong = []
+    registers = "".join(f".reg .{type} {name}<10>;" for name, type in REGISTERS.items())
+    for target, version, verdict, instruction in ROWS:
+        if _root(instruction) != root:
+            continue
+        text = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{registers}\n{instruction}\nret;\n}}\n"
+        try:
+            warpsim.load(text)
+            found = "accepted"
+        except warpsim.PtxError:
+            found = "refused"
+        if found != verdict:
+            wrong.append(f"{target} {version}: {instruction} is {verdict}")
+    assert not wrong
