@@ -20,7 +20,7 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.values import Affine, Array
 from warpsim.types import ScalarType
 
-BATCH_THREADS = 1 << 16
+BATCH_THREADS = 1 << 17
 LAPS = 4096
 MAX_DEPTH = 512
 

@@ -70,14 +70,22 @@ class Affine:
             if self.strides == FLAT:
                 self._array = np.array([self.base], self.dtype)
             else:
-                out = np.array(_wrap(self.base, 64, True), np.int64).reshape(SINGLE)
+                bits = self.dtype.itemsize * 8
+                unsigned = np.dtype(f"u{self.dtype.itemsize}")
+                out: Array | None = None
                 for axis, (stride, extent) in enumerate(zip(self.strides, self.extents, strict=True)):
                     if stride and extent > 1:
                         shape = [1, 1, 1, 1]
                         shape[axis] = extent
-                        steps = np.arange(extent, dtype=np.int64) * _wrap(stride, 64, True)
-                        out = out + steps.reshape(shape)
-                self._array = out.astype(self.dtype)
+                        start = 0 if out is not None else self.base
+                        steps = np.arange(extent, dtype=unsigned)
+                        steps *= unsigned.type(_wrap(stride, bits, False))
+                        if start:
+                            steps += unsigned.type(_wrap(start, bits, False))
+                        out = steps.reshape(shape) if out is None else out + steps.reshape(shape)
+                if out is None:
+                    out = np.array([_wrap(self.base, bits, False)], unsigned)
+                self._array = out.view(self.dtype)
         return self._array
 
     def _make(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...]) -> Affine:

@@ -105,22 +105,45 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c, rounded once."""
     if a.dtype == F64:
         return fma64(a, b, c, mode)
-    p = a.astype(F64)
-    p = p * b
     if mode == "rn":
-        s = p + c
-        try:
-            with np.errstate(under="raise"):
-                r = s.astype(F32)
-            if np.minimum.reduce(s.view(np.int64) << 35, axis=None) != _HALFWAY:
-                return canonical(r)
-        except FloatingPointError:
-            pass
-        return canonical(_rounded_once(p, c, s))
+        return _fma_nearest(a, b, c)
+    p = a.astype(F64) * b.astype(F64)
     c64 = c.astype(F64)
     r = narrow(odd_sum(p, c64), mode)
     cancelled = (p + c64 == 0) & ~((p == 0) & (c64 == 0) & (np.signbit(p) == np.signbit(c64)))
     return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+
+
+_scratch: dict[tuple[int, ...], tuple[Array, Array, Array]] = {}
+
+
+def _buffers(shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Three f64 arrays of a shape, kept from call to call: fresh ones would be paged in each time."""
+    found = _scratch.get(shape)
+    if found is None:
+        if len(_scratch) > 32:
+            _scratch.clear()
+        found = _scratch[shape] = (np.empty(shape), np.empty(shape), np.empty(shape))
+    return found
+
+
+def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
+    """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range."""
+    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    p, s, t = _buffers(shape)
+    np.multiply(a.astype(F64), b.astype(F64), out=p)
+    np.copyto(t, c)
+    np.add(p, t, out=s)
+    try:
+        with np.errstate(under="raise"):
+            r = s.astype(F32)
+        bits = t.view(np.int64)
+        np.left_shift(s.view(np.int64), 35, out=bits)
+        if np.minimum.reduce(bits, axis=None) != _HALFWAY:
+            return canonical(r)
+    except FloatingPointError:
+        pass
+    return canonical(_rounded_once(p, c, s))
 
 
 def _rounded_once(p: Array, c: Array, s: Array) -> Array:

@@ -1,0 +1,64 @@
+"""Rules of the structure, held by reading the source."""
+
+import ast
+from pathlib import Path
+
+import warpsim
+
+PACKAGE = Path(warpsim.__file__).parent
+ORDER = {
+    "errors": 0,
+    "types": 0,
+    "numerics": 1,
+    "layout": 1,
+    "ptx": 2,
+    "isa": 2,
+    "program": 3,
+    "machine": 4,
+    "observe": 5,
+    "host": 6,
+    "cli": 7,
+    "testing": 7,
+    "pytest_plugin": 8,
+    "__main__": 8,
+}
+
+
+def layer(path):
+    """The top-level part of the package that a file belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(path):
+    """Names of our own packages that a file imports while it is imported or run."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("warpsim."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("warpsim."))
+
+
+def test_import_directions():
+    """A layer imports only from layers below it; ptx and isa do not know each other."""
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        own = layer(path)
+        if own == "__init__":
+            continue
+        for other in imports(path):
+            if other != own and ORDER[other] >= ORDER[own]:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {other}")
+
+    assert wrong == []
+
+
+def test_no_lane_loops_in_semantics():
+    """Semantics never import the machine, so they cannot reach scheduling or registers."""
+    for path in (PACKAGE / "isa").glob("*.py"):
+        assert "machine" not in set(imports(path))
+
+
+def test_public_names():
+    """Every public name resolves."""
+    for name in warpsim.__all__:
+        assert getattr(warpsim, name) is not None
