@@ -92,3 +92,19 @@ def test_early_exit_is_not_waited_for():
 def test_limit():
     """The instruction budget ends an endless loop."""
     assert rule_of("mov.u32 %r1, 0; again: add.u32 %r1, %r1, 1; bra again;", max_instructions=10000).rule == "limit"
+
+
+@pytest.mark.parametrize(
+    ("faulty", "correct"),
+    [
+        ("ld.global.u32 %r2, [%rd5];", "ld.param.u64 %rd5, [a]; ld.global.u32 %r2, [%rd5];"),
+        ("@%p2 bra done; done:", "setp.eq.u32 %p2, 0, 0; @%p2 bra done; done:"),
+        (LOAD + "st.global.u32 [%rd3], %r7;", LOAD + "mov.u32 %r7, 1; st.global.u32 [%rd3], %r7;"),
+    ],
+)
+def test_uninitialised_register(faulty, correct):
+    """A register that nothing wrote is reported where it matters: address, branch, store."""
+    data = np.zeros(32, np.uint32)
+
+    assert rule_of(faulty).rule == "uninitialised"
+    assert kernel(correct)(1, 32, (data, data)).findings == ()

@@ -182,7 +182,7 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
         def get(group: Group) -> Any:
             value = group.env[slot]
             if value is None:
-                value = group.fetch(slot)
+                value = group.need(slot, "an address")
             if type(value) is not Affine:
                 if value.dtype is not dtype:
                     value = value.view(dtype)
@@ -423,6 +423,8 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
     getters = [source_getter(plan, o, linear) for o in instruction.operands[form.n_dest :]]
+    if form.root == "st" and "global" in op.text.split("."):
+        getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)
     guard = _guard(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
@@ -451,6 +453,20 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
             commit(group, result, active)
 
     return step
+
+
+def _needed(get: Getter, operand: Operand) -> Getter:
+    """A getter of a value that leaves the thread: its registers must have been written."""
+    parts = operand.elements if isinstance(operand, Vec) else (operand,)
+    slots = [o.register.index for o in parts if isinstance(o, Reg)]
+
+    def checked(group: Group) -> Any:
+        for slot in slots:
+            if group.env[slot] is None:
+                group.need(slot, "the value of a store to global memory")
+        return get(group)
+
+    return checked
 
 
 def port(batch: Any, name: str, group: Group, active: Any) -> Any:

@@ -51,7 +51,7 @@ def _conditional(
     def end(group: Group) -> int | None:
         value = group.env[slot]
         if value is None:
-            value = group.fetch(slot)
+            value = group.need(slot, "the condition of a branch")
         value = as_array(value)
         if value.size == 1:
             return taken(group) if bool(value.reshape(-1)[0]) != negated else _next(group, following)

@@ -104,6 +104,15 @@ class Group:
         self.env[index] = value
         return value
 
+    def need(self, index: int, use: str) -> Value:
+        """A register's value where its content matters: reported if no thread has written it."""
+        if self.frame.values[index] is None and index < self.plan.n_registers:
+            name = self.plan.function.registers[index].name
+            self.batch.fault(
+                "uninitialised", f"register {name} is used as {use} before anything wrote it", self, None, register=name
+            )
+        return self.fetch(index)
+
     def read(self, index: int) -> Value:
         """A register's value."""
         value = self.env[index]

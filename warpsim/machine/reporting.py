@@ -20,6 +20,7 @@ ALWAYS = frozenset({"out-of-bounds", "misaligned", "read-only", "deadlock", "lim
 ADVICE = {
     "out-of-bounds": "check the index against the size of the array, and the guard of the access",
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
+    "uninitialised": "write the register on every path that leads here",
     "read-only": "pass a writable array, or store elsewhere",
 }
 
