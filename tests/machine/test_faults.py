@@ -108,3 +108,35 @@ def test_uninitialised_register(faulty, correct):
 
     assert rule_of(faulty).rule == "uninitialised"
     assert kernel(correct)(1, 32, (data, data)).findings == ()
+
+
+def test_membermask_names_lanes_that_never_come():
+    """Half a warp waits in a shuffle for lanes that wait at a barrier."""
+    body = (
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 bra low; barrier.sync 0; bra.uni done; "
+        "low: shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; barrier.sync 0; done:"
+    )
+
+    assert rule_of(body).rule == "membermask"
+
+
+def test_aligned_divergence():
+    """A matrix move in one half of a warp while the other half waits elsewhere."""
+    body = (
+        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 bra low; barrier.sync 0; bra.uni done; "
+        "low: movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1; barrier.sync 0; done:"
+    )
+
+    assert rule_of(body).rule == "aligned-divergence"
+
+
+def test_diverged_lanes_meet_at_a_shuffle():
+    """Lanes that come by different ways execute the shuffle together."""
+    body = LOAD + (
+        "setp.lt.u32 %p1, %r1, 16; mov.u32 %r3, 5; @%p1 bra low; add.u32 %r3, %r3, 2; "
+        "low: shfl.sync.bfly.b32 %r2, %r3, 16, 31, -1; st.global.u32 [%rd3], %r2;"
+    )
+    data = np.zeros(32, np.uint32)
+    kernel(body)(1, 32, (data, data))
+
+    assert data.tolist() == [7] * 16 + [5] * 16

@@ -135,7 +135,11 @@ def deadlock(launch: Launch) -> None:
             notes.append(
                 f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps"
             )
-            rule = "aligned-divergence" if "aligned" in present(group).text or rule == "deadlock" else rule
+            rule = (
+                "aligned-divergence"
+                if present(group).form.root in ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
+                else "membermask"
+            )
     for group in launch.sleeping:
         first = first or group
         notes.append(
