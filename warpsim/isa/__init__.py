@@ -19,5 +19,6 @@ from warpsim.isa import (  # noqa: F401
     proxies,
     video,
     warp,
+    wgmma,
     wmma,
 )

@@ -54,7 +54,9 @@ def accumulator(shape: str) -> list[tuple[int, int, bool]]:
     return [(r, c, False) for c in range(0, n, 8) for r in range(0, m, 8)]
 
 
-def multiplicand_place(operand: str, shape: str, type: str, register: int, element: int, lane: Array) -> tuple[Array, Array]:
+def multiplicand_place(
+    operand: str, shape: str, type: str, register: int, element: int, lane: Array
+) -> tuple[Array, Array]:
     """Row (or column) and k of an element of a lane's register."""
     layout = tiles(operand, shape, type)
     first, k = layout[register % len(layout)]

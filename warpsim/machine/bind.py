@@ -20,6 +20,7 @@ from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
 from warpsim.machine.values import FLAT, Affine, Array, NotAffine, as_array, extend, retype
+from warpsim.machine.warpgroups import SharedMatrix
 from warpsim.program.program import (
     Addr,
     Discard,
@@ -479,6 +480,8 @@ def port(batch: Any, name: str, group: Group, active: Any) -> Any:
         return lane
     if name == "report":
         return lambda rule, message, lanes=None, **more: batch.launch.report(batch, rule, message, group, lanes, more)
+    if name == "shared_matrix":
+        return SharedMatrix(group)
     return batch.ports[name]
 
 
@@ -489,8 +492,9 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     getters = [source_getter(plan, o) for o in instruction.operands[form.n_dest :]]
     commit = commit_of(instruction)
     guard = _guard(plan, instruction) if instruction.guard is not None else None
-    ports = tuple(sorted(form.ports - {"active"}))
+    ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     wants_active = "active" in form.ports
+    accumulator = source_getter(plan, instruction.operands[0]) if "accumulator" in form.ports else None
 
     def spread(warps: Any, value: Any) -> Any:
         if isinstance(value, tuple):
@@ -537,6 +541,8 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         if wants_active:
             mask = warps.active if active is None else warps.active & warps.spread(active)
             keywords["active"] = grouped(mask)
+        if accumulator is not None:
+            keywords["accumulator"] = spread(warps, accumulator(group))
         result = function(op, *arguments, **keywords)
         if commit is not None and result is not None:
             commit(group, collect(warps, result), active)

@@ -153,6 +153,8 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
     n_dest = instruction.form.n_dest
     writes = [r for operand in instruction.operands[:n_dest] for r in registers_of(operand)]
     reads = [r for operand in instruction.operands[n_dest:] for r in registers_of(operand)]
+    if "accumulator" in instruction.form.ports:
+        reads += writes
     for operand in instruction.operands[:n_dest]:
         if isinstance(operand, Addr):
             reads += registers_of(operand)

@@ -1,0 +1,300 @@
+"""wgmma (PTX ISA: Asynchronous Warpgroup Level Matrix Instructions).
+
+Products appear at once: a kernel that keeps the rules cannot tell. Bodies ask for two ports beside `device`:
+``accumulator``, the old values of the destination registers, and ``shared_matrix``, which reads matrices from the shared memory
+of each warpgroup's CTA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.layout import descriptors
+from warpsim.layout import wgmma_fragments as fragments
+from warpsim.numerics import warpgroup_matrix as core
+from warpsim.types import TYPES, ScalarType
+
+Lanes = Any
+Registers = tuple[Lanes, ...]
+_ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
+_ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
+_MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
+_FLOAT_N = range(8, 257, 8)
+_INTEGER_N = (8, 16, 24, *range(32, 257, 16))
+"""The text's dense list stops at 224; the assembler and the hardware take 240 and 256 too."""
+STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", "s8": "u1", "u8": "u1", "b1": "u1"}
+SHARED_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
+
+
+def _shapes(ns: Any, *ks: int) -> str:
+    return ", ".join(f".m64n{n}k{k}" for k in ks for n in ns)
+
+
+def columns(op: Op) -> int:
+    """N of an instruction."""
+    return int(op.shape[4 : op.shape.index("k")])
+
+
+def _accumulators(op: Op) -> int:
+    return columns(op) // (4 if _is_f16(op) else 2)
+
+
+def _is_f16(op: Op) -> bool:
+    return getattr(op.dtype, "name", op.dtype) == "f16"
+
+
+def _d_type(op: Op) -> ScalarType:
+    return TYPES["f16x2"] if _is_f16(op) else TYPES[getattr(op.dtype, "name", op.dtype)]
+
+
+def _declare(
+    block: str, sparse: bool, transposes: bool, scales: bool, selectors: int, gate: Callable[[Op], Gate | None] | None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The forms of a block line ``@OPCODE``: A by descriptor or in registers, with the immediates of its types."""
+    opcode, classes = block.split("|")
+    scale = ", imm_scale_a, imm_scale_b" if scales else ""
+    meta = ", sp_meta, sp_sel" if sparse else ""
+    by_descriptor = f"{opcode} d, a_desc, b_desc{meta}, {{!}}scale_d{scale}" + (
+        ", imm_trans_a, imm_trans_b" if transposes else ""
+    )
+    in_registers = f"{opcode} d, a, b_desc{meta}, {{!}}scale_d{scale}" + (", imm_trans_b" if transposes else "")
+    return instruction(
+        f"{by_descriptor}; {in_registers}; {classes}",
+        anchor=_ANCHOR_SP if sparse else _ANCHOR,
+        scope=Scope.WARPGROUP,
+        types={
+            "d": _d_type,
+            "a": ".b32",
+            "a_desc": ".b64",
+            "b_desc": ".b64",
+            "sp_meta": ".b32",
+            "sp_sel": ".u32",
+            "scale_d": ".pred",
+            "imm_scale_a": ".s32",
+            "imm_scale_b": ".s32",
+            "imm_trans_a": ".s32",
+            "imm_trans_b": ".s32",
+        },
+        vectors={"d": _accumulators, "a": lambda op: 4},
+        constants={
+            "imm_scale_a": {-1, 1},
+            "imm_scale_b": {-1, 1},
+            "imm_trans_a": {0, 1},
+            "imm_trans_b": {0, 1},
+            "sp_sel": (0, selectors - 1),
+        },
+        version=(8, 2) if sparse else (8, 0),
+        arch="90a",
+        gate=gate,
+    )
+
+
+def _mixed_signs(op: Op) -> Gate | None:
+    return None if op.atype is op.btype else (None, (8, 4))
+
+
+_DENSE = "wgmma.mma_async.sync{.aligned}.shape"
+_SPARSE = "wgmma.mma_async.sp.sync{.aligned}.shape"
+_FP8 = ".dtype = { .f16, .f32 }; .atype = { .e4m3, .e5m2 }; .btype = { .e4m3, .e5m2 };"
+_INT8 = ".dtype = { .s32 }; .atype = { .s8, .u8 }; .btype = { .s8, .u8 };"
+_HALF = ".dtype = { .f16, .f32 }; .atype = { .f16 }; .btype = { .f16 };"
+_BFLOAT = ".dtype = { .f32 }; .atype = { .bf16 }; .btype = { .bf16 };"
+_TF32 = ".dtype = { .f32 }; .atype = { .tf32 }; .btype = { .tf32 };"
+_TYPED = ".dtype.atype.btype"
+
+
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_HALF}", False, True, True, 1, None)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_BFLOAT}", False, True, True, 1, None)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 8)} }}; {_TF32}", False, False, True, 1, None)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_FP8}", False, False, True, 1, None)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_HALF}", True, True, True, 2, None)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_BFLOAT}", True, True, True, 2, None)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_TF32}", True, False, True, 2, None)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 64)} }}; {_FP8}", True, False, True, 1, None)
+def mma_float(
+    op: Op,
+    a: Any = None,
+    a_desc: Lanes = None,
+    b_desc: Lanes = None,
+    sp_meta: Lanes = None,
+    sp_sel: Lanes = None,
+    scale_d: Lanes = None,
+    imm_scale_a: Lanes = None,
+    imm_scale_b: Lanes = None,
+    imm_trans_a: Lanes = None,
+    imm_trans_b: Lanes = None,
+    *,
+    accumulator: Registers,
+    shared_matrix: Any,
+    device: Any,
+) -> Registers:
+    """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
+    n, m = shared_matrix.extent
+    types = op.atype.name, op.btype.name
+    left, right, k_sparse = _operands(
+        op, a, a_desc, b_desc, sp_meta, sp_sel, _one(imm_trans_a), _one(imm_trans_b), shared_matrix, n, m
+    )
+    left, right = _scaled(left, _one(imm_scale_a)), _scaled(right, _one(imm_scale_b))
+    small = _is_f16(op)
+    gather = fragments.gather_packed if small else fragments.gather_accumulator
+    c = _kept(gather(accumulator, n, m), scale_d, n, m)
+    rows, width = c.shape[0], c.shape[2]
+    if k_sparse is not None:
+        right = core.select_rows(right, k_sparse)
+        left = left.reshape(left.shape[0], 1, rows * width)
+        c = np.ascontiguousarray(c.transpose(1, 0, 2)).reshape(1, -1, rows * width)
+    if device.numerics == "ieee":
+        d = core.dot_ieee(left, right, c, types)
+    else:
+        d = core.dot_float(left, right, c, types, device.sm)
+    if k_sparse is not None:
+        d = d.reshape(-1, rows, width).transpose(1, 0, 2)
+    return (fragments.scatter_packed if small else fragments.scatter_accumulator)(np.ascontiguousarray(d), n, m)
+
+
+@_declare(
+    f"{_DENSE}{{.satfinite}}{_TYPED} | .shape = {{ {_shapes(_INTEGER_N, 32)} }}; {_INT8}",
+    False,
+    False,
+    False,
+    1,
+    _mixed_signs,
+)
+@_declare(
+    f"{_SPARSE}{{.satfinite}}{_TYPED} | .shape = {{ {_shapes(_INTEGER_N, 64)} }}; {_INT8}",
+    True,
+    False,
+    False,
+    1,
+    _mixed_signs,
+)
+@_declare(
+    f"{_DENSE}{_TYPED}.and.popc | .shape = {{ {_shapes(_INTEGER_N, 256)} }};"
+    " .dtype = { .s32 }; .atype = { .b1 }; .btype = { .b1 };",
+    False,
+    False,
+    False,
+    1,
+    None,
+)
+def mma_integer(
+    op: Op,
+    a: Any = None,
+    a_desc: Lanes = None,
+    b_desc: Lanes = None,
+    sp_meta: Lanes = None,
+    sp_sel: Lanes = None,
+    scale_d: Lanes = None,
+    *,
+    accumulator: Registers,
+    shared_matrix: Any,
+) -> Registers:
+    """D = A * B + D on 8-bit integers, or counts of common bits."""
+    n, m = shared_matrix.extent
+    left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, n, m)
+    c = _kept(fragments.gather_accumulator(tuple(r.view(np.int32) for r in accumulator), n, m), scale_d, n, m)
+    if op.atype.name == "b1":
+        return fragments.scatter_accumulator(core.dot_binary(left, right, c), n, m)
+    left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
+    if positions is not None:
+        full = np.zeros((2 * left.shape[0], *left.shape[1:]), np.int16)
+        np.put_along_axis(full, positions, left.astype(np.int16), axis=0)
+        left = full
+    d = core.dot_integer(left, right, c, bool(op.__dict__.get("satfinite")))
+    return fragments.scatter_accumulator(np.ascontiguousarray(d), n, m)
+
+
+def _one(value: Lanes) -> int:
+    return 0 if value is None else int(value.reshape(-1)[0])
+
+
+def _scaled(bits: Lanes, scale: int) -> Lanes:
+    """A float operand with its sign bits turned where its scale is -1."""
+    return bits if scale == 1 else bits ^ bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
+
+
+def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
+    """The accumulator, zero where scale-d is false."""
+    keep = np.broadcast_to(scale_d, (n, 128, m))[:, 0].reshape(n * m)
+    return c if keep.all() else np.where(keep, c, c.dtype.type(0))
+
+
+def _operands(
+    op: Op,
+    a: Any,
+    a_desc: Lanes,
+    b_desc: Lanes,
+    meta: Lanes,
+    sel: Lanes,
+    trans_a: int,
+    trans_b: int,
+    shared_matrix: Any,
+    n: int,
+    m: int,
+) -> tuple[Lanes, Lanes, Lanes | None]:
+    """A ``[K, 64, W]`` (stored elements), B ``[K, N, W]``, and where sparse A's elements stand."""
+    dtype = np.dtype(STORAGE[op.atype.name])
+    k = 32 // dtype.itemsize
+    sparse = meta is not None
+    left = (
+        fragments.gather_a(a, n, m, dtype)
+        if a is not None
+        else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, n, m)
+    )
+    right = _from_shared(b_desc, 2 * k if sparse else k, columns(op), dtype, trans_b, shared_matrix, n, m)
+    positions = fragments.sparse_positions(meta, _one(sel), n, m, dtype.itemsize) if sparse else None
+    return left, right, positions
+
+
+def _from_shared(
+    descriptor: Lanes, k: int, extent: int, dtype: Any, transposed: int, shared_matrix: Any, n: int, m: int
+) -> Lanes:
+    bits = np.broadcast_to(descriptor, (n, 128, m))[:, 0]
+    if (bits == bits.reshape(-1)[0]).all():
+        bits = bits.reshape(-1)[:1].reshape(1, 1)
+    address = descriptors.byte_addresses(
+        descriptors.decode(bits), k, extent, dtype.itemsize, transposed=bool(transposed)
+    )
+    return shared_matrix.read(address, dtype).reshape(k, extent, n * m)
+
+
+# ---- order ---------------------------------------------------------------------------------------
+
+
+@instruction(
+    "wgmma.fence.sync{.aligned};",
+    anchor=_MISC + "fence",
+    scope=Scope.WARPGROUP,
+    version=(8, 0),
+    arch="90a",
+)
+def fence(op: Op) -> None:
+    """Order register accesses with wgmma: everything has happened already."""
+
+
+@instruction(
+    "wgmma.commit_group.sync{.aligned};",
+    anchor=_MISC + "commit-group",
+    scope=Scope.WARPGROUP,
+    version=(8, 0),
+    arch="90a",
+)
+def commit_group(op: Op) -> None:
+    """Close a group of wgmma: all are complete."""
+
+
+@instruction(
+    "wgmma.wait_group.sync{.aligned} n;",
+    anchor=_MISC + "wait-group",
+    scope=Scope.WARPGROUP,
+    types={"n": ".u32"},
+    constants={"n": (0, 7)},
+    version=(8, 0),
+    arch="90a",
+)
+def wait_group(op: Op, n: Lanes) -> None:
+    """Wait for groups of wgmma: all are complete."""

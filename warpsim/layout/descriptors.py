@@ -1,0 +1,90 @@
+"""Matrix descriptors of wgmma: where each element of A or B lies in shared memory.
+
+The formulas are those of the table of canonical layouts (PTX ISA, asynchronous warpgroup-level canonical layouts). What
+the text leaves out was read off an H100: the swizzle XORs address bits 4 to 6 with ``(address >> 7) - base_offset`` of
+the absolute shared address, masked by the mode; a K-major operand wider than its swizzle row goes on at the leading
+byte offset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+SPANS = np.array([0, 128, 64, 32], np.int64)
+"""Bytes of a swizzle row by the descriptor's mode; 0 without swizzle."""
+RESERVED = 0x3FF1_C000_C000_C000
+ADDRESS_MASK = (1 << 18) - 1
+
+
+@attrs.frozen
+class Descriptor:
+    """The fields of descriptors, arrays of one shape; offsets in bytes, ``span`` bytes of a swizzle row (0: none)."""
+
+    start: Array
+    leading: Array
+    stride: Array
+    base_offset: Array
+    span: Array
+    reserved: Array
+
+
+def decode(bits: Array) -> Descriptor:
+    """The fields of 64-bit descriptors."""
+    bits = np.asarray(bits).astype(np.uint64)
+
+    def field(at: int, width: int) -> Array:
+        return ((bits >> np.uint64(at)) & np.uint64((1 << width) - 1)).astype(np.int64)
+
+    return Descriptor(
+        start=field(0, 14) << 4,
+        leading=field(16, 14) << 4,
+        stride=field(32, 14) << 4,
+        base_offset=field(49, 3),
+        span=SPANS[field(62, 2)],
+        reserved=(bits & np.uint64(RESERVED)) != 0,
+    )
+
+
+def encode(start: int, leading: int, stride: int, *, span: int = 0, base_offset: int = 0) -> int:
+    """A descriptor of byte offsets (multiples of 16) and a swizzle row of ``span`` bytes (0, 32, 64 or 128)."""
+    mode = {0: 0, 128: 1, 64: 2, 32: 3}[span]
+    fields = (start & ADDRESS_MASK) >> 4 | (leading & ADDRESS_MASK) >> 4 << 16 | (stride & ADDRESS_MASK) >> 4 << 32
+    return fields | base_offset << 49 | mode << 62
+
+
+def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, transposed: bool) -> Array:
+    """The shared-memory byte address of each element, ``[k, extent, ...descriptors]``.
+
+    ``extent`` is M or N; ``transposed`` says that consecutive elements run along it (MN-major, 16-bit types only).
+    """
+    depth = np.arange(k, dtype=np.int64).reshape(-1, 1, *[1] * fields.start.ndim)
+    width = np.arange(extent, dtype=np.int64).reshape(1, -1, *[1] * fields.start.ndim)
+    if transposed:
+        offset = _mn_major(fields, depth, width * itemsize)
+    else:
+        offset = _k_major(fields, depth * itemsize, width)
+    address = fields.start + offset
+    mask = np.maximum(fields.span // 16 - 1, 0)
+    pattern = ((address >> 7) - fields.base_offset) & mask
+    return (address ^ (pattern << 4)) & ADDRESS_MASK
+
+
+def _k_major(fields: Descriptor, depth: Array, row: Array) -> Array:
+    """Offsets of byte ``depth`` along K in a row of M or N."""
+    span = np.maximum(fields.span, 16)
+    blocks = (row >> 3) * fields.stride + (row & 7) * span
+    return blocks + depth // span * fields.leading + depth % span
+
+
+def _mn_major(fields: Descriptor, depth: Array, width: Array) -> Array:
+    """Offsets of byte ``width`` along M or N in a row of K."""
+    plain = fields.span == 0
+    span = np.maximum(fields.span, 16)
+    outer = np.where(plain, fields.stride, fields.leading)
+    inner = np.where(plain, fields.leading, fields.stride)
+    return width // span * outer + width % span + (depth & 7) * span + (depth >> 3) * inner
