@@ -72,12 +72,11 @@ def test_carry(type: str) -> None:
     mask = (1 << bits) - 1
     carry = np.arange(len(a)) % 2 == 1
     for function, sign in ((integer.add_carry, 1), (integer.sub_borrow, -1)):
-        out, flag = function(a, b, carry)
-        exact = [
-            (x & mask) + sign * ((y & mask) + c) for x, y, c in zip(a.tolist(), b.tolist(), carry.tolist(), strict=True)
-        ]
+        out, flag = function(a, b, carry if sign > 0 else ~carry)
+        pairs = zip(a.tolist(), b.tolist(), carry.tolist(), strict=True)
+        exact = [(x & mask) + sign * ((y & mask) + c) for x, y, c in pairs]
         assert [x & mask for x in out.tolist()] == [x & mask for x in exact]
-        assert flag.tolist() == [not 0 <= x <= mask for x in exact]
+        assert flag.tolist() == [(0 <= x <= mask) == (sign < 0) for x in exact]
 
 
 @pytest.mark.parametrize("type", ["u4", "i4", "u8", "i8"])

@@ -1,7 +1,7 @@
 """Extended-precision integer arithmetic (PTX ISA: Extended-Precision Integer Arithmetic Instructions).
 
-The carry flag ``CC.CF`` is a hidden predicate, ``%cc`` in the blocks below: 1 after a carry out of an addition or a
-borrow out of a subtraction.
+The carry flag ``CC.CF`` is a hidden predicate, ``%cc`` in the blocks below: 1 after a carry out of an addition, 0 after a
+borrow out of a subtraction (a - b is a + ~b + 1, which shows where additions and subtractions share the flag).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     gates=_GATES,
 )
 def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """d = a - b, and the borrow out."""
+    """d = a - b, and the carry out: not the borrow."""
     return integer.sub_borrow(a, b)
 
 
@@ -67,8 +67,8 @@ def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     gates=_GATES,
 )
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
-    """d = a - (b + borrow)."""
-    return a - b - carry.astype(a.dtype)
+    """d = a - b, less one where the carry is 0."""
+    return a - b - (~carry).astype(a.dtype)
 
 
 @instruction(
@@ -78,7 +78,7 @@ def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     gates=_GATES,
 )
 def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
-    """d = a - (b + borrow), and the borrow out."""
+    """The same, and the carry out."""
     return integer.sub_borrow(a, b, carry)
 
 

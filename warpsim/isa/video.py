@@ -115,23 +115,20 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     target=20,
 )
 def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c (+ 1 with .po), shifted right by the scale and saturated."""
-    signed = op.atype.signed or op.btype.signed
-    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
+    """a * b + c (+ 1 with .po), shifted right by the scale and saturated.
+
+    The H100 reads c and whole words as signed whatever the types say."""
+    ta = video.select(a, op.selectors.get("a"), op.atype.signed or "a" not in op.selectors)
+    tb = video.select(b, op.selectors.get("b"), op.btype.signed or "b" not in op.selectors)
     by = int(op.scale[3:]) if op.scale else 0
-    if not signed:
-        u = ta.astype(np.uint64) * tb.astype(np.uint64)
-        total = u + c.view(np.uint32)
-        carry = total < u
-        total = total + np.uint64(bool(op.po))
-        carry = carry | ((total == 0) & bool(op.po))
-        value = total >> np.uint64(by) | np.where(
-            carry & (by > 0), np.uint64(1 << 63) >> np.uint64(max(by - 1, 0)), np.uint64(0)
-        )
-        return np.minimum(value, np.uint64(0xFFFFFFFF)).astype(np.uint32) if op.sat else value.astype(np.uint32)
-    value = (ta * tb + c.view(np.int32) + bool(op.po)) >> np.int64(by)
-    return (video.clamp(value, 32, True) if op.sat else value).astype(np.uint32)
+    total = ta * tb + c.view(np.int32) + np.int64(bool(op.po))
+    if not op.sat:
+        return (total >> np.int64(by)).astype(np.uint32)
+    if op.atype.signed or op.btype.signed:
+        return video.clamp(total >> np.int64(by), 32, True).astype(np.uint32)
+    if by == 0:
+        return video.clamp(total, 32, False).astype(np.uint32)
+    return np.minimum(total.view(np.uint64) >> np.uint64(by), np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
 @instruction(

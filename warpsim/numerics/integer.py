@@ -234,12 +234,12 @@ def add_carry(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Ar
     return s, out
 
 
-def sub_borrow(a: Array, b: Array, borrow: Array | None = None) -> tuple[Array, Array]:
-    """a - b (- borrow), and whether the unsigned difference is negative."""
+def sub_borrow(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Array]:
+    """a - b (- 1 unless carry), and the carry out: false where the unsigned difference is negative."""
     u = unsigned(a.dtype)
-    out = a.view(u) < b.view(u)
+    out = a.view(u) >= b.view(u)
     d = a - b
-    if borrow is not None:
-        out = out | ((d == 0) & borrow)
-        d = d - borrow.astype(d.dtype)
+    if carry is not None:
+        out = out & ((d != 0) | carry)
+        d = d - (~carry).astype(d.dtype)
     return d, out
