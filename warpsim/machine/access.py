@@ -287,7 +287,7 @@ class Memory:
             return self.local, selection.positions, selection.n == self.batch.shape.n
         covered = isinstance(selection, Rect) and selection.all_ctas
         if isinstance(selection, Rect):
-            return self.shared, selection.positions[:1, :1] % self.batch.shape.n_ctas, covered
+            return self.shared, selection.columns, covered
         return self.shared, selection.ctas, False
 
     def _word_address(

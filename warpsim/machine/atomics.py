@@ -46,7 +46,8 @@ def apply_atomic(
 ) -> Array | None:
     """``new = update(old, *operands)`` for every lane; the old values where asked for."""
     shape = memory.group.selection.shape
-    order = _order(shape)
+    commutes = not returns and name in _DIRECT and dtype.kind in "iu"
+    order = tuple(range(len(shape))) if commutes else _order(shape)
     flat_operands = [np.broadcast_to(as_array(v), shape).transpose(order).reshape(-1) for v in operands]
     base, offset = address
     if kind == "global":

@@ -121,9 +121,10 @@ def _compact(group: Group, keep: Array, live: frozenset[int] | None) -> Group:
         group.flush(live)
         return child
     kept = group.dirty if live is None else group.dirty & live
-    for index in kept:
+    for index in kept if live is None else live:
         value = group.env[index]
-        child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
+        if value is not None:
+            child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
     child.dirty = set(kept)
     return child
 

@@ -190,8 +190,9 @@ class Warps:
             self.active = np.ones((self.n, 32, self.m), np.bool_)
             if self.padded:
                 self.active.reshape(-1, self.m)[self.n_lanes :] = False
-            first = selection.positions[:, :, 0, 0].reshape(-1)[::32]
-            self.first_thread = first // batch.n_ctas
+            (a1, s1, n1), (a0, s0, n0) = selection.axes[:2]
+            threads = (a1 + s1 * np.arange(n1))[:, None] * batch.extents[1] + (a0 + s0 * np.arange(n0))
+            self.first_thread = threads.reshape(-1)[::32]
             return
         positions = selection.positions.reshape(-1)
         threads, ctas = positions // batch.n_ctas, positions % batch.n_ctas

@@ -25,6 +25,7 @@ class Shape:
         self.n_threads = t1 * t0
         self.n_ctas = c1 * c0
         self.n = self.n_threads * self.n_ctas
+        self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
 
     @cached_property
     def whole(self) -> Rect:
@@ -43,12 +44,14 @@ class Selection:
     @cached_property
     def threads(self) -> Array:
         """Thread number in the CTA of each position, in ``positions``' shape."""
-        return self.positions // self.batch.n_ctas
+        shift = self.batch.cta_shift
+        return self.positions // self.batch.n_ctas if shift is None else self.positions >> shift
 
     @cached_property
     def ctas(self) -> Array:
         """CTA number in the batch of each position."""
-        return self.positions % self.batch.n_ctas
+        n = self.batch.n_ctas
+        return self.positions % n if self.batch.cta_shift is None else self.positions & (n - 1)
 
     @cached_property
     def per_cta(self) -> Array:
@@ -94,10 +97,22 @@ class Rect(Selection):
         return t[:, :, None, None] * self.batch.n_ctas + c[None, None]
 
     @cached_property
+    def columns(self) -> Array:
+        """CTA numbers, ``[1, 1, C1, C0]``."""
+        c1, c0 = [a + s * np.arange(n, dtype=np.int64) for a, s, n in self.axes[2:]]
+        return (c1[:, None] * self.batch.extents[3] + c0)[None, None]
+
+    @cached_property
     def n_warps(self) -> int:
         """How many warps have a lane here."""
-        t = np.unique(self.threads[:, :, :1, :1] >> 5)
-        return len(t) * self.shape[2] * self.shape[3]
+        if self.all_threads:
+            return -(-self.batch.n_threads // 32) * self.shape[2] * self.shape[3]
+        (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
+        rows = (a1 + s1 * np.arange(n1)) * self.batch.extents[1]
+        warps = (rows[:, None] + (a0 + s0 * np.arange(n0))) >> 5
+        present = np.zeros(self.batch.n_threads // 32 + 1, np.bool_)
+        present[warps] = True
+        return int(np.count_nonzero(present)) * self.shape[2] * self.shape[3]
 
     @cached_property
     def warp_range(self) -> bool:
