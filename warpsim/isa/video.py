@@ -42,9 +42,10 @@ def _secondary(name: str, value: Lanes, c: Lanes) -> Lanes:
 def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool) -> Lanes:
     """Saturation, then the secondary operation or the merge with c."""
     part = op.selectors.get("d")
-    if saturate:
-        bits = 32 if part is None else 8 if part[0] == "b" else 16
-        value = video.clamp(value, bits, signed)
+    if saturate and part is None:
+        value = video.clamp(value, 32, signed)
+    elif saturate:
+        value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed)
     if c is None or (part is None and not op.op2):
         return value.astype(np.uint32)
     if part is not None:
@@ -99,8 +100,13 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
-    value = ta >> by if op.text.startswith("vshr") else np.where(by > 31, np.sign(ta) << 40, ta << np.minimum(by, 31))
-    return _finish(op, value, c, op.dtype.signed, op.sat)
+    if op.text.startswith("vshr"):
+        value = ta >> by
+    else:
+        value = (ta << np.int64(30)) << by >> np.int64(30)  # 34 bits, the highest of them a sign
+    if op.sat:
+        value = video.clamp(value, 32, op.dtype.signed)
+    return _finish(op, value, c, op.dtype.signed, False)
 
 
 @instruction(

@@ -43,6 +43,12 @@ def clamp(value: Array, bits: int, signed: bool) -> Array:
     return np.clip(value, low, high)
 
 
+def clamp_part(value: Array, bits: int, signed: bool) -> Array:
+    """Saturated to a byte or half that is merged: as on an H100, every negative value becomes the greatest one."""
+    high = (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1
+    return np.where((value < 0) | (value > high), high, value)
+
+
 def merge(c: Array, value: Array, selector: str) -> Array:
     """c with a byte or half replaced by the low bits of a value; ``h1`` takes the value's own upper half, as an H100 does."""
     if selector == "h1":
