@@ -1,4 +1,4 @@
-"""Integer, logic, comparison, video and conversion instructions give the bits that an H100 gave.
+"""Integer, logic, comparison, video and conversion instructions give the bits that a Hopper GPU gave.
 
 ``integer_recordings.npz`` has 32 operand sets for each form: rows of the sources in operand order, then of the result."""
 
