@@ -100,10 +100,8 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
-    if op.text.startswith("vshr"):
-        value = ta >> by
-    else:
-        value = (ta << np.int64(30)) << by >> np.int64(30)  # 34 bits, the highest of them a sign
+    top = np.int64(30)  # a left shift keeps 34 bits, the highest of them a sign
+    value = ta >> by if op.text.startswith("vshr") else ((ta << top) << by) >> top
     if op.sat:
         value = video.clamp(value, 32, op.dtype.signed)
     return _finish(op, value, c, op.dtype.signed, False)
