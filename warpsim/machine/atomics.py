@@ -48,9 +48,9 @@ def apply_atomic(
     shape = memory.group.selection.shape
     commutes = not returns and name in _DIRECT and dtype.kind in "iu"
     order = tuple(range(len(shape))) if commutes else _order(shape)
-    flat_operands = [np.broadcast_to(as_array(v), shape).transpose(order).reshape(-1) for v in operands]
     base, offset = address
     if kind == "global":
+        flat_operands = _flat(operands, shape, order)
         place, owner, good = memory._resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
@@ -63,6 +63,14 @@ def apply_atomic(
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
     else:
         found, space, columns, _, active = memory._word_address(kind, address, dtype.itemsize)
+        if commutes and active is None and dtype.itemsize <= 4:
+            index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
+            values = as_array(operands[0]).view(dtype)
+            many = values.reshape(-1)[0] if values.size == 1 else np.broadcast_to(values, shape).reshape(-1)
+            _DIRECT[name].at(space.flat.view(dtype), np.broadcast_to(index, shape).reshape(-1), many)
+            memory.globals.version += 1
+            return None
+        flat_operands = _flat(operands, shape, order)
         place = np.broadcast_to(np.asarray(found, np.int64), shape).transpose(order).reshape(-1)
         columns = np.broadcast_to(columns, shape).transpose(order).reshape(-1)
         lanes = (
@@ -90,6 +98,11 @@ def apply_atomic(
         return None
     inverse = np.argsort(order)
     return out.reshape([shape[axis] for axis in order]).transpose(inverse)
+
+
+def _flat(operands: tuple[Array, ...], shape: tuple[int, ...], order: tuple[int, ...]) -> list[Array]:
+    """Operands one after the other in the order of the lanes."""
+    return [np.broadcast_to(as_array(v), shape).transpose(order).reshape(-1) for v in operands]
 
 
 def _order(shape: tuple[int, ...]) -> tuple[int, ...]:
