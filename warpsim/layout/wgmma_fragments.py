@@ -69,7 +69,7 @@ def sparse_positions(metadata: Array, selector: int, n: int, m: int, itemsize: i
     """
     tiles = _tiles(metadata.view(np.uint32), n, m)
     chunks = 16 if itemsize == 1 else 8
-    nibbles = np.empty((chunks, 4, 2, 8, n * m), np.int64)
+    nibbles: Array = np.empty((chunks, 4, 2, 8, n * m), np.int64)
     for chunk in range(chunks):
         for half in range(2):
             if itemsize == 1:
