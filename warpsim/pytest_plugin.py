@@ -29,7 +29,9 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
     from warpsim.host.device import Device
 
     marker = request.node.get_closest_marker("ptx")
-    return Device(marker.kwargs.get("target", "sm_90a") if marker else "sm_90a")
+    device = Device(marker.kwargs.get("target", "sm_90a") if marker else "sm_90a")
+    device.checks = marker.kwargs.get("checks") if marker else None
+    return device
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,10 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     from warpsim.cli import commands
+    from warpsim.errors import LaunchError
+    from warpsim.host.checks import resolve_checks
 
     try:
+        resolve_checks(getattr(options, "checks", None))
         return int(getattr(commands, f"command_{options.command}")(options))
-    except commands.Unusable as problem:
+    except (commands.Unusable, LaunchError) as problem:
         print(f"warpsim: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

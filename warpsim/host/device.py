@@ -57,6 +57,7 @@ class Device:
         self.sm = int(match.group(1))
         self.numerics = numerics
         self.memory = GlobalMemory()
+        self.checks: Any = None
         self.stdout = stdout or (lambda text: sys.stdout.write(text))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,7 @@ class Kernel:
             dynamic_shared=shared_mem,
             cluster=cluster3,
             cooperative=cooperative,
-            checks=resolve_checks(checks),
+            checks=resolve_checks(device.checks if checks is None else checks),
             on_finding=on_finding,
             async_effects=async_effects,
             max_instructions=max_instructions,
@@ -184,10 +185,10 @@ class Kernel:
             )
         size = max([p.offset + p.size for p in params], default=0)
         block = bytearray(size)
-        known: dict[tuple[int, int], int] = {}
+        known = Mappings(device, mapped, [a for a in args if isinstance(a, np.ndarray) and a.ndim > 0])
         for index, (param, value) in enumerate(zip(params, args, strict=True)):
             try:
-                raw = self._argument(param, value, device, mapped, known)
+                raw = self._argument(param, value, known)
             except LaunchError as error:
                 raise LaunchError(
                     f"argument {index} ({param.name}, .{param.type.name}) of {self.name}: {error}"
@@ -195,9 +196,7 @@ class Kernel:
             block[param.offset : param.offset + len(raw)] = raw
         return bytes(block)
 
-    def _argument(
-        self, param: Param, value: Any, device: Device, mapped: list[int], known: dict[tuple[int, int], int]
-    ) -> bytes:
+    def _argument(self, param: Param, value: Any, known: Mappings) -> bytes:
         if param.array:
             return _bytes_argument(param, value)
         if value is None:
@@ -205,7 +204,7 @@ class Kernel:
         if isinstance(value, DeviceArray):
             value = value.ptr
         if isinstance(value, np.ndarray) and value.ndim > 0:
-            value = _map(value, device, mapped, known)
+            value = known.address(value)
         return pack_scalar(value, param.type.kind, param.type.bits)
 
 
@@ -226,20 +225,47 @@ def _bytes_argument(param: Param, value: Any) -> bytes:
     return data
 
 
-def _map(array: Array, device: Device, mapped: list[int], known: dict[tuple[int, int], int]) -> int:
-    if not array.flags.c_contiguous:
-        raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
-    if array.dtype.hasobject:
-        raise LaunchError("an array of Python objects has no bytes to map")
-    key = array.__array_interface__["data"][0], array.nbytes
-    address = known.get(key)
-    if address is None:
-        address = device.memory.map(
-            bytes_of(array), name=f"array {array.shape} of {array.dtype}", read_only=not array.flags.writeable
-        )
-        mapped.append(address)
-        known[key] = address
-    return address
+class Mappings:
+    """The NumPy arrays of one launch in device memory: arrays that share bytes share addresses."""
+
+    def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
+        self.device, self.mapped = device, mapped
+        self.arrays = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
+        self.placed: list[tuple[int, int, int]] = []
+
+    def address(self, array: Array) -> int:
+        """Where an array lies during the launch; maps it with everything that overlaps it."""
+        if not array.flags.c_contiguous:
+            raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
+        if array.dtype.hasobject:
+            raise LaunchError("an array of Python objects has no bytes to map")
+        start, stop = _extent(array)
+        for low, high, address in self.placed:
+            if low <= start and stop <= high and start < high:
+                return address + start - low
+        sharing, low, high = [array], start, stop
+        grown = True
+        while grown and array.nbytes:
+            grown = False
+            for other in self.arrays:
+                first, last = _extent(other)
+                if first < high and low < last and not any(other is s for s in sharing):
+                    sharing.append(other)
+                    grown, low, high = True, min(low, first), max(high, last)
+        data = bytes_of(array)
+        if (low, high) != (start, stop):
+            data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+        read_only = not any(a.flags.writeable for a in sharing)
+        name = f"array {array.shape} of {array.dtype}"
+        address = self.device.memory.map(data, name=name, read_only=read_only)
+        self.mapped.append(address)
+        self.placed.append((low, high, address))
+        return address + start - low
+
+
+def _extent(array: Array) -> tuple[int, int]:
+    start = array.__array_interface__["data"][0]
+    return start, start + array.nbytes
 
 
 def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
@@ -250,6 +276,8 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
         hasattr(value, "dtype") and value.dtype.kind in "fV" and not isinstance(value, np.void)
     )
     if kind == "f" or (floating and kind == "b"):
+        if isinstance(value, (str, bytes)):
+            raise LaunchError(f"takes a number, not {type(value).__name__}")
         try:
             number = float(value)
         except (TypeError, ValueError):

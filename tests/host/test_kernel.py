@@ -1,0 +1,104 @@
+"""Arguments and limits of a launch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+
+SAXPY = Path(__file__).parents[2] / "programs" / "saxpy" / "kernel.ptx"
+
+
+@pytest.fixture
+def saxpy():
+    """The kernel y = a*x + y (n, a, x, y)."""
+    return warpsim.load(SAXPY)["saxpy"]
+
+
+def test_arrays_are_mapped_in_place(saxpy):
+    """What the kernel writes is in the caller's array afterwards."""
+    x, y = np.arange(8, dtype=np.float32), np.ones(8, np.float32)
+
+    saxpy((1,), (32,), (8, 2.0, x, y))
+
+    assert y.tolist() == [2.0 * i + 1 for i in range(8)]
+
+
+def test_same_array_is_the_same_address(saxpy):
+    """An array passed twice is read and written at one address."""
+    x = np.ones(8, np.float32)
+
+    saxpy((1,), (32,), (8, 2.0, x, x))
+
+    assert x.tolist() == [3.0] * 8
+
+
+def test_overlapping_views_share_their_bytes(saxpy):
+    """A view and its base see the same memory, also where the view comes first."""
+    base = np.ones(16, np.float32)
+
+    saxpy((1,), (32,), (8, 2.0, base[4:12], base))
+
+    assert base.tolist() == [3.0] * 8 + [1.0] * 8
+
+
+def test_adjacent_arrays_are_apart(saxpy):
+    """Views that only touch are separate allocations: running over the end of one is found."""
+    base = np.ones(16, np.float32)
+
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        saxpy((1,), (32,), (16, 2.0, base[8:], base[:8]))
+
+    assert caught.value.findings[0].rule == "out-of-bounds"
+
+
+def test_device_array_outlives_a_launch(saxpy):
+    """A DeviceArray keeps its address and contents from launch to launch."""
+    device = warpsim.Device("sm_80")
+    x, y = device.array(np.ones(8, np.float32)), device.empty(8, np.float32)
+
+    for _ in range(2):
+        saxpy((1,), (32,), (8, 2.0, x, y.ptr), device=device)
+
+    assert y.get().tolist() == [4.0] * 8
+
+
+def test_read_only_array(saxpy):
+    """A store to a read-only array is refused and changes nothing."""
+    x, y = np.ones(8, np.float32), np.ones(8, np.float32)
+    y.flags.writeable = False
+
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        saxpy((1,), (32,), (8, 2.0, x, y))
+
+    assert caught.value.findings[0].rule == "read-only"
+    assert y.tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "args", "options", "words"),
+    [
+        ((1,), (32,), (8, 2.0), {}, "takes 4 arguments, not 2"),
+        ((1,), (32,), (2**32, 2.0, None, None), {}, "argument 0"),
+        ((1,), (32,), (8, "2", None, None), {}, "argument 1"),
+        ((1,), (32,), (8, 2.0, 1.5, None), {}, "argument 2"),
+        ((1,), (32,), (8, 2.0, np.ones((4, 4))[:, :2], None), {}, "C-contiguous"),
+        ((0,), (32,), (8, 2.0, None, None), {}, "grid"),
+        ((1,), (32, 64), (8, 2.0, None, None), {}, "1024"),
+        ((1,), (32,), (8, 2.0, None, None), {"shared_mem": 1 << 20}, "shared memory"),
+        ((3,), (32,), (8, 2.0, None, None), {"cluster": 2}, "clusters"),
+        ((1,), (32,), (8, 2.0, None, None), {"checks": "everything"}, "no rule"),
+        ((1,), (32,), (8, 2.0, None, None), {"on_finding": "ignore"}, "on_finding"),
+    ],
+)
+def test_what_does_not_fit_is_refused(saxpy, grid, block, args, options, words):
+    """Each unusable argument is a LaunchError that names it."""
+    with pytest.raises(warpsim.LaunchError, match=words):
+        saxpy(grid, block, args, **options)
+
+
+def test_device_too_old():
+    """A module for sm_80 does not run on sm_75."""
+    with pytest.raises(warpsim.LaunchError, match="cannot run it"):
+        warpsim.load(SAXPY)["saxpy"]((1,), (32,), (0, 2.0, None, None), device=warpsim.Device("sm_75"))

@@ -1,0 +1,86 @@
+"""The command line: outputs and exit statuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsim.cli import main
+
+SAXPY = Path(__file__).parent.parent / "programs" / "saxpy"
+
+
+def test_replay_bundled(capsys):
+    """A bundled program is found by its name; --json prints one document."""
+    assert main(["replay", "saxpy", "--bits", "--json"]) == 0
+
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["ok"]
+    assert case["bits_equal"]
+    assert case["outputs"][0]["max_ulp"] == 0
+
+
+def test_replay_difference(tmp_path, capsys):
+    """A wrong byte in the recording is a difference, shown with its place, and status 1."""
+    data = dict(np.load(SAXPY / "data.npz"))
+    data["out_y"][7] = np.nextafter(data["out_y"][7], np.float32(9e9))
+    np.savez(tmp_path / "data.npz", **data)
+    for name in ("kernel.ptx", "case.json"):
+        (tmp_path / name).write_bytes((SAXPY / name).read_bytes())
+
+    assert main(["replay", str(tmp_path)]) == 1
+
+    shown = capsys.readouterr().out
+    assert "1 elements differ, up to 1 ulps; first at [7]" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "no_such_case"],
+        ["replay", "saxpy", "--checks", "everything"],
+        ["replay", "saxpy", "--device", "sm_1"],
+        ["run", "missing.ptx", "--grid", "1", "--block", "1"],
+        ["run", str(SAXPY / "kernel.ptx"), "--grid", "x", "--block", "1"],
+        ["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "1", "--device", "sm_1"],
+        ["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "1", "--arg", "i33:5"],
+        ["check", "missing.ptx"],
+        ["nonsense"],
+    ],
+)
+def test_unusable(arguments, capsys):
+    """Unusable arguments and unreadable files are status 2, without a traceback."""
+    assert main(arguments) == 2
+
+
+def test_run_saves_arrays(tmp_path, capsys):
+    """run takes arrays from files and writes those with =NAME."""
+    np.save(tmp_path / "x.npy", np.ones(8, np.float32))
+    out = tmp_path / "y.npy"
+    arguments = ["--arg", "i32:8", "--arg", "f32:2.0", "--arg", f"in:{tmp_path / 'x.npy'}", "--arg", f"out:f32:8={out}"]
+
+    assert main(["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "32", *arguments]) == 0
+
+    assert np.load(out).tolist() == [2.0] * 8
+
+
+def test_check(tmp_path, capsys):
+    """check accepts a good module, and names the line of a bad one with status 1."""
+    bad = tmp_path / "bad.ptx"
+    bad.write_text(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { mov.u32 %r1, 0; }\n")
+
+    assert main(["check", str(SAXPY / "kernel.ptx")]) == 0
+    assert main(["check", str(bad)]) == 1
+
+    assert "bad.ptx:4:" in capsys.readouterr().out
+
+
+def test_info_and_examples(capsys):
+    """info shows kernels and the instruction table; examples lists five programs."""
+    assert main(["info", str(SAXPY / "kernel.ptx"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kernels"][0]["name"] == "saxpy"
+    assert main(["info", "--isa", "--json"]) == 0
+    assert "add" in json.loads(capsys.readouterr().out)["supported"]
+    assert main(["examples"]) == 0
+    assert "softmax_rows" in capsys.readouterr().out
