@@ -1,6 +1,7 @@
 """The parser: what it reads, what it refuses, and where."""
 
 import contextlib
+import struct
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,102 @@ def test_mutations_raise_only_ptx_errors(data):
         words = words[:at]
     with contextlib.suppress(PtxError):
         parse(" ".join(words))
+
+
+@pytest.mark.parametrize(
+    ("statement", "column"),
+    [
+        (".reg .bf16 x;", 6),
+        (".foo 1;", 1),
+        (".maxntid 1;", 1),
+        (";", 1),
+        ("isspacep.reg %p0, %rd0;", 9),
+        ("mov.b32 %r1, sym-4;", 17),
+        ("mov.b32 %r1, 089;", 17),
+        ("ld.b32 %r1, [4+sym];", 16),
+        ("mov.b32 %r1, 0x1u;", 17),
+        ("mov.f32 %f1, -0f3F800000;", 15),
+        (".loc 1 2 3;", 11),
+        ("mov.b32 %r1, 'a';", 14),
+    ],
+)
+def test_refused_statements(statement, column):
+    """The assembler calls these syntax errors; one finding each, at the word in the way."""
+    with pytest.raises(PtxError) as caught:
+        parse(wrap(statement))
+
+    assert [(f.line, f.column, f.text) for f in caught.value.findings] == [(5, column, statement)]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ".foo 1;",
+        ".global .v4 .align 16 .f32 x;",
+        ".global .f32 .v4 x;",
+        ".global .u32 x[2] = {1,2,};",
+        '.global .u8 x[4] = "abc";',
+        ".global .u64 y = generic(a+8);",
+        ".entry k() .maxntid 1,1,1,1 { ret; }",
+        ".entry k() .maxntid { ret; }",
+        ".entry k() .noreturn { ret; }",
+        ".entry k(.param .b64 x,) { ret; }",
+        ".entry k() { ret; };",
+        '.pragma "nounroll"',
+        ".extern .visible .global .u32 x;",
+        ".target sm_90a",
+    ],
+)
+def test_refused_items(item):
+    """What the assembler refuses at module level is refused on its line."""
+    with pytest.raises(PtxError) as caught:
+        parse(HEAD + item)
+
+    assert {f.line for f in caught.value.findings} == {4}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        ".global .u64 y = generic(a)+8;",
+        ".global .u8 y[2] = {0xFF(a), 0xFF00(generic(a)+8)};",
+        ".global .u32 x[2][2] = {{1, 2}, {3, 4}};",
+        ".global .u32 x[2] = {};",
+        ".func k() .abi_preserve 4 { ret; }",
+        ".entry k() .blocksareclusters .reqnctapercluster 2,1,1 .reqntid 4 { ret; }",
+        ".entry k { ret; }",
+        ".entry k(.param .align 8 .b64 .ptr .global .align 4 x) { x: ret; y: }",
+        '# 1 "a.cu"\n.entry k() { call (%r1), f, (1, (%r2), %r3), x; }',
+    ],
+)
+def test_legal_items_round_trip(item):
+    """What the assembler takes is read, printed, and read back to the same tree."""
+    module = parse(HEAD + item)
+
+    assert module == parse(print_module(module))
+
+
+def test_an_error_inside_braces_is_one_finding():
+    """Recovery counts braces: a bad vector does not end the function."""
+    with pytest.raises(PtxError) as caught:
+        parse(wrap("mov.b64 {%r1 %r2}, %rd1;\nret;\nmov.b32 %r1 7;"))
+
+    assert [f.line for f in caught.value.findings] == [5, 7]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(", "{", "[a,", "/*", '"\\', '"', "-", "1?", "(1),", "1+", "*9999999999", "}", "\0", ";{", "call (1,(", "\u00b2"],
+)
+def test_hostile_repetition(text):
+    """Ten thousand times the same opening is refused in good order, never by the recursion limit."""
+    with pytest.raises(PtxError):
+        parse(HEAD + ".entry k() { mov.b32 a, " + text * 10_000)
+
+
+@pytest.mark.parametrize(("literal", "value"), [("1.0+2.0*3.0", 7.0), ("-1.5", -1.5), ("1.0/4", 0.25), (".5", 0.5)])
+def test_float_expressions(literal, value):
+    """Decimal constants fold in double precision."""
+    operand = parse(wrap(f"mov.f64 %d1, {literal};")).items[0].body.statements[0].operands[1]
+
+    assert struct.unpack("<d", struct.pack("<Q", operand.bits))[0] == value

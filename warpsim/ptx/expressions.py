@@ -7,23 +7,19 @@ import struct
 from collections.abc import Callable
 
 from warpsim.ptx import ast
-from warpsim.ptx.stream import Stream
+from warpsim.ptx.stream import Stream, SyntaxProblem
 
-LEVELS: tuple[tuple[str, ...], ...] = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
+PRECEDENCE = {
+    operator: level
+    for level, operators in enumerate(
+        ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"),
+    )
+    for operator in operators.split()
+}
+"""How tightly each binary operator binds; C's order."""
+
 MAX_NESTING = 100
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
-ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "\\": 92, "'": 39, '"': 34, "a": 7, "b": 8, "f": 12, "v": 11}
 
 
 def _divide(a: int, b: int) -> int:
@@ -49,6 +45,19 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "*": lambda a, b: a * b,
     "/": _divide,
     "%": lambda a, b: a - b * _divide(a, b),
+}
+
+FLOAT_OPERATIONS: dict[str, Callable[[float, float], int | float]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b),
+    ">=": lambda a, b: int(a >= b),
 }
 
 
@@ -82,6 +91,7 @@ class ExpressionParser:
     def __init__(self, stream: Stream) -> None:
         self.s = stream
         self.nesting = 0
+        self.calling = False  # whether the present instruction is a call, whose lists stand in parentheses
 
     def operand(self) -> ast.Operand:
         """One operand of an instruction."""
@@ -93,11 +103,8 @@ class ExpressionParser:
             return self._address()
         if text == "{":
             return self._vector()
-        if text == "(":
-            after = s.kinds[s.i + 1] if s.i + 1 < len(s.kinds) else "end"
-            if after == "word" or s.peek(1) == ")":
-                return self._group()
-            return self.literal_group()
+        if text == "(" and self.calling:
+            return self._group()
         if text == "!":
             span = s.span()
             s.skip()
@@ -108,34 +115,6 @@ class ExpressionParser:
             s.skip()
             return ast.Negative(self._name_operand(), span)
         return self.literal()
-
-    def literal_group(self) -> ast.Operand:
-        """A parenthesised constant, or the argument list of a call that begins with a number."""
-        s = self.s
-        start = s.i
-        depth = 0
-        comma = False
-        at = start
-        while at < len(s.texts):
-            t = s.texts[at]
-            depth += (t == "(") - (t == ")")
-            comma |= t == "," and depth == 1
-            if depth == 0:
-                break
-            at += 1
-        return (
-            self._group()
-            if comma or (s.texts[min(at + 1, len(s.texts) - 1)] in (";", ",") and self._call_list(start))
-            else self.literal()
-        )
-
-    def _call_list(self, start: int) -> bool:
-        at = start
-        while at > 0 and self.s.texts[at] not in (";", "{", "}"):
-            if self.s.texts[at] == "call":
-                return True
-            at -= 1
-        return False
 
     def _name_operand(self) -> ast.Operand:
         s = self.s
@@ -158,9 +137,10 @@ class ExpressionParser:
             offset = self.constant()
             s.expect("]")
             return ast.SymbolOffset(name, offset, span)
-        if s.text in ("+", "-"):
-            sign = 1 if s.take() == "+" else -1
-            return ast.SymbolOffset(name, sign * self.constant(), span)
+        if s.accept("+"):
+            return ast.SymbolOffset(name, self.constant(), span)
+        if s.text == "-":
+            raise s.problem(f"found '-' after the operand {text}", f"write {text}+-4")
         if s.text == "|":
             return self._pair(name)
         return name
@@ -197,20 +177,17 @@ class ExpressionParser:
         if s.kind == "word":
             base_span = s.span()
             base = ast.Name(s.take(), base_span)
-            if s.text == "[":
-                s.skip()
-                offset += self.constant()
-                s.expect("]")
-            if s.text == "+":
-                s.skip()
-                offset += self.constant()
+            if s.accept("+"):
+                offset = self.constant()
             elif s.text == "-":
                 raise s.problem("found '-' in an address", "write [reg+-imm]")
         else:
             offset = self.constant()
         extra: list[ast.Operand] = []
+        self.enter()
         while s.accept(","):
             extra.append(self.operand())
+        self.nesting -= 1
         s.expect("]")
         s.accept(".unified")  # PTX: a hint on ld/ldu of .param or .global that the address is the same in all threads
         return ast.Address(base, offset, span, tuple(extra))
@@ -219,9 +196,7 @@ class ExpressionParser:
         s = self.s
         span = s.span()
         s.expect("{")
-        self.nesting += 1
-        if self.nesting > MAX_NESTING:
-            raise s.problem("operands nest too deep")
+        self.enter()
         elements: list[ast.Operand] = []
         while s.text != "}":
             elements.append(self.operand())
@@ -235,12 +210,14 @@ class ExpressionParser:
         s = self.s
         span = s.span()
         s.expect("(")
+        self.enter()
         elements: list[ast.Operand] = []
         while s.text != ")":
             elements.append(self.operand())
             if not s.accept(","):
                 break
         s.expect(")")
+        self.nesting -= 1
         return ast.Group(tuple(elements), span)
 
     # ---- numbers -----------------------------------------------------------------------------
@@ -262,83 +239,101 @@ class ExpressionParser:
         """An integer or floating-point literal, or a constant expression."""
         s = self.s
         span = s.span()
-        sign = s.text in ("-", "+")
-        if s.kinds[s.i + sign] == "float":
-            negative = sign and s.text == "-"
-            if sign:
-                s.skip()
-            bits, width = decode_float(s.take())
-            return ast.Float(bits ^ (1 << (width - 1)) if negative else bits, width, span)
         if s.kind == "integer" and s.texts[s.i + 1] in (",", ";", "}", "]", ")"):
-            value, unsigned = self._decode(s.take())
-            return ast.Integer(value, unsigned, span)
-        return ast.Integer(self.constant(), False, span)
+            number, unsigned = self._decode(s.take())
+            return ast.Integer(number, unsigned, span)
+        if s.text[:2] in ("0f", "0F", "0d", "0D") and s.kind == "float":
+            return ast.Float(*decode_float(s.take()), span)
+        value = self._conditional()
+        if isinstance(value, float):
+            return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
+        return ast.Integer(value, False, span)
 
     def constant(self) -> int:
         """A constant expression of integers."""
-        self.nesting += 1
-        if self.nesting > MAX_NESTING:
-            raise self.s.problem("constant expressions nest too deep")
+        span = self.s.span()
+        value = self._conditional()
+        if isinstance(value, float):
+            raise SyntaxProblem("found a floating-point number where an integer was expected", span)
+        return value
+
+    def _conditional(self) -> int | float:
+        self.enter()
         value = self._binary(0)
         if self.s.accept("?"):
-            yes = self.constant()
+            yes = self._conditional()
             self.s.expect(":")
-            no = self.constant()
+            no = self._conditional()
             value = yes if value else no
         self.nesting -= 1
         return value
 
-    def _binary(self, level: int) -> int:
-        if level == len(LEVELS):
-            return self._unary()
-        value = self._binary(level + 1)
-        while self.s.text in LEVELS[level] and self.s.kind in ("operator", "word"):
-            operator = self.s.take()
-            right = self._binary(level + 1)
-            if operator in "/%" and right == 0:
-                raise self.s.problem("division by zero in a constant expression")
-            value = OPERATIONS[operator](value, right)
-            if abs(value) >> 128:
-                raise self.s.problem("constant expression out of range")
-        return value
-
-    def _unary(self) -> int:
-        s = self.s
+    def enter(self) -> None:
+        """Count one more open bracket; texts that nest without end are refused."""
         self.nesting += 1
         if self.nesting > MAX_NESTING:
-            raise s.problem("constant expressions nest too deep")
-        try:
-            text = s.text
-            if text in ("-", "+", "~", "!"):
-                s.skip()
-                value = self._unary()
-                return {"-": -value, "+": value, "~": ~value, "!": int(not value)}[text]
-            if text == "(":
-                if s.peek(1) in (".s64", ".u64"):
-                    s.skip()
-                    cast = s.take()
-                    s.expect(")")
-                    value = self._unary() & (2**64 - 1)
-                    return value - 2**64 if cast == ".s64" and value >> 63 else value
-                s.skip()
-                value = self.constant()
-                s.expect(")")
-                return value
-            if s.kind == "integer":
-                return self._decode(s.take())[0]
-            if s.kind == "character":
-                return self._character(s.take())
-            if text == "WARP_SZ":
-                s.skip()
-                return 32
-            raise s.problem(f"found {s.shown()} where an operand was expected")
-        finally:
-            self.nesting -= 1
+            raise self.s.problem(f"operands nest deeper than {MAX_NESTING}")
 
-    def _character(self, text: str) -> int:
-        body = text[1:-1]
-        if body[0] != "\\":
-            return ord(body[0])
-        if body[1] == "x":
-            return int(body[2:], 16)
-        return ESCAPES.get(body[1], ord(body[1]))
+    def _binary(self, least: int) -> int | float:
+        s = self.s
+        value = self._unary()
+        while (level := PRECEDENCE.get(s.text, -1)) >= least:
+            operator = s.take()
+            value = self._apply(operator, value, self._binary(level + 1))
+        return value
+
+    def _apply(self, operator: str, left: int | float, right: int | float) -> int | float:
+        s = self.s
+        if isinstance(left, float) or isinstance(right, float):
+            if operator not in FLOAT_OPERATIONS:
+                raise s.problem(f"{operator} does not apply to floating-point constants")
+            if operator == "/" and not right:
+                raise s.problem("division by zero in a constant expression")
+            return FLOAT_OPERATIONS[operator](float(left), float(right))
+        if operator in "/%" and right == 0:
+            raise s.problem("division by zero in a constant expression")
+        value = OPERATIONS[operator](left, right)
+        if abs(value) >> 128:
+            raise s.problem("constant expression out of range")
+        return value
+
+    def _unary(self) -> int | float:
+        self.enter()
+        value = self._primary()
+        self.nesting -= 1
+        return value
+
+    def _primary(self) -> int | float:
+        s = self.s
+        text = s.text
+        if s.kind == "integer":
+            return self._decode(s.take())[0]
+        if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
+            return float(s.take())
+        if text in ("-", "+", "~", "!"):
+            s.skip()
+            value = self._unary()
+            if text == "-":
+                return -value
+            if text == "+":
+                return value
+            if isinstance(value, float):
+                raise s.problem(f"{text} does not apply to floating-point constants")
+            return ~value if text == "~" else int(not value)
+        if text == "(":
+            s.skip()
+            if s.text in (".s64", ".u64"):
+                cast = s.take()
+                s.expect(")")
+                value = self._unary()
+                if not -(2**128) < value < 2**128:
+                    raise s.problem("constant expression out of range")
+                value = int(value) & (2**64 - 1)
+                return value - 2**64 if cast == ".s64" and value >> 63 else value
+            value = self._conditional()
+            s.expect(")")
+            return value
+        if text == "WARP_SZ":
+            s.skip()
+            return 32
+        raise s.problem(f"found {s.shown()} where an operand was expected")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import ExpressionParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
+from warpsim.ptx.words import BODY_DIRECTIVES, ENTRY_DIRECTIVES, FUNC_DIRECTIVES, MODULE_DIRECTIVES, RESERVED, TYPES
 
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
 SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg"})
 HEADER = frozenset({".version", ".target", ".address_size"})
 MAX_DEPTH = 64
+MAX_FINDINGS = 200
 
 
 def parse(text: str, file: str = "<ptx>") -> ast.Module:
@@ -33,11 +34,13 @@ class _Parser(ExpressionParser):
     # ---- recovery ----------------------------------------------------------------------------
 
     def note(self, problem: SyntaxProblem) -> None:
-        if len(self.findings) < 200:
-            span = problem.span
+        span = problem.span
+        last = self.findings[-1] if self.findings else None
+        repeated = last is not None and (last.line, last.column) == (span.line, span.column)
+        if len(self.findings) < MAX_FINDINGS and not repeated:
             self.findings.append(
                 Finding(
-                    "syntax",
+                    problem.rule,
                     problem.message,
                     advice=problem.advice,
                     file=span.file,
@@ -47,12 +50,44 @@ class _Parser(ExpressionParser):
                 )
             )
 
-    def recover(self) -> None:
-        """Skip to behind the next semicolon, or to a brace or a module-level directive."""
-        while self.s.kind != "end" and self.s.text not in ("}", ";"):
-            self.s.skip()
-        if self.s.text == ";":
-            self.s.skip()
+    def recover(self, start: int) -> None:
+        """Go on behind the statement that began at token ``start``: its semicolon, or the brace that closes round it."""
+        s = self.s
+        texts = s.texts
+        depth = texts[start : s.i].count("{") - texts[start : s.i].count("}")
+        while s.kind != "end":
+            text = s.text
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                if depth <= 0:
+                    return
+                depth -= 1
+            elif text == ";" and depth <= 0:
+                s.skip()
+                return
+            s.skip()
+
+    def recover_item(self, start: int) -> None:
+        """Go on behind the module-level item that began at token ``start``."""
+        s = self.s
+        texts = s.texts
+        depth = texts[start : s.i].count("{") - texts[start : s.i].count("}")
+        if s.i == start:
+            s.skip()
+        while s.kind != "end":
+            text = s.text
+            if depth <= 0 and (text in LINKAGES or text in (".entry", ".func")):
+                return
+            s.skip()
+            if text == "{":
+                depth += 1
+            elif text == "}":
+                depth -= 1
+                if depth <= 0:
+                    return
+            elif text == ";" and depth <= 0:
+                return
 
     # ---- module ------------------------------------------------------------------------------
 
@@ -87,9 +122,7 @@ class _Parser(ExpressionParser):
                     items.append(item)
             except SyntaxProblem as problem:
                 self.note(problem)
-                self.recover()
-                if s.text == "}":
-                    s.skip()
+                self.recover_item(before)
             if s.i == before:
                 s.skip()
         if self.findings:
@@ -116,10 +149,9 @@ class _Parser(ExpressionParser):
     def _item(self) -> ast.Function | ast.Variable | ast.Directive | ast.Section | None:
         s = self.s
         span = s.span()
-        linkage = None
-        attributes: tuple[str, ...] = ()
-        while s.text in LINKAGES:
-            linkage = LINKAGES[s.text]
+        self.nesting = 0
+        linkage = LINKAGES.get(s.text)
+        if linkage is not None:
             s.skip()
         text = s.text
         if text in (".entry", ".func"):
@@ -132,18 +164,19 @@ class _Parser(ExpressionParser):
             return self._section()
         if text in (".b8", ".b16", ".b32", ".b64"):
             return self._data_line()
-        if text == ";":
-            s.skip()
-            return None
-        if text.startswith(".") and s.kind == "dotted":
+        if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
-            return self._directive()
-        if s.kind == "word" and s.peek(1) == ":":
+            if text[1:] in MODULE_DIRECTIVES and linkage is None:
+                return self._directive()
+        elif s.kind == "word" and s.peek(1) == ":":
             s.skip()
             s.skip()
             return None
-        raise s.problem(f"found {s.shown()} where a directive was expected", str(attributes) if attributes else "")
+        raise s.problem(
+            f"found {s.shown()} where a directive of the module was expected",
+            "at module level stand functions, variables, .file, .section, .alias and .pragma",
+        )
 
     def _data_line(self) -> ast.Directive:
         s = self.s
@@ -192,8 +225,6 @@ class _Parser(ExpressionParser):
         while s.kind != "end" and s.text not in (";", "{", "}"):
             if by_line and s.line() != line:
                 break
-            if not by_line and s.kind == "dotted" and name not in ("pragma", "alias") and s.line() != line:
-                break
             if s.text == ",":
                 s.skip()
                 continue
@@ -203,7 +234,7 @@ class _Parser(ExpressionParser):
             arguments.append(s.text)
             s.skip()
         if not by_line:
-            s.accept(";")
+            s.expect(";")
         return ast.Directive(name, tuple(arguments), span)
 
     # ---- functions ---------------------------------------------------------------------------
@@ -221,7 +252,7 @@ class _Parser(ExpressionParser):
         params = self._params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted":
-            directives.append(self._performance())
+            directives.append(self._performance(entry))
         if s.accept(";"):
             return ast.Function(name, entry, linkage, returns, params, tuple(directives), None, name_span, attributes)
         if s.text != "{":
@@ -229,17 +260,30 @@ class _Parser(ExpressionParser):
         body = self._block(1)
         return ast.Function(name, entry, linkage, returns, params, tuple(directives), body, name_span, attributes)
 
-    def _performance(self) -> ast.Directive:
+    def _performance(self, entry: bool) -> ast.Directive:
         s = self.s
         span, name = s.span(), s.text[1:]
+        limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
+        if limit is None:
+            raise s.problem(
+                f"found {s.shown()} where a directive of {'an .entry' if entry else 'a .func'} was expected"
+            )
         s.skip()
         arguments: list[int | str] = []
-        while s.kind in ("integer", "string"):
-            arguments.append(self.integer() if s.kind == "integer" else s.take())
-            if not s.accept(","):
-                break
         if name == "pragma":
-            s.accept(";")
+            while True:
+                if s.kind != "string":
+                    raise s.problem(f"found {s.shown()} where a string was expected")
+                arguments.append(s.take())
+                if not s.accept(","):
+                    break
+            s.expect(";")
+        elif limit:
+            arguments.append(self.integer())
+            while len(arguments) < limit and s.accept(","):
+                arguments.append(self.integer())
+            if s.text == ",":
+                raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         return ast.Directive(name, tuple(arguments), span)
 
     def _attributes(self) -> tuple[str, ...]:
@@ -262,7 +306,7 @@ class _Parser(ExpressionParser):
         s = self.s
         s.expect("(")
         params: list[ast.Variable] = []
-        while s.text != ")":
+        while s.text != ")" or params:
             if s.text not in (".param", ".reg"):
                 raise s.problem(f"found {s.shown()} where .param or .reg was expected")
             params.append(self._variable(None, parameter=True))
@@ -288,7 +332,7 @@ class _Parser(ExpressionParser):
                 self._statement(statements, depth)
             except SyntaxProblem as problem:
                 self.note(problem)
-                self.recover()
+                self.recover(before)
                 if s.i == before:
                     s.skip()
         s.skip()
@@ -297,6 +341,7 @@ class _Parser(ExpressionParser):
     def _statement(self, out: list[ast.Statement], depth: int) -> None:
         s = self.s
         kind, text = s.kind, s.text
+        self.nesting = 0
         if kind == "word":
             if s.peek(1) == ":":
                 out.append(ast.Label(text, s.span()))
@@ -309,19 +354,19 @@ class _Parser(ExpressionParser):
         elif text == "{":
             out.append(self._block(depth + 1))
         elif kind == "dotted":
-            if text in SPACES or text in LINKAGES:
-                linkage = None
-                while s.text in LINKAGES:
-                    linkage = LINKAGES[s.text]
-                    s.skip()
-                out.append(self._variable(linkage))
+            if text in LINKAGES:
+                raise s.problem(
+                    f"found {s.shown()} inside a function", "linkage belongs to variables of the module", "linkage"
+                )
+            if text in SPACES:
+                out.append(self._variable(None))
                 s.expect(";")
             elif text == ".callprototype":
                 out.append(self._prototype())
-            else:
+            elif text[1:] in BODY_DIRECTIVES:
                 out.append(self._directive())
-        elif text == ";":
-            s.skip()
+            else:
+                raise s.problem(f"found {s.shown()} where a statement was expected")
         else:
             raise s.problem(f"found {s.shown()} where a statement was expected")
 
@@ -337,9 +382,12 @@ class _Parser(ExpressionParser):
         s = self.s
         span = s.span()
         opcode = s.word("an instruction")
+        self.calling = opcode == "call"
         modifiers: list[str] = []
         kinds, texts = s.kinds, s.texts
         while kinds[s.i] == "dotted":
+            if texts[s.i] in RESERVED:
+                raise s.problem(f"found the directive {s.shown()} where a modifier of {opcode} was expected")
             modifiers.append(texts[s.i][1:])
             s.i += 1
         operands: list[ast.Operand] = []
@@ -363,7 +411,7 @@ class _Parser(ExpressionParser):
         noreturn = False
         while s.kind == "dotted":
             noreturn |= s.text == ".noreturn"
-            self._performance()
+            self._performance(False)
         s.expect(";")
         return ast.CallPrototype(returns, params, noreturn, span)
 
@@ -372,6 +420,8 @@ class _Parser(ExpressionParser):
     def _variable(self, linkage: str | None, parameter: bool = False) -> ast.Variable:
         s = self.s
         span = s.span()
+        if s.text not in SPACES:
+            raise s.problem(f"found {s.shown()} where a state space was expected")
         space = s.take()[1:]
         align: int | None = None
         vector = 1
@@ -380,17 +430,16 @@ class _Parser(ExpressionParser):
         type_name = ""
         while s.kind == "dotted":
             text = s.text
-            if text == ".align":
+            if text == ".align" and pointer is not None:
                 s.skip()
-                value = self.integer()
-                if pointer is not None:
-                    pointer = (pointer[0], value)
-                else:
-                    align = value
-            elif text in (".v2", ".v4", ".v8"):
+                pointer = (pointer[0], self.integer())
+            elif text == ".align" and not type_name and vector == 1:
+                s.skip()
+                align = self.integer()
+            elif text in (".v2", ".v4", ".v8") and not type_name and vector == 1:
                 s.skip()
                 vector = int(text[2:])
-            elif text == ".ptr":
+            elif text == ".ptr" and parameter and type_name and pointer is None:
                 s.skip()
                 pointer = (None, None)
             elif text == ".attribute":
@@ -401,6 +450,12 @@ class _Parser(ExpressionParser):
             else:
                 if type_name:
                     raise s.problem(f"found {s.shown()} after the type .{type_name}")
+                if text[1:] not in TYPES:
+                    raise s.problem(
+                        f"found {s.shown()} where the type of a .{space} variable was expected",
+                        "types of instructions only, such as .bf16 and .tf32, are held in .b16 and .b32",
+                        "directive",
+                    )
                 type_name = text[1:]
                 s.skip()
         if not type_name:
@@ -431,10 +486,11 @@ class _Parser(ExpressionParser):
             raise s.problem("initialisers nest too deep")
         if s.accept("{"):
             parts: list[ast.InitialiserTree] = []
-            while s.text != "}":
+            if s.accept("}"):
+                return ()
+            parts.append(self._initialiser(depth + 1))
+            while s.accept(","):
                 parts.append(self._initialiser(depth + 1))
-                if not s.accept(","):
-                    break
             s.expect("}")
             return tuple(parts)
         span = s.span()
@@ -445,9 +501,8 @@ class _Parser(ExpressionParser):
             s.skip()
             s.expect("(")
             name = ast.Name(s.word("a symbol"), s.span())
-            offset = self._plus()
             s.expect(")")
-            return ast.Initialiser(None, name, offset + self._plus(), True, None, span)
+            return ast.Initialiser(None, name, self._plus(), True, None, span)
         if s.kind == "integer" and s.peek(1) == "(":
             mask = self.integer()
             s.expect("(")
@@ -455,10 +510,9 @@ class _Parser(ExpressionParser):
             if generic:
                 s.expect("(")
             name = ast.Name(s.word("a symbol"), s.span())
-            offset = self._plus()
             if generic:
                 s.expect(")")
-            offset += self._plus()
+            offset = self._plus()
             s.expect(")")
             return ast.Initialiser(None, name, offset, generic, mask, span)
         if s.kind == "string":
@@ -469,9 +523,8 @@ class _Parser(ExpressionParser):
     def _plus(self) -> int:
         s = self.s
         offset = 0
-        while s.text in ("+", "-"):
-            sign = 1 if s.take() == "+" else -1
-            offset += sign * self.constant()
+        while s.accept("+"):
+            offset += self.constant()
         return offset
 
 
@@ -481,6 +534,3 @@ def _join(words: list[str]) -> str:
         glue = "" if word in (",", ":", ";") or previous == "" else " "
         out += glue + word
     return out
-
-
-__all__ = ["bisect", "parse"]

@@ -127,9 +127,9 @@ def _initialiser(tree: ast.InitialiserTree) -> str:
     if tree.value is not None:
         return operand(tree.value)
     assert tree.symbol is not None
-    text = tree.symbol.text + (f"+{tree.offset}" if tree.offset else "")
-    if tree.generic:
-        text = f"generic({text})"
+    text = f"generic({tree.symbol.text})" if tree.generic else tree.symbol.text
+    if tree.offset:
+        text += f"+{tree.offset}"
     return f"0x{tree.mask:X}({text})" if tree.mask is not None else text
 
 

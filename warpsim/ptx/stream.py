@@ -11,8 +11,9 @@ from warpsim.ptx.tokens import Tokens
 class SyntaxProblem(Exception):
     """One problem in the text; the parser notes it and goes on."""
 
-    def __init__(self, message: str, span: Span, advice: str = "") -> None:
+    def __init__(self, message: str, span: Span, advice: str = "", rule: str = "syntax") -> None:
         super().__init__(message)
+        self.rule = rule
         self.message = message
         self.span = span
         self.advice = advice
@@ -87,9 +88,9 @@ class Stream:
         line = bisect(self.newlines, start)
         return Span(self.file, line, start - self.newlines[line - 1] + 1, len(self.texts[self.i]) or 1)
 
-    def problem(self, message: str, advice: str = "") -> SyntaxProblem:
+    def problem(self, message: str, advice: str = "", rule: str = "syntax") -> SyntaxProblem:
         """A problem at the present token."""
-        return SyntaxProblem(message, self.span(), advice)
+        return SyntaxProblem(message, self.span(), advice, rule)
 
     def line_text(self, line: int) -> str:
         """A line of the source."""

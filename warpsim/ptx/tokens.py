@@ -6,18 +6,18 @@ import re
 
 MASTER = re.compile(
     r"""
-    (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/)
+    (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
   | (?P<newline>\n[ \t]*(?:\#[^\n]*)?)
   | (?P<float>0[fF][0-9a-fA-F]{8}(?![\w])|0[dD][0-9a-fA-F]{16}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
   | (?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
   | (?P<word>(?:[a-zA-Z]|[_$%][a-zA-Z0-9_$]?)[a-zA-Z0-9_$]*|[_%$])
   | (?P<dotted>\.[a-zA-Z0-9_]+(?:::[a-zA-Z0-9_]+)*)
-  | (?P<string>"(?:[^"\\\n]|\\.)*")
-  | (?P<character>'(?:[^'\\\n]|\\.)+')
+  | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+  | (?P<unended>/\*.*|"[^\n]*)
   | (?P<operator>&&|\|\||<<|>>|==|!=|<=|>=|::|[-+*/%&|^~!?:,;(){}\[\]<>=@])
   | (?P<bad>.)
 """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 

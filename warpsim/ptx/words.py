@@ -1,0 +1,32 @@
+"""The words of PTX's grammar that are no instructions: which directives stand where, and the types of variables."""
+
+from __future__ import annotations
+
+TYPES = frozenset(
+    [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)]
+    + ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"]
+    + ["pred", "texref", "samplerref", "surfref"]
+)
+"""What a variable may be declared as; .bf16 and .tf32 are types of instructions only."""
+
+ENTRY_DIRECTIVES = {
+    "maxntid": 3,
+    "reqntid": 3,
+    "minnctapersm": 1,
+    "maxnctapersm": 1,
+    "maxnreg": 1,
+    "reqnctapercluster": 3,
+    "explicitcluster": 0,
+    "maxclusterrank": 1,
+    "blocksareclusters": 0,
+    "pragma": 1,
+}
+"""Directives between the parameters and the body of an .entry, with the most numbers each takes."""
+
+FUNC_DIRECTIVES = {**ENTRY_DIRECTIVES, "noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
+"""The same of a .func."""
+
+BODY_DIRECTIVES = frozenset({"pragma", "loc", "branchtargets", "calltargets"})
+MODULE_DIRECTIVES = frozenset({"pragma", "file", "loc", "alias"})
+RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
+"""Directives that are never a modifier of an instruction."""
