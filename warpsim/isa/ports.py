@@ -30,7 +30,17 @@ class MemoryPort(Protocol):
     def store(self, space: str, address: Any, type: ScalarType, values: tuple[Lanes, ...]) -> None:
         """Write consecutive elements at each lane's address, in the order CTA, warp, lane."""
 
-    def atomic(self, space: str, address: Any, type: ScalarType, update: Any, operands: tuple[Lanes, ...], *, returns: bool, kind: str = "") -> Lanes | None:
+    def atomic(
+        self,
+        space: str,
+        address: Any,
+        type: ScalarType,
+        update: Any,
+        operands: tuple[Lanes, ...],
+        *,
+        returns: bool,
+        kind: str = "",
+    ) -> Lanes | None:
         """One after the other in the order CTA, warp, lane: ``new = update(old, *operands)`` on arrays of lanes
         whose addresses are distinct; gives each lane the old value where ``returns``. ``kind`` names an update that
         the machine may know a faster way for: ``add``, ``min``, ``and`` ..."""
@@ -57,7 +67,16 @@ class DevicePort(Protocol):
 class ReportPort(Protocol):
     """Where semantics say that a rule was broken; whether that ends the launch is not theirs to know."""
 
-    def __call__(self, rule: str, message: str, lanes: NDArray[np.bool_], *, advice: str = "", severity: str = "error", **values: object) -> None:
+    def __call__(
+        self,
+        rule: str,
+        message: str,
+        lanes: NDArray[np.bool_],
+        *,
+        advice: str = "",
+        severity: str = "error",
+        **values: object,
+    ) -> None:
         """``lanes`` marks, in the shape of the operands, the lanes concerned."""
 
 

@@ -117,7 +117,10 @@ def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
             )
     return [
         Pattern(
-            root, tuple(slots), tuple(_atom(text, classes) for text in _split(variant)), f"{root}{modifiers} {variant}".strip()
+            root,
+            tuple(slots),
+            tuple(_atom(text, classes) for text in _split(variant)),
+            f"{root}{modifiers} {variant}".strip(),
         )
         for variant in _variants(operands or "")
     ]

@@ -106,7 +106,11 @@ def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes)
 
 def _accumulator_legal(op: Op) -> str | None:
     name = op.type.name
-    return None if op.shape in ACCUMULATORS[name] else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
+    return (
+        None
+        if op.shape in ACCUMULATORS[name]
+        else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
+    )
 
 
 def _accumulator_count(type: ScalarType, shape: str) -> int:
@@ -140,7 +144,9 @@ def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lane
         out.append(memory.load(op.space or "", at, type)[0])
     if op.type.name != "f16":
         return tuple(out)
-    return tuple(out[k].astype(np.uint32) | (out[k + 1].astype(np.uint32) << np.uint32(16)) for k in range(0, len(out), 2))
+    return tuple(
+        out[k].astype(np.uint32) | (out[k + 1].astype(np.uint32) << np.uint32(16)) for k in range(0, len(out), 2)
+    )
 
 
 @instruction(
@@ -161,7 +167,11 @@ def wmma_store(op: Op, p: Any, r: Registers, stride: Lanes = None, *, memory: An
     for register in range(2 * len(layout.accumulator(op.shape))):
         row, column = layout.accumulator_place(op.shape, register, lane)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
-        value = (r[register >> 1].view(np.uint32) >> np.uint32(16 * (register & 1))).astype(np.uint16) if half else r[register]
+        value = (
+            (r[register >> 1].view(np.uint32) >> np.uint32(16 * (register & 1))).astype(np.uint16)
+            if half
+            else r[register]
+        )
         memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
 
 
@@ -177,7 +187,12 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
-    types={"d": lambda op: _accumulator_type(op.dtype), "a": ".f16x2", "b": ".f16x2", "c": lambda op: _accumulator_type(op.ctype)},
+    types={
+        "d": lambda op: _accumulator_type(op.dtype),
+        "a": ".f16x2",
+        "b": ".f16x2",
+        "c": lambda op: _accumulator_type(op.ctype),
+    },
     vectors={
         "d": lambda op: _accumulator_count(op.dtype, op.shape),
         "a": lambda op: 8,
@@ -205,7 +220,10 @@ def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: An
         nan = np.isnan(result)
         result = result.astype(np.float16)
         result.view(np.uint16)[nan] = 0x7FFF
-    parts = [np.ascontiguousarray(r).view(np.uint16).astype(np.uint32) for r in layout.scatter_accumulator(op.shape, result, n, m)]
+    parts = [
+        np.ascontiguousarray(r).view(np.uint16).astype(np.uint32)
+        for r in layout.scatter_accumulator(op.shape, result, n, m)
+    ]
     return tuple(parts[k] | (parts[k + 1] << np.uint32(16)) for k in range(0, len(parts), 2))
 
 
@@ -246,7 +264,12 @@ def _mixed_legal(op: Op) -> str | None:
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
-    types={"d": "dtype", "a": lambda op: _register_type(op.atype), "b": lambda op: _register_type(op.btype), "c": "ctype"},
+    types={
+        "d": "dtype",
+        "a": lambda op: _register_type(op.atype),
+        "b": lambda op: _register_type(op.btype),
+        "c": "ctype",
+    },
     vectors={
         "d": lambda op: _accumulator_count(op.dtype, op.shape),
         "a": lambda op: layout.registers("a", op.shape, op.atype.name),

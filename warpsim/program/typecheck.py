@@ -268,7 +268,12 @@ class Checker:
             self.selectors[s.name] = node.component
             node = node.base
         elif isinstance(node, ast.Component) and s.selectors:
-            raise Mismatch("operand-type", node.span, f".{node.component} does not select of operand {s.name} of {op.text}", weight=3)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f".{node.component} does not select of operand {s.name} of {op.text}",
+                weight=3,
+            )
         if isinstance(node, ast.Component):
             vector = self._find(node.base)
             if not isinstance(vector, VectorRegister):
