@@ -64,10 +64,7 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
     """
     depth = np.arange(k, dtype=np.int64).reshape(-1, 1, *[1] * fields.start.ndim)
     width = np.arange(extent, dtype=np.int64).reshape(1, -1, *[1] * fields.start.ndim)
-    if transposed:
-        offset = _mn_major(fields, depth, width * itemsize)
-    else:
-        offset = _k_major(fields, depth * itemsize, width)
+    offset = _mn_major(fields, depth, width * itemsize) if transposed else _k_major(fields, depth * itemsize, width)
     address = fields.start + offset
     mask = np.maximum(fields.span // 16 - 1, 0)
     pattern = ((address >> 7) - fields.base_offset) & mask
