@@ -15,6 +15,7 @@ from warpsim.errors import Finding, LaunchError, WarpsimError
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.device import Device
 from warpsim.host.module import load
+from warpsim.host.tensor_map import TensorMap
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -176,7 +177,19 @@ def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Dev
     if kind == "bytes":
         return bytes.fromhex(spec["hex"])
     if kind == "tensormap":
-        raise LaunchError("tensor maps are not supported yet")
+        tensor = TensorMap(
+            buffers[spec["buffer"]],
+            data_type=spec["data_type"],
+            global_dim=spec["global_dim"],
+            global_strides=spec["global_strides_bytes"],
+            box_dim=spec["box_dim"],
+            element_strides=spec["element_strides"],
+            interleave=spec["interleave"],
+            swizzle=spec["swizzle"],
+            l2_promotion=spec["l2_promotion"],
+            oob_fill=spec["oob_fill"],
+        )
+        return tensor.encode(buffers[spec["buffer"]].ptr)
     raise LaunchError(f"parameter of kind {kind!r}")
 
 

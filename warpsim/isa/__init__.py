@@ -3,6 +3,8 @@
 from warpsim.isa import (  # noqa: F401
     atomics,
     barriers,
+    bulk_copies,
+    cluster,
     compare,
     control,
     convert,
@@ -14,6 +16,7 @@ from warpsim.isa import (  # noqa: F401
     integer,
     logic,
     matrix_moves,
+    mbarrier,
     memory_access,
     mma,
     proxies,

@@ -19,3 +19,13 @@ from warpsim.isa.spec import Op, instruction
 )
 def fence_proxy(op: Op) -> None:
     """Order accesses through different proxies."""
+
+
+@instruction(
+    "fence.mbarrier_init.release.cluster;",
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    version=(8, 0),
+    target=90,
+)
+def fence_mbarrier_init(op: Op) -> None:
+    """Make initialised mbarriers visible to the cluster."""

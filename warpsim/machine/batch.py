@@ -45,6 +45,7 @@ class Batch:
         self.parked: list[Group] = []
         self.barriers: dict[int, Barrier] = {}
         self.exited: Array | None = None
+        self.cluster_barrier: Any = None
         self.alive = np.full(shape.n_ctas, shape.n_threads, np.int64)
         self.generation = 0
         self.shared = WordSpace(launch.shared_size, shape.n_ctas)
@@ -139,6 +140,8 @@ class Batch:
         self.alive -= group.selection.per_cta
         for barrier in list(self.barriers.values()):
             self.release(barrier)
+        if self.cluster_barrier is not None:
+            self.cluster_barrier.turn()
         if self.parked:
             self.runnable += self.parked
             self.parked = []

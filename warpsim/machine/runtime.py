@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.access import CLUSTER_SHIFT
+from warpsim.machine.bulk import BulkCopies
+from warpsim.machine.clusters import ClusterBarrier
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg, Variable
@@ -65,14 +67,18 @@ class Clusters:
 
 def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
     """Ports by name."""
-    return {"async_groups": AsyncGroups(), "cluster": Clusters(launch, batch)}
+    return {"async_groups": AsyncGroups(), "cluster": Clusters(launch, batch), "bulk": BulkCopies(batch)}
 
 
 def cluster_barrier(launch: Launch, group: Group, arrives: bool, waits: bool) -> bool:
-    """barrier.cluster.arrive and .wait on clusters of one CTA are done at once."""
-    if int(np.prod(launch.cluster)) == 1:
-        return False
-    raise NotImplementedError
+    """barrier.cluster.arrive and .wait; True where the group has to wait."""
+    batch = group.batch
+    barrier = batch.cluster_barrier
+    if barrier is None:
+        barrier = batch.cluster_barrier = ClusterBarrier(launch, batch)
+    if arrives:
+        barrier.arrive(group)
+    return waits and barrier.wait(group)
 
 
 def flush_output(launch: Launch) -> None:

@@ -1,0 +1,193 @@
+"""TensorMap: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, checked as the driver checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError
+from warpsim.host.arrays import DeviceArray
+from warpsim.layout import tensor_map as layout
+
+_BY_DTYPE = {
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "int32": "INT32",
+    "uint64": "UINT64",
+    "int64": "INT64",
+    "float16": "FLOAT16",
+    "float32": "FLOAT32",
+    "float64": "FLOAT64",
+    "bfloat16": "BFLOAT16",
+}
+_SPANS = (0, 32, 64, 128)
+
+
+class TensorMap:
+    """A tensor in global memory as bulk tensor copies see it; fills a 128-byte kernel parameter.
+
+    ``array`` is a `DeviceArray`, a NumPy array, or an address; dimension 0 is the innermost, strides are in bytes for dimensions 1
+    and up. Raises `LaunchError` where the driver refuses the arguments.
+    """
+
+    def __init__(
+        self,
+        array: Any,
+        *,
+        data_type: str | None = None,
+        global_dim: Sequence[int],
+        global_strides: Sequence[int],
+        box_dim: Sequence[int],
+        element_strides: Sequence[int] | None = None,
+        interleave: str = "none",
+        swizzle: str = "none",
+        l2_promotion: str = "none",
+        oob_fill: str = "zero",
+    ) -> None:
+        rank = len(global_dim)
+        self.array = array
+        self.fields = layout.Fields(
+            data_type=_data_type(array, data_type),
+            rank=rank,
+            interleave=_choice("interleave", interleave, layout.INTERLEAVES),
+            swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
+            l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
+            oob_fill=_choice("oob_fill", oob_fill, layout.FILLS),
+            address=0,
+            dims=_integers("global_dim", global_dim, rank),
+            strides=_integers("global_strides", global_strides, rank - 1),
+            box=_integers("box_dim", box_dim, rank),
+            element_strides=_integers("element_strides", element_strides or [1] * rank, rank),
+        )
+        _check(self.fields)
+        _check_box(self.fields)
+
+    @classmethod
+    def im2col(
+        cls,
+        array: Any,
+        *,
+        data_type: str | None = None,
+        global_dim: Sequence[int],
+        global_strides: Sequence[int],
+        pixel_box_lower_corner: Sequence[int],
+        pixel_box_upper_corner: Sequence[int],
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        element_strides: Sequence[int] | None = None,
+        interleave: str = "none",
+        swizzle: str = "none",
+        l2_promotion: str = "none",
+        oob_fill: str = "zero",
+    ) -> TensorMap:
+        """The map of an im2col view (cuTensorMapEncodeIm2col) of a tensor of 3 to 5 dimensions."""
+        rank = len(global_dim)
+        if not 3 <= rank <= 5:
+            raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {rank}")
+        new = cls.__new__(cls)
+        new.array = array
+        new.fields = layout.Fields(
+            data_type=_data_type(array, data_type),
+            rank=rank,
+            interleave=_choice("interleave", interleave, layout.INTERLEAVES),
+            swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
+            l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
+            oob_fill=_choice("oob_fill", oob_fill, layout.FILLS),
+            address=0,
+            dims=_integers("global_dim", global_dim, rank),
+            strides=_integers("global_strides", global_strides, rank - 1),
+            box=(),
+            element_strides=_integers("element_strides", element_strides or [1] * rank, rank),
+            im2col=True,
+            lower=_integers("pixel_box_lower_corner", pixel_box_lower_corner, rank - 2),
+            upper=_integers("pixel_box_upper_corner", pixel_box_upper_corner, rank - 2),
+            channels=int(channels_per_pixel),
+            pixels=int(pixels_per_column),
+        )
+        _check(new.fields)
+        limit = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}[rank]
+        for name, corner in (("lower", new.fields.lower), ("upper", new.fields.upper)):
+            if any(not -limit <= v < limit for v in corner):
+                raise LaunchError(f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]")
+        if not 0 < new.fields.channels <= 256:
+            raise LaunchError(f"channels_per_pixel is {channels_per_pixel}; it must be 1 to 256")
+        if not 0 < new.fields.pixels <= 1024:
+            raise LaunchError(f"pixels_per_column is {pixels_per_column}; it must be 1 to 1024")
+        _check_inner(new.fields, new.fields.channels * new.fields.itemsize)
+        return new
+
+    def encode(self, address: int) -> bytes:
+        """The 128 bytes for a tensor at a global address."""
+        import attrs
+
+        if address % (32 if self.fields.interleave == 2 else 16):
+            raise LaunchError(f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B)")
+        return layout.encode(attrs.evolve(self.fields, address=address))
+
+
+def _data_type(array: Any, name: str | None) -> int:
+    if name is None:
+        dtype = getattr(array, "dtype", None)
+        name = _BY_DTYPE.get(str(dtype), "")
+        if not name:
+            raise LaunchError(f"give data_type: no tensor map data type follows from {dtype}")
+    return _choice("data_type", name, layout.DATA_TYPES)
+
+
+def _choice(what: str, word: str, words: tuple[str, ...]) -> int:
+    for index, known in enumerate(words):
+        if str(word).upper() == known.upper() or str(word).upper().endswith("_" + known.upper()):
+            return index
+    raise LaunchError(f"{what} is one of {', '.join(words)}, not {word!r}")
+
+
+def _integers(what: str, values: Sequence[int], count: int) -> tuple[int, ...]:
+    found = tuple(int(v) for v in values)
+    if len(found) != count:
+        raise LaunchError(f"{what} has {len(found)} values; the tensor needs {count}")
+    return found
+
+
+def _check(fields: layout.Fields) -> None:
+    rank, unit = fields.rank, 32 if fields.interleave == 2 else 16
+    if not 1 <= rank <= 5:
+        raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {rank}")
+    if fields.interleave and rank < 3:
+        raise LaunchError("an interleaved tensor map has at least 3 dimensions")
+    for axis, size in enumerate(fields.dims):
+        if not 0 < size <= 1 << 32:
+            raise LaunchError(f"global_dim[{axis}] is {size}; it must be 1 to 2**32")
+    for axis, stride in enumerate(fields.strides):
+        if stride % unit or not 0 <= stride < 1 << 40:
+            raise LaunchError(
+                f"global_strides[{axis}] is {stride}; it must be a multiple of {unit} below 2**40"
+            )
+    for axis, step in enumerate(fields.element_strides):
+        if not 0 < step <= 8:
+            raise LaunchError(f"element_strides[{axis}] is {step}; it must be 1 to 8")
+    if fields.interleave == 2 and fields.swizzle != 1:
+        raise LaunchError("interleave 32B needs swizzle 32B")
+    if fields.oob_fill and fields.data_type < 6:
+        raise LaunchError("oob_fill nan needs a floating-point data type")
+
+
+def _check_box(fields: layout.Fields) -> None:
+    for axis, size in enumerate(fields.box):
+        if not 0 < size <= 256:
+            raise LaunchError(f"box_dim[{axis}] is {size}; it must be 1 to 256")
+    _check_inner(fields, fields.box[0] * fields.itemsize)
+
+
+def _check_inner(fields: layout.Fields, inner: int) -> None:
+    if not fields.interleave:
+        if inner % 16:
+            raise LaunchError(f"a row of the box has {inner} bytes; it must be a multiple of 16")
+        span = _SPANS[fields.swizzle]
+        if span and inner > span:
+            raise LaunchError(f"a row of the box has {inner} bytes, more than the swizzle span of {span}")
+
+
+__all__ = ["DeviceArray", "TensorMap", "np"]

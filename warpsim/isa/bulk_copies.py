@@ -1,0 +1,162 @@
+"""Bulk copies (PTX ISA: cp.async.bulk, cp.reduce.async.bulk, cp.async.bulk.tensor). Copies are made at once by the ``bulk`` port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.isa.spec import Op, instruction
+
+Lanes = Any
+_ANCHOR = "data-movement-and-conversion-instructions-cp-async-bulk"
+_DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
+_MODE = ".mode = { .tile, .im2col };"
+_COMMON: dict[str, Any] = {"version": (8, 0), "target": 90}
+_TYPES = {"mask": ".u16", "policy": ".b64", "size": ".u32", "offsets": ".u16"}
+_BYTES = "mbarrier::complete_tx::bytes"
+
+
+@instruction(
+    f"""
+    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, policy}};
+    .dst = {{ .shared::cluster, .shared::cta }}; {_DIM} {_MODE}
+    """,
+    anchor=_ANCHOR + "-tensor",
+    types=_TYPES,
+    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global", "param", "const"}},
+    gates={"shared::cta": (90, (8, 6))},
+    **_COMMON,
+)
+def tensor_load(
+    op: Op, dst: Any, map: Any, bar: Any, offsets: Any = None, mask: Any = None, policy: Any = None, *, bulk: Any
+) -> None:
+    """A box of a tensor into shared memory."""
+    bulk.tensor_load(dst, map, bar, offsets, mask)
+
+
+@instruction(
+    f"""
+    cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, policy}};
+    {_DIM} .mode = {{ .tile, .im2col_no_offs }};
+    """,
+    anchor=_ANCHOR + "-tensor",
+    types=_TYPES,
+    spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
+    **_COMMON,
+)
+def tensor_store(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) -> None:
+    """A box from shared memory into a tensor."""
+    bulk.tensor_store(map, src, None)
+
+
+@instruction(
+    f"""
+    cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, policy}};
+    {_DIM} .mode = {{ .tile, .im2col_no_offs }}; .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
+    """,
+    anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
+    types=_TYPES,
+    spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
+    **_COMMON,
+)
+def tensor_reduce(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) -> None:
+    """A box from shared memory, combined with a tensor."""
+    bulk.tensor_store(map, src, op.redOp)
+
+
+@instruction(
+    f"""
+    cp.async.bulk.prefetch.tensor.dim.L2.global{{.mode}}{{.L2::cache_hint}} [map, coordinates]{{, offsets}}{{, policy}};
+    {_DIM} {_MODE}
+    """,
+    anchor=_ANCHOR + "-prefetch-tensor",
+    types=_TYPES,
+    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    spaces={"map": {"global", "param", "const"}},
+    **_COMMON,
+)
+def tensor_prefetch(op: Op, map: Any, offsets: Any = None, policy: Any = None) -> None:
+    """Caches change no value."""
+
+
+@instruction(
+    f"""
+    cp.async.bulk.dst.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, policy}};
+    .dst = {{ .shared::cluster, .shared::cta }};
+    """,
+    anchor=_ANCHOR,
+    types=_TYPES,
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
+    gates={"shared::cta": (90, (8, 6))},
+    **_COMMON,
+)
+def load(
+    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, policy: Lanes = None, *, bulk: Any
+) -> None:
+    """Bytes of global memory into shared memory."""
+    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask, None)
+
+
+@instruction(
+    f"cp.async.bulk.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];",
+    anchor=_ANCHOR,
+    types=_TYPES,
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    **_COMMON,
+)
+def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> None:
+    """Bytes of shared memory into that of another CTA."""
+    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, None, None)
+
+
+@instruction(
+    "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, policy};",
+    anchor=_ANCHOR,
+    types=_TYPES,
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    **_COMMON,
+)
+def store(op: Op, dst: Any, src: Any, size: Lanes, policy: Lanes = None, *, bulk: Any) -> None:
+    """Bytes of shared memory into global memory."""
+    bulk.copy(("global", dst), ("shared", src), size, None, None, None)
+
+
+@instruction(
+    "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};",
+    anchor=_ANCHOR + "-prefetch",
+    types=_TYPES,
+    spaces={"src": {"global"}},
+    **_COMMON,
+)
+def prefetch(op: Op, src: Any, size: Lanes, policy: Lanes = None) -> None:
+    """Caches change no value."""
+
+
+@instruction(
+    "cp.async.bulk.commit_group;",
+    anchor=_ANCHOR + "-commit-group",
+    **_COMMON,
+)
+def commit_group(op: Op) -> None:
+    """Close a group of copies: all are complete."""
+
+
+@instruction(
+    "cp.async.bulk.wait_group{.read} n;",
+    anchor=_ANCHOR + "-wait-group",
+    types={"n": ".u32"},
+    constants={"n": None},
+    **_COMMON,
+)
+def wait_group(op: Op, n: Lanes) -> None:
+    """Wait for groups of copies: all are complete."""
+
+
+@instruction(
+    "prefetch{.space}.tensormap [address]; .space = { .param, .const };",
+    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
+    spaces={"address": {"global", "param", "const"}},
+    **_COMMON,
+)
+def prefetch_tensormap(op: Op, address: Any) -> None:
+    """Caches change no value."""

@@ -1,0 +1,229 @@
+"""mbarrier (PTX ISA: Parallel Synchronization and Communication Instructions: mbarrier)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.layout import mbarriers
+from warpsim.types import TYPES
+
+Lanes = Any
+_B64 = TYPES["b64"]
+_ANCHOR = "parallel-synchronization-and-communication-instructions-mbarrier-"
+_OWN = ".space = { .shared, .shared::cta };"
+_ANY = ".space = { .shared, .shared::cta, .shared::cluster };"
+_SCOPES = ".sem = { .release, .relaxed }; .scope = { .cta, .cluster };"
+_WAITS = ".sem = { .acquire, .relaxed }; .scope = { .cta, .cluster };"
+_GATES: dict[str, Any] = {
+    "shared::cta": (80, (7, 8)),
+    "shared::cluster": (90, (8, 0)),
+    "expect_tx": (90, (8, 0)),
+    "relaxed": (90, (8, 0)),
+    "cluster": (90, (8, 0)),
+    "release": (80, (8, 0)),
+    "acquire": (80, (8, 0)),
+}
+_COMMON: dict[str, Any] = {"version": (7, 0), "target": 80, "gates": _GATES}
+_SPACES = {"address": {"shared"}}
+
+
+def _space(op: Op) -> str:
+    return op.__dict__.get("space") or ""
+
+
+def _word(memory: Any, op: Op, address: Any) -> Lanes:
+    return memory.load(_space(op), address, _B64)[0].view(np.uint64)
+
+
+def _update(memory: Any, op: Op, address: Any, change: Any, *operands: Lanes) -> Lanes:
+    """The word before ``change(word, *operands)``, lane after lane."""
+    return memory.atomic(
+        _space(op),
+        address,
+        _B64,
+        lambda old, *values: change(old.view(np.uint64), *values).view(old.dtype),
+        operands,
+        returns=True,
+    )
+
+
+@instruction(
+    f"mbarrier.init{{.space}}.b64 [address], count; {_OWN}",
+    anchor=_ANCHOR + "init",
+    types={"count": ".u32"},
+    limits={"count": (1, mbarriers.MAX_COUNT)},
+    spaces=_SPACES,
+    **_COMMON,
+)
+def init(op: Op, address: Any, count: Lanes, *, memory: Any) -> None:
+    """Make an object that expects count arrivals."""
+    memory.store(_space(op), address, _B64, (mbarriers.initial(count),))
+
+
+@instruction(
+    f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON
+)
+def inval(op: Op, address: Any, *, memory: Any) -> None:
+    """The memory may be used for other things again."""
+    memory.store(_space(op), address, _B64, (np.zeros(1, np.uint64),))
+
+
+@instruction(
+    f"""
+    mbarrier.expect_tx{{.sem.scope}}{{.space}}.b64 [address], bytes;
+    mbarrier.complete_tx{{.sem.scope}}{{.space}}.b64 [address], bytes;
+    {_ANY} .sem = {{ .relaxed }}; .scope = {{ .cta, .cluster }};
+    """,
+    anchor=_ANCHOR + "expect-tx",
+    types={"bytes": ".u32"},
+    spaces=_SPACES,
+    version=(8, 0),
+    target=90,
+)
+def transactions(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> None:
+    """Expect bytes, or say that they have arrived."""
+    change = mbarriers.complete_bytes if "complete_tx" in op.modifiers else mbarriers.expect
+    _update(memory, op, address, change, bytes)
+
+
+@instruction(
+    f"""
+    mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address]{{, count}};
+    mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address]{{, count}};
+    mbarrier.arrive.noComplete{{.sem.scope}}{{.space}}.b64 state, [address], count;
+    mbarrier.arrive_drop.noComplete{{.sem.scope}}{{.space}}.b64 state, [address], count;
+    {_OWN} {_SCOPES}
+    """,
+    anchor=_ANCHOR + "arrive",
+    types={"state": ".b64", "count": ".u32"},
+    limits={"count": (1, mbarriers.MAX_COUNT)},
+    sinks=("state",),
+    spaces=_SPACES,
+    **_COMMON,
+)
+def arrive(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> Lanes:
+    """Arrive count times; the state is the phase before."""
+    n = np.ones(1, np.uint32) if count is None else count
+    drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
+    return _update(memory, op, address, lambda w, k: mbarriers.arrive(w, k, drop=drop, complete=complete), n)
+
+
+@instruction(
+    """
+    mbarrier.arrive{.sem.scope}.shared::cluster.b64 _, [address]{, count};
+    mbarrier.arrive_drop{.sem.scope}.shared::cluster.b64 _, [address]{, count};
+    .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
+    """,
+    anchor=_ANCHOR + "arrive",
+    types={"count": ".u32"},
+    limits={"count": (1, mbarriers.MAX_COUNT)},
+    spaces=_SPACES,
+    version=(8, 0),
+    target=90,
+)
+def arrive_remote(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> None:
+    """Arrive at an object of any CTA of the cluster."""
+    n = np.ones(1, np.uint32) if count is None else count
+    drop = "arrive_drop" in op.modifiers
+    memory.atomic(
+        "shared::cluster",
+        address,
+        _B64,
+        lambda w, k: mbarriers.arrive(w.view(np.uint64), k, drop=drop).view(w.dtype),
+        (n,),
+        returns=False,
+    )
+
+
+@instruction(
+    f"""
+    mbarrier.arrive.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
+    mbarrier.arrive_drop.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
+    {_OWN} {_SCOPES}
+    """,
+    anchor=_ANCHOR + "arrive",
+    types={"state": ".b64", "bytes": ".u32"},
+    sinks=("state",),
+    spaces=_SPACES,
+    **_COMMON,
+)
+def arrive_expect(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> Lanes:
+    """Expect bytes, then arrive once."""
+    drop = "arrive_drop" in op.modifiers
+    return _update(memory, op, address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), 1, drop=drop), bytes)
+
+
+@instruction(
+    """
+    mbarrier.arrive.expect_tx{.sem.scope}.shared::cluster.b64 _, [address], bytes;
+    mbarrier.arrive_drop.expect_tx{.sem.scope}.shared::cluster.b64 _, [address], bytes;
+    .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
+    """,
+    anchor=_ANCHOR + "arrive",
+    types={"bytes": ".u32"},
+    spaces=_SPACES,
+    version=(8, 0),
+    target=90,
+)
+def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> None:
+    """The same at an object of any CTA of the cluster."""
+    drop = "arrive_drop" in op.modifiers
+    memory.atomic(
+        "shared::cluster",
+        address,
+        _B64,
+        lambda w, n: mbarriers.arrive(mbarriers.expect(w.view(np.uint64), n), 1, drop=drop).view(w.dtype),
+        (bytes,),
+        returns=False,
+    )
+
+
+@instruction(
+    f"""
+    mbarrier.test_wait{{.sem.scope}}{{.space}}.b64 d, [address], state;
+    mbarrier.try_wait{{.sem.scope}}{{.space}}.b64 d, [address], state{{, hint}};
+    {_OWN} {_WAITS}
+    """,
+    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
+    types={"d": ".pred", "state": ".b64", "hint": ".u32"},
+    spaces=_SPACES,
+    version=(7, 0),
+    target=80,
+    gates={**_GATES, "try_wait": (90, (7, 8))},
+)
+def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, memory: Any) -> Lanes:
+    """Whether the phase of a state is over."""
+    return mbarriers.has_passed(_word(memory, op, address), state.view(np.uint64))
+
+
+@instruction(
+    f"""
+    mbarrier.test_wait.parity{{.sem.scope}}{{.space}}.b64 d, [address], parity;
+    mbarrier.try_wait.parity{{.sem.scope}}{{.space}}.b64 d, [address], parity{{, hint}};
+    {_OWN} {_WAITS}
+    """,
+    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
+    types={"d": ".pred", "parity": ".u32", "hint": ".u32"},
+    spaces=_SPACES,
+    version=(7, 1),
+    target=80,
+    gates={**_GATES, "try_wait": (90, (7, 8))},
+)
+def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, memory: Any) -> Lanes:
+    """Whether the phase of a parity is over."""
+    return mbarriers.has_passed_parity(_word(memory, op, address), parity)
+
+
+@instruction(
+    "mbarrier.pending_count.b64 count, state;",
+    anchor=_ANCHOR + "pending-count",
+    types={"count": ".u32", "state": ".b64"},
+    version=(7, 0),
+    target=80,
+)
+def pending_count(op: Op, state: Lanes) -> Lanes:
+    """How many arrivals the phase of a state lacked."""
+    return mbarriers.pending(state.view(np.uint64))

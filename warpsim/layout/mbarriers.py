@@ -1,0 +1,82 @@
+"""The 64-bit word of an mbarrier object, as arithmetic on arrays (uint64 in and out).
+
+The text keeps the object opaque; here: pending arrivals in bits 0 to 19, expected arrivals of the next phase in bits 20 to
+39, the phase in bit 40, the tx-count (signed) in bits 41 to 62, and bit 63 set while the object is initialised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+_COUNT = np.uint64(0xFFFFF)
+_TX = np.uint64(0x3FFFFF)
+_ONE = np.uint64(1)
+PHASE, TX, VALID = np.uint64(40), np.uint64(41), np.uint64(1 << 63)
+MAX_COUNT = (1 << 20) - 1
+
+
+def _u64(value: Any) -> Array:
+    return np.asarray(value).astype(np.int64).astype(np.uint64)
+
+
+def initial(count: Array) -> Array:
+    """A fresh object that expects ``count`` arrivals in each phase."""
+    n = _u64(count) & _COUNT
+    return VALID | n | n << np.uint64(20)
+
+
+def is_valid(word: Array) -> Array:
+    """Whether an object is initialised."""
+    return (word & VALID) != 0
+
+
+def pending(word: Array) -> Array:
+    """Arrivals that the phase still lacks, uint32."""
+    return (word & _COUNT).astype(np.uint32)
+
+
+def phase(word: Array) -> Array:
+    """The parity of the present phase."""
+    return (word >> PHASE & _ONE).astype(np.uint32)
+
+
+def expect(word: Array, nbytes: Array) -> Array:
+    """The phase waits for ``nbytes`` more."""
+    tx = (word >> TX) + _u64(nbytes) & _TX
+    return word & ~(_TX << TX) | tx << TX
+
+
+def complete_bytes(word: Array, nbytes: Array) -> Array:
+    """``nbytes`` have arrived; the phase ends where nothing is missing."""
+    return _turn(expect(word, -np.asarray(nbytes).astype(np.int64)))
+
+
+def arrive(word: Array, count: Array, *, drop: bool = False, complete: bool = True) -> Array:
+    """``count`` arrivals; with ``drop`` the later phases expect as many fewer."""
+    n = _u64(count)
+    left = (word & _COUNT) - n & _COUNT
+    word = word & ~_COUNT | left
+    if drop:
+        fewer = (word >> np.uint64(20)) - n & _COUNT
+        word = word & ~(_COUNT << np.uint64(20)) | fewer << np.uint64(20)
+    return _turn(word) if complete else word
+
+
+def has_passed(word: Array, state: Array) -> Array:
+    """Whether the phase of an earlier word is over."""
+    return (word ^ state) >> PHASE & _ONE != 0
+
+
+def has_passed_parity(word: Array, parity: Array) -> Array:
+    """Whether the phase of a parity is over."""
+    return phase(word) != (_u64(parity) & _ONE)
+
+
+def _turn(word: Array) -> Array:
+    done = (word & _COUNT == 0) & (word >> TX & _TX == 0)
+    fresh = word & ~_COUNT | word >> np.uint64(20) & _COUNT
+    return np.where(done, fresh ^ (_ONE << PHASE), word)
