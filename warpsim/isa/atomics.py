@@ -78,9 +78,14 @@ def _cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 def _update(op: Op) -> Update:
     """The update of an integer, f32 or f64 operation."""
-    if op.op == "add" and op.type.name == "f32" and not (op.space or "").startswith("shared"):
-        return _add_flushed
-    return UPDATES[op.op]
+    return _add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
+
+
+def _shared_update(op: Op) -> Update | None:
+    """Where shared memory differs, as an H100 has it: f32 keeps subnormals; of two f64 NaNs the old value's stays."""
+    if "op" not in op.__dict__ or op.op != "add" or op.type.kind != "f" or op.type.bits < 32:
+        return None
+    return _add if op.type.bits == 32 else lambda old, b: floating.add(b, old)
 
 
 def _half_update(op: Op) -> Update:
@@ -121,7 +126,7 @@ def _atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, 
     """One read-modify-write for each element of a scalar or vector operand."""
     space = getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
     if not isinstance(b, tuple):
-        return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind)
+        return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind, shared=_shared_update(op))
     size = op.type.bytes
     return tuple(
         [

@@ -54,12 +54,13 @@ def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Any
         shape = np.broadcast_shapes(a.shape, source.shape)
         value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source, shape), axis=1)
     if not active.all():
-        _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
+        absent = _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
+        value = np.where(absent, np.uint32(0), value)  # undefined in the text; an H100 gives 0
     return value, valid
 
 
-def _absent(source: Lanes, active: Lanes, report: Any) -> None:
-    """Warn where a lane reads the register of one that takes no part."""
+def _absent(source: Lanes, active: Lanes, report: Any) -> Lanes:
+    """Lanes that read the register of one that takes no part, after a warning about them."""
     source = np.broadcast_to(source, active.shape)
     reading = active & ~np.take_along_axis(active, source, axis=1)
     if reading.any():
@@ -70,6 +71,7 @@ def _absent(source: Lanes, active: Lanes, report: Any) -> None:
             severity="warning",
             advice="let the lanes that are read take part, or use the value only where p holds",
         )
+    return reading
 
 
 _SHFL: dict[str, Any] = {

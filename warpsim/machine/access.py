@@ -72,15 +72,22 @@ class Memory:
         *,
         returns: bool,
         kind: str = "",
+        shared: Callable[..., Array] | None = None,
     ) -> Array | None:
-        """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them."""
+        """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
+
+        ``shared`` is the update in shared memory where it differs."""
         returns = returns and not self.unused
         name = _space(space)
         if name == "":
-            got = self._by_space(
-                address, lambda k, a: (self.atomic(k, a, type, update, operands, returns=returns, kind=kind),), type, 1
-            )
+
+            def access(k: str, a: Address) -> tuple[Array | None]:
+                return (self.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared),)
+
+            got = self._by_space(address, access, type, 1)
             return got[0] if returns else None
+        if shared is not None and name.startswith("shared"):
+            update = shared
         return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind)
 
     def shifted(self, address: Address, delta: Array) -> Address:
