@@ -81,8 +81,8 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, policy: Any = None) -
 
 @instruction(
     f"""
-    cp.async.bulk.dst.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, policy}};
-    .dst = {{ .shared::cluster, .shared::cta }};
+    cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, policy}};
+    cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, policy}};
     """,
     anchor=_ANCHOR,
     types=_TYPES,

@@ -49,6 +49,8 @@ def _update(memory: Any, op: Op, address: Any, change: Any, *operands: Lanes) ->
         returns=True,
     )
 
+_ONE = np.ones(1, np.int64)
+
 
 @instruction(
     f"mbarrier.init{{.space}}.b64 [address], count; {_OWN}",
@@ -153,7 +155,7 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> 
 def arrive_expect(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> Lanes:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
-    return _update(memory, op, address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), 1, drop=drop), bytes)
+    return _update(memory, op, address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop), bytes)
 
 
 @instruction(
@@ -175,7 +177,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> 
         "shared::cluster",
         address,
         _B64,
-        lambda w, n: mbarriers.arrive(mbarriers.expect(w.view(np.uint64), n), 1, drop=drop).view(w.dtype),
+        lambda w, n: mbarriers.arrive(mbarriers.expect(w.view(np.uint64), n), _ONE, drop=drop).view(w.dtype),
         (bytes,),
         returns=False,
     )

@@ -263,7 +263,7 @@ def _combine(data_type: int, reduction: str, old: Array, new: Array) -> Array:
     dtype = np.dtype(ml_dtypes.bfloat16) if kind == "bf16" else np.dtype(kind)
     a, b = old.view(dtype), new.view(dtype)
     with np.errstate(all="ignore"):
-        result = {
+        operations: dict[str, Any] = {
             "add": lambda: a + b,
             "min": lambda: np.minimum(a, b),
             "max": lambda: np.maximum(a, b),
@@ -272,6 +272,7 @@ def _combine(data_type: int, reduction: str, old: Array, new: Array) -> Array:
             "and": lambda: a & b,
             "or": lambda: a | b,
             "xor": lambda: a ^ b,
-        }[reduction]()
+        }
+        result = operations[reduction]()
     combined: Array = np.ascontiguousarray(result.astype(dtype)).view(old.dtype)
     return combined

@@ -188,7 +188,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     for root, words in {
         "add": "cc f32x2 noftz",
         "barrier": "cluster",
-        "cp": "bulk reduce tensor mbarrier prefetch",
+        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64",
         "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled",
         "fence": "proxy mbarrier_init sync_restrict::shared::cta sync_restrict::shared::cluster",
         "fma": "f32x2 oob",
