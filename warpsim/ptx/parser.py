@@ -6,14 +6,12 @@ import itertools
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
-from warpsim.ptx.expressions import ExpressionParser
+from warpsim.ptx.declarations import MAX_DEPTH, DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
-from warpsim.ptx.words import BODY_DIRECTIVES, ENTRY_DIRECTIVES, FUNC_DIRECTIVES, MODULE_DIRECTIVES, RESERVED, TYPES
+from warpsim.ptx.words import BODY_DIRECTIVES, ENTRY_DIRECTIVES, FUNC_DIRECTIVES, MODULE_DIRECTIVES, RESERVED, SPACES
 
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
-SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg"})
 HEADER = frozenset({".version", ".target", ".address_size"})
-MAX_DEPTH = 64
 MAX_FINDINGS = 200
 
 
@@ -26,7 +24,7 @@ def parse(text: str, file: str = "<ptx>") -> ast.Module:
     return _Parser(text, file).module()
 
 
-class _Parser(ExpressionParser):
+class _Parser(DeclarationParser):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(Stream(text, file))
         self.findings: list[Finding] = []
@@ -157,7 +155,7 @@ class _Parser(ExpressionParser):
         if text in (".entry", ".func"):
             return self._function(linkage, span)
         if text in SPACES:
-            variable = self._variable(linkage)
+            variable = self.variable(linkage)
             s.expect(";")
             return variable
         if text == ".section":
@@ -243,13 +241,13 @@ class _Parser(ExpressionParser):
         s = self.s
         entry = s.text == ".entry"
         s.skip()
-        attributes = self._attributes()
+        attributes = self.attributes()
         returns: tuple[ast.Variable, ...] = ()
         if not entry and s.text == "(":
-            returns = self._params()
+            returns = self.params()
         name_span = s.span()
         name = s.word("the name of the function")
-        params = self._params() if s.text == "(" else ()
+        params = self.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted":
             directives.append(self._performance(entry))
@@ -285,35 +283,6 @@ class _Parser(ExpressionParser):
             if s.text == ",":
                 raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         return ast.Directive(name, tuple(arguments), span)
-
-    def _attributes(self) -> tuple[str, ...]:
-        s = self.s
-        if not s.accept(".attribute"):
-            return ()
-        s.expect("(")
-        words: list[str] = []
-        depth = 1
-        while depth:
-            if s.kind == "end":
-                raise s.problem("found the end of the text in .attribute(...)")
-            depth += (s.text == "(") - (s.text == ")")
-            if depth:
-                words.append(s.text)
-            s.skip()
-        return tuple("".join(words).split(","))
-
-    def _params(self) -> tuple[ast.Variable, ...]:
-        s = self.s
-        s.expect("(")
-        params: list[ast.Variable] = []
-        while s.text != ")" or params:
-            if s.text not in (".param", ".reg"):
-                raise s.problem(f"found {s.shown()} where .param or .reg was expected")
-            params.append(self._variable(None, parameter=True))
-            if not s.accept(","):
-                break
-        s.expect(")")
-        return tuple(params)
 
     # ---- statements --------------------------------------------------------------------------
 
@@ -359,7 +328,7 @@ class _Parser(ExpressionParser):
                     f"found {s.shown()} inside a function", "linkage belongs to variables of the module", "linkage"
                 )
             if text in SPACES:
-                out.append(self._variable(None))
+                out.append(self.variable(None))
                 s.expect(";")
             elif text == ".callprototype":
                 out.append(self._prototype())
@@ -405,127 +374,15 @@ class _Parser(ExpressionParser):
         s = self.s
         span = s.span()
         s.skip()
-        returns = self._params() if s.text == "(" else ()
+        returns = self.params() if s.text == "(" else ()
         s.word("_")
-        params = self._params() if s.text == "(" else ()
+        params = self.params() if s.text == "(" else ()
         noreturn = False
         while s.kind == "dotted":
             noreturn |= s.text == ".noreturn"
             self._performance(False)
         s.expect(";")
         return ast.CallPrototype(returns, params, noreturn, span)
-
-    # ---- variables ---------------------------------------------------------------------------
-
-    def _variable(self, linkage: str | None, parameter: bool = False) -> ast.Variable:
-        s = self.s
-        span = s.span()
-        if s.text not in SPACES:
-            raise s.problem(f"found {s.shown()} where a state space was expected")
-        space = s.take()[1:]
-        align: int | None = None
-        vector = 1
-        pointer: tuple[str | None, int | None] | None = None
-        attributes: tuple[str, ...] = ()
-        type_name = ""
-        while s.kind == "dotted":
-            text = s.text
-            if text == ".align" and pointer is not None:
-                s.skip()
-                pointer = (pointer[0], self.integer())
-            elif text == ".align" and not type_name and vector == 1:
-                s.skip()
-                align = self.integer()
-            elif text in (".v2", ".v4", ".v8") and not type_name and vector == 1:
-                s.skip()
-                vector = int(text[2:])
-            elif text == ".ptr" and parameter and type_name and pointer is None:
-                s.skip()
-                pointer = (None, None)
-            elif text == ".attribute":
-                attributes = self._attributes()
-            elif pointer is not None and text in (".global", ".shared", ".const", ".local"):
-                s.skip()
-                pointer = (text[1:], pointer[1])
-            else:
-                if type_name:
-                    raise s.problem(f"found {s.shown()} after the type .{type_name}")
-                if text[1:] not in TYPES:
-                    raise s.problem(
-                        f"found {s.shown()} where the type of a .{space} variable was expected",
-                        "types of instructions only, such as .bf16 and .tf32, are held in .b16 and .b32",
-                        "directive",
-                    )
-                type_name = text[1:]
-                s.skip()
-        if not type_name:
-            raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
-        declarators = [self._declarator(space)]
-        while not parameter and s.accept(","):
-            declarators.append(self._declarator(space))
-        return ast.Variable(space, type_name, tuple(declarators), span, linkage, align, vector, pointer, attributes)
-
-    def _declarator(self, space: str) -> ast.Declarator:
-        s = self.s
-        span = s.span()
-        name = s.word("a name")
-        count: int | None = None
-        dimensions: list[int | None] = []
-        if s.accept("<"):
-            count = self.integer()
-            s.expect(">")
-        while s.accept("["):
-            dimensions.append(None if s.text == "]" else self.constant())
-            s.expect("]")
-        initialiser = self._initialiser(1) if s.accept("=") else None
-        return ast.Declarator(name, count, tuple(dimensions), initialiser, span)
-
-    def _initialiser(self, depth: int) -> ast.InitialiserTree:
-        s = self.s
-        if depth > MAX_DEPTH:
-            raise s.problem("initialisers nest too deep")
-        if s.accept("{"):
-            parts: list[ast.InitialiserTree] = []
-            if s.accept("}"):
-                return ()
-            parts.append(self._initialiser(depth + 1))
-            while s.accept(","):
-                parts.append(self._initialiser(depth + 1))
-            s.expect("}")
-            return tuple(parts)
-        span = s.span()
-        if s.kind == "word" and s.text != "generic":
-            name = ast.Name(s.take(), span)
-            return ast.Initialiser(None, name, self._plus(), False, None, span)
-        if s.text == "generic":
-            s.skip()
-            s.expect("(")
-            name = ast.Name(s.word("a symbol"), s.span())
-            s.expect(")")
-            return ast.Initialiser(None, name, self._plus(), True, None, span)
-        if s.kind == "integer" and s.peek(1) == "(":
-            mask = self.integer()
-            s.expect("(")
-            generic = s.accept("generic")
-            if generic:
-                s.expect("(")
-            name = ast.Name(s.word("a symbol"), s.span())
-            if generic:
-                s.expect(")")
-            offset = self._plus()
-            s.expect(")")
-            return ast.Initialiser(None, name, offset, generic, mask, span)
-        if s.kind == "string":
-            raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")
-        literal = self.literal()
-        return ast.Initialiser(literal, None, 0, False, None, span)
-
-    def _plus(self) -> int:
-        s = self.s
-        offset = 0
-        while s.accept("+"):
-            offset += self.constant()
-        return offset
 
 
 def _join(words: list[str]) -> str:
