@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from warpsim.host.kernel import Kernel, LaunchResult
     from warpsim.host.module import Module, load
     from warpsim.host.snippet import run
+    from warpsim.host.tensor_map import TensorMap
 
 __version__ = "0.1.0"
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LaunchResult",
     "Module",
     "PtxError",
+    "TensorMap",
     "WarpsimError",
     "load",
     "run",
@@ -35,6 +37,7 @@ _HOMES = {
     "DeviceArray": "warpsim.host.arrays",
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
+    "TensorMap": "warpsim.host.tensor_map",
     "run": "warpsim.host.snippet",
 }
 

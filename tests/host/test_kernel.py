@@ -102,3 +102,34 @@ def test_device_too_old():
     """A module for sm_80 does not run on sm_75."""
     with pytest.raises(warpsim.LaunchError, match="cannot run it"):
         warpsim.load(SAXPY)["saxpy"]((1,), (32,), (0, 2.0, None, None), device=warpsim.Device("sm_75"))
+
+
+def test_tensor_map_of_a_numpy_array():
+    """A TensorMap holds the address at which its array, passed beside it, is mapped."""
+    text = """
+    .version 8.0
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .align 64 .b8 map[128], .param .u64 array, .param .u64 out)
+    {
+        .reg .b64 %rd<4>;
+        ld.param.u64 %rd0, [out];
+        ld.param.u64 %rd1, [map];
+        ld.param.u64 %rd2, [array];
+        st.global.u64 [%rd0], %rd1;
+        st.global.u64 [%rd0+8], %rd2;
+        ret;
+    }
+    """
+    array, out = np.zeros((16, 64), np.float16), np.zeros(2, np.uint64)
+    tensor = warpsim.TensorMap(array, global_dim=(64, 16), global_strides=(128,), box_dim=(32, 8))
+
+    warpsim.load(text)["k"]((1,), (1,), (tensor, array, out))
+
+    assert tensor.encode(int(out[1]))[:8] == out[:1].tobytes()
+
+
+def test_objects_have_no_bytes():
+    """An array of Python objects is refused before anything is placed."""
+    with pytest.raises(warpsim.LaunchError, match="objects"):
+        warpsim.Device("sm_80").array([object()])

@@ -73,6 +73,8 @@ class Device:
     def array(self, values: Any) -> DeviceArray:
         """A copy of an array in device memory."""
         data = np.array(values, order="C", copy=True)
+        if data.dtype.hasobject:
+            raise LaunchError("an array of Python objects has no bytes to place")
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:

@@ -14,6 +14,7 @@ from warpsim.errors import Finding, LaunchError
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device, bytes_of
+from warpsim.host.tensor_map import TensorMap
 from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
 from warpsim.program.program import Function, Param
 
@@ -185,7 +186,8 @@ class Kernel:
             )
         size = max([p.offset + p.size for p in params], default=0)
         block = bytearray(size)
-        known = Mappings(device, mapped, [a for a in args if isinstance(a, np.ndarray) and a.ndim > 0])
+        tensors = [a.array for a in args if isinstance(a, TensorMap)]
+        known = Mappings(device, mapped, [a for a in [*args, *tensors] if isinstance(a, np.ndarray) and a.ndim > 0])
         for index, (param, value) in enumerate(zip(params, args, strict=True)):
             try:
                 raw = self._argument(param, value, known)
@@ -197,6 +199,10 @@ class Kernel:
         return bytes(block)
 
     def _argument(self, param: Param, value: Any, known: Mappings) -> bytes:
+        if isinstance(value, TensorMap):
+            array = value.array
+            at = known.address(array) if isinstance(array, np.ndarray) else int(getattr(array, "ptr", array))
+            value = value.encode(at)
         if param.array:
             return _bytes_argument(param, value)
         if value is None:
@@ -209,10 +215,7 @@ class Kernel:
 
 
 def _bytes_argument(param: Param, value: Any) -> bytes:
-    raw = getattr(value, "__warpsim_bytes__", None)
-    if raw is not None:
-        data: bytes = raw()
-    elif isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
     elif isinstance(value, (np.void, np.ndarray, np.generic)):
         data = value.tobytes()

@@ -162,9 +162,7 @@ def _check(fields: layout.Fields) -> None:
             raise LaunchError(f"global_dim[{axis}] is {size}; it must be 1 to 2**32")
     for axis, stride in enumerate(fields.strides):
         if stride % unit or not 0 <= stride < 1 << 40:
-            raise LaunchError(
-                f"global_strides[{axis}] is {stride}; it must be a multiple of {unit} below 2**40"
-            )
+            raise LaunchError(f"global_strides[{axis}] is {stride}; it must be a multiple of {unit} below 2**40")
     for axis, step in enumerate(fields.element_strides):
         if not 0 < step <= 8:
             raise LaunchError(f"element_strides[{axis}] is {step}; it must be 1 to 8")
