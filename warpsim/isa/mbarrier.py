@@ -49,6 +49,7 @@ def _update(memory: Any, op: Op, address: Any, change: Any, *operands: Lanes) ->
         returns=True,
     )
 
+
 _ONE = np.ones(1, np.int64)
 
 
@@ -65,9 +66,7 @@ def init(op: Op, address: Any, count: Lanes, *, memory: Any) -> None:
     memory.store(_space(op), address, _B64, (mbarriers.initial(count),))
 
 
-@instruction(
-    f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON
-)
+@instruction(f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON)
 def inval(op: Op, address: Any, *, memory: Any) -> None:
     """The memory may be used for other things again."""
     memory.store(_space(op), address, _B64, (np.zeros(1, np.uint64),))

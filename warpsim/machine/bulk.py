@@ -60,9 +60,7 @@ class BulkCopies:
             self._scatter(fields, place[inside], values[inside], reduction)
         self.batch.memory.globals.version += 1
 
-    def copy(
-        self, dst: tuple[str, Any], src: tuple[str, Any], size: Any, bar: Any, mask: Any, reduction: Any
-    ) -> None:
+    def copy(self, dst: tuple[str, Any], src: tuple[str, Any], size: Any, bar: Any, mask: Any, reduction: Any) -> None:
         """``size`` bytes from one space to another."""
         targets, sources, sizes = self._address(dst[1]), self._address(src[1]), self._flat(size)
         bars = None if bar is None else self._address(bar)
@@ -134,7 +132,9 @@ class BulkCopies:
             return cta
         return column
 
-    def _receivers(self, cta: int, target: int, bar: int, mask: int | None) -> Iterator[tuple[int, int, tuple[int, int]]]:
+    def _receivers(
+        self, cta: int, target: int, bar: int, mask: int | None
+    ) -> Iterator[tuple[int, int, tuple[int, int]]]:
         column, start = self._shared(cta, target)
         barrier = self._shared(cta, bar)
         if mask is None:
@@ -156,9 +156,7 @@ class BulkCopies:
             self._fault("tensor-map", f"no tensor map at address 0x{address:x}")
         return fields
 
-    def _elements(
-        self, fields: tensor_map.Fields, coordinates: list[int], offsets: list[int]
-    ) -> tuple[Array, Array]:
+    def _elements(self, fields: tensor_map.Fields, coordinates: list[int], offsets: list[int]) -> tuple[Array, Array]:
         place = tuple(int(np.int32(np.uint32(c & 0xFFFFFFFF))) for c in coordinates)
         if fields.im2col:
             return tensor_map.im2col_elements(fields, place, tuple(offsets))
