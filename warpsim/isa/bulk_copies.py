@@ -11,13 +11,13 @@ _ANCHOR = "data-movement-and-conversion-instructions-cp-async-bulk"
 _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .im2col };"
 _COMMON: dict[str, Any] = {"version": (8, 0), "target": 90}
-_TYPES = {"mask": ".u16", "policy": ".b64", "size": ".u32", "offsets": ".u16"}
+_TYPES = {"mask": ".u16", "cache_policy": ".b64", "size": ".u32", "offsets": ".u16"}
 _BYTES = "mbarrier::complete_tx::bytes"
 
 
 @instruction(
     f"""
-    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, policy}};
+    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, cache_policy}};
     .dst = {{ .shared::cluster, .shared::cta }}; {_DIM} {_MODE}
     """,
     anchor=_ANCHOR + "-tensor",
@@ -28,7 +28,7 @@ _BYTES = "mbarrier::complete_tx::bytes"
     **_COMMON,
 )
 def tensor_load(
-    op: Op, dst: Any, map: Any, bar: Any, offsets: Any = None, mask: Any = None, policy: Any = None, *, bulk: Any
+    op: Op, dst: Any, map: Any, bar: Any, offsets: Any = None, mask: Any = None, cache_policy: Any = None, *, bulk: Any
 ) -> None:
     """A box of a tensor into shared memory."""
     bulk.tensor_load(dst, map, bar, offsets, mask)
@@ -36,7 +36,7 @@ def tensor_load(
 
 @instruction(
     f"""
-    cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, policy}};
+    cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
     {_DIM} .mode = {{ .tile, .im2col_no_offs }};
     """,
     anchor=_ANCHOR + "-tensor",
@@ -44,14 +44,14 @@ def tensor_load(
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
 )
-def tensor_store(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) -> None:
+def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: Any) -> None:
     """A box from shared memory into a tensor."""
     bulk.tensor_store(map, src, None)
 
 
 @instruction(
     f"""
-    cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, policy}};
+    cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
     {_DIM} .mode = {{ .tile, .im2col_no_offs }}; .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
     """,
     anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
@@ -59,14 +59,14 @@ def tensor_store(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) -
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
 )
-def tensor_reduce(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) -> None:
+def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: Any) -> None:
     """A box from shared memory, combined with a tensor."""
     bulk.tensor_store(map, src, op.redOp)
 
 
 @instruction(
     f"""
-    cp.async.bulk.prefetch.tensor.dim.L2.global{{.mode}}{{.L2::cache_hint}} [map, coordinates]{{, offsets}}{{, policy}};
+    cp.async.bulk.prefetch.tensor.dim.L2.global{{.mode}}{{.L2::cache_hint}} [map, coordinates]{{, offsets}}{{, cache_policy}};
     {_DIM} {_MODE}
     """,
     anchor=_ANCHOR + "-prefetch-tensor",
@@ -75,14 +75,14 @@ def tensor_reduce(op: Op, map: Any, src: Any, policy: Any = None, *, bulk: Any) 
     spaces={"map": {"global", "param", "const"}},
     **_COMMON,
 )
-def tensor_prefetch(op: Op, map: Any, offsets: Any = None, policy: Any = None) -> None:
+def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
     """Caches change no value."""
 
 
 @instruction(
     f"""
-    cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, policy}};
-    cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, policy}};
+    cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, cache_policy}};
+    cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, cache_policy}};
     """,
     anchor=_ANCHOR,
     types=_TYPES,
@@ -91,7 +91,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, policy: Any = None) -
     **_COMMON,
 )
 def load(
-    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, policy: Lanes = None, *, bulk: Any
+    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: Any
 ) -> None:
     """Bytes of global memory into shared memory."""
     bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask, None)
@@ -110,25 +110,25 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> Non
 
 
 @instruction(
-    "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, policy};",
+    "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};",
     anchor=_ANCHOR,
     types=_TYPES,
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
 )
-def store(op: Op, dst: Any, src: Any, size: Lanes, policy: Lanes = None, *, bulk: Any) -> None:
+def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
     """Bytes of shared memory into global memory."""
     bulk.copy(("global", dst), ("shared", src), size, None, None, None)
 
 
 @instruction(
-    "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};",
+    "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, cache_policy};",
     anchor=_ANCHOR + "-prefetch",
     types=_TYPES,
     spaces={"src": {"global"}},
     **_COMMON,
 )
-def prefetch(op: Op, src: Any, size: Lanes, policy: Lanes = None) -> None:
+def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     """Caches change no value."""
 
 

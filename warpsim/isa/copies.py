@@ -85,6 +85,8 @@ def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
     if take is None:
         memory.store("shared", dst, type, memory.load("global", src, type, count))
         return
+    if take.size == 1:  # uniform: fits groups of any shape
+        take = take.reshape(1)
     outer = memory.active
     some = take > 0
     if not some.any():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.isa.spec import Scope
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.values import Array, as_array
@@ -20,6 +21,8 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     words = instruction.text.split(".")
     if "sync" not in words and "aligned" not in words:
         return step
+    if instruction.form.scope is Scope.WARPGROUP:
+        return _bind_warpgroup(step)
     members = _membermask(instruction)
 
     def gated(group: Group) -> bool:
@@ -28,6 +31,35 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
             step(group)
             return False
         return wait(group, missing)
+
+    return gated
+
+
+def _bind_warpgroup(step: Step) -> Step:
+    """``step`` behind a gate of four whole warps."""
+
+    def gated(group: Group) -> bool:
+        selection, batch = group.selection, group.batch
+        if selection.n == batch.shape.n:
+            step(group)
+            return False
+        n_ctas, size = batch.shape.n_ctas, (-(-batch.shape.n_threads // 128)) * batch.shape.n_ctas
+        places = (selection.threads >> 7) * n_ctas + selection.ctas
+        present = np.bincount(places.reshape(-1), minlength=size)
+        every = np.arange(batch.shape.n)
+        alive = every if batch.exited is None else every[~batch.exited]
+        needed = np.bincount((alive // n_ctas >> 7) * n_ctas + alive % n_ctas, minlength=size)
+        lacking = (present < needed)[places]
+        if not lacking.any():
+            step(group)
+            return False
+        if lacking.all():
+            batch.park(group)
+            return True
+        stays, goes = batch.divide(group, lacking)
+        batch.push(goes)
+        batch.park(stays)
+        return True
 
     return gated
 
