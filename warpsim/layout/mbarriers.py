@@ -55,7 +55,7 @@ def complete_bytes(word: Array, nbytes: Array) -> Array:
     return _turn(expect(word, -np.asarray(nbytes).astype(np.int64)))
 
 
-def arrive(word: Array, count: Array, *, drop: bool = False, complete: bool = True) -> Array:
+def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True) -> Array:
     """``count`` arrivals; with ``drop`` the later phases expect as many fewer."""
     n = _u64(count)
     left = (word & _COUNT) - n & _COUNT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -253,6 +253,18 @@ def _elements_of(raw: Array, dtype: np.dtype[Any]) -> Array:
 _KINDS = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "bf16", "f4", "f4", "f4")
 
 
+_REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda a, b: a + b,
+    "min": np.minimum,
+    "max": np.maximum,
+    "inc": lambda a, b: np.where(a >= b, a.dtype.type(0), a + a.dtype.type(1)),
+    "dec": lambda a, b: np.where((a == 0) | (a > b), b, a - a.dtype.type(1)),
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 def _combine(data_type: int, reduction: str, old: Array, new: Array) -> Array:
     """Old and new elements (bits) of a reduction."""
     import ml_dtypes
@@ -261,16 +273,6 @@ def _combine(data_type: int, reduction: str, old: Array, new: Array) -> Array:
     dtype = np.dtype(ml_dtypes.bfloat16) if kind == "bf16" else np.dtype(kind)
     a, b = old.view(dtype), new.view(dtype)
     with np.errstate(all="ignore"):
-        operations: dict[str, Any] = {
-            "add": lambda: a + b,
-            "min": lambda: np.minimum(a, b),
-            "max": lambda: np.maximum(a, b),
-            "inc": lambda: np.where(a >= b, a.dtype.type(0), a + a.dtype.type(1)),
-            "dec": lambda: np.where((a == 0) | (a > b), b, a - a.dtype.type(1)),
-            "and": lambda: a & b,
-            "or": lambda: a | b,
-            "xor": lambda: a ^ b,
-        }
-        result = operations[reduction]()
+        result = _REDUCTIONS[reduction](a, b)
     combined: Array = np.ascontiguousarray(result.astype(dtype)).view(old.dtype)
     return combined
