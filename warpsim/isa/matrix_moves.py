@@ -1,4 +1,4 @@
-"""ldmatrix and movmatrix (PTX ISA: Warp-level matrix load and move instructions)."""
+"""ldmatrix, stmatrix and movmatrix (PTX ISA: Warp-level matrix load and move instructions)."""
 
 from __future__ import annotations
 
@@ -68,3 +68,28 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
     n, _, m = a.shape
     rows = a.reshape(n, 8, 4, m)
     return _transposed(tuple(rows[:, :, t] for t in range(4)))
+
+
+@instruction(
+    """
+    stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 [p], r;
+    .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
+    """,
+    anchor="warp-level-matrix-instructions-stmatrix",
+    scope=Scope.WARP,
+    types={"r": ".b32"},
+    vectors={"r": _count},
+    version=(7, 8),
+    target=90,
+)
+def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: Any, active: Lanes) -> None:
+    """Store 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
+    for number, register in enumerate(r):
+        n, m = max(register.shape[0], p.shape[0]), max(register.shape[2], p.shape[2])
+        source = np.broadcast_to(register.view(np.uint32), (n, 32, m))
+        if op.trans:
+            rows = source.reshape(n, 8, 4, m)
+            source = _transposed(tuple(rows[:, :, t] for t in range(4)))
+        words = source.reshape(n, 8, 4, m)
+        rows = np.broadcast_to(p, (n, 32, m))[:, 8 * number : 8 * number + 8]
+        memory.write_words(op.space or "", rows, tuple(words[:, :, t] for t in range(4)), active[:, :8])
