@@ -168,6 +168,8 @@ class Memory:
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
+                if base.strides == FLAT:
+                    view = view.reshape((*(1,) * len(self.group.selection.shape), count))
                 return tuple([view[..., k].copy() for k in range(count)])
         array = as_array(base).view(np.int64)
         nbytes = dtype.itemsize * count

@@ -1,0 +1,74 @@
+"""Tensor maps: arguments, encoding, elements of a box."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from warpsim.errors import LaunchError
+from warpsim.host.tensor_map import TensorMap
+from warpsim.layout import tensor_map
+
+
+def matrix(**changes: Any) -> TensorMap:
+    """A map of a 24 x 40 f16 matrix."""
+    arguments: dict[str, Any] = {
+        "data_type": "FLOAT16",
+        "global_dim": [40, 24],
+        "global_strides": [80],
+        "box_dim": [32, 8],
+        "swizzle": "64B",
+    }
+    return TensorMap(0, **{**arguments, **changes})
+
+
+def test_bytes_come_back() -> None:
+    """The 128 bytes hold every field."""
+    raw = matrix().encode(0x7F0000000100)
+    found = tensor_map.decode(raw)
+    assert len(raw) == 128
+    assert found is not None
+    assert (found.address, found.dims, found.strides, found.box) == (0x7F0000000100, (40, 24), (80,), (32, 8))
+
+
+def test_bytes_that_are_no_map() -> None:
+    """Other bytes are not taken for a map."""
+    assert tensor_map.decode(bytes(128)) is None
+
+
+def test_box_over_the_edge() -> None:
+    """Elements outside the tensor are marked."""
+    place, inside = tensor_map.tile_elements(matrix().fields, (16, 20))
+    assert inside.reshape(8, 32)[:4, :24].all()
+    assert inside.sum() == 4 * 24
+    assert place[0] == 20 * 80 + 32
+
+
+def test_swizzle_exchanges_chunks_of_a_row() -> None:
+    """64B: chunks of 16 bytes are XORed with bits 7 and 8 of the address."""
+    found = tensor_map.shared_offsets(matrix().fields, 0, 256).reshape(8, 32)
+    assert found[0, 0] == 0
+    assert found[2, 0] == 128 + 16
+    assert found[7, 0] == 448 + 48
+    assert sorted(found.reshape(-1).tolist()) == list(range(0, 512, 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"global_strides": [82]},
+        {"box_dim": [257, 8]},
+        {"box_dim": [36, 8]},
+        {"swizzle": "32B"},
+        {"element_strides": [1, 9]},
+        {"global_dim": [0, 24]},
+        {"interleave": "32B"},
+        {"data_type": "UINT16", "oob_fill": "nan"},
+        {"swizzle": "96B"},
+    ],
+)
+def test_arguments_that_the_driver_refuses(changes: dict[str, Any]) -> None:
+    """Each is a LaunchError."""
+    with pytest.raises(LaunchError):
+        matrix(**changes)
