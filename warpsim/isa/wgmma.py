@@ -87,6 +87,8 @@ def _declare(
             "imm_trans_b": {0, 1},
             "sp_sel": (0, selectors - 1),
         },
+        registers=("a", "a_desc", "b_desc", "sp_meta"),
+        exact=("a",),
         version=(8, 2) if sparse else (8, 0),
         arch="90a",
         gate=gate,
