@@ -157,6 +157,8 @@ def _check(fields: layout.Fields) -> None:
         raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {rank}")
     if fields.interleave and rank < 3:
         raise LaunchError("an interleaved tensor map has at least 3 dimensions")
+    if fields.interleave:
+        raise LaunchError("interleaved tensor maps are not simulated yet")
     for axis, size in enumerate(fields.dims):
         if not 0 < size <= 1 << 32:
             raise LaunchError(f"global_dim[{axis}] is {size}; it must be 1 to 2**32")
