@@ -168,8 +168,6 @@ def _check(fields: layout.Fields) -> None:
     for axis, step in enumerate(fields.element_strides):
         if not 0 < step <= 8:
             raise LaunchError(f"element_strides[{axis}] is {step}; it must be 1 to 8")
-    if fields.interleave == 2 and fields.swizzle != 1:
-        raise LaunchError("interleave 32B needs swizzle 32B")
     if fields.oob_fill and fields.data_type < 6:
         raise LaunchError("oob_fill nan needs a floating-point data type")
 
