@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.machine.access import Memory
 from warpsim.machine.group import Frame, Group
-from warpsim.machine.selection import Rect, Selection, Shape, from_positions, union
+from warpsim.machine.selection import Selection, Shape, from_positions, union
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.word_space import WordSpace
@@ -250,8 +250,3 @@ class Batch:
     def constant(self, value: int) -> Affine:
         """A uniform 32-bit value."""
         return Affine.constant(value, U32)
-
-
-def rect_of(selection: Selection) -> Rect | None:
-    """The rectangle, where a selection is one."""
-    return selection if isinstance(selection, Rect) else None

@@ -217,11 +217,8 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
                 group.batch.push(chosen)
         return None
 
-    block_returns[id(block)] = returns
+    block.returns = returns
     return end
-
-
-block_returns: dict[int, tuple[Operand, ...]] = {}
 
 
 def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
@@ -254,7 +251,7 @@ def _return(group: Group) -> int | None:
     caller, block, following, base = group.stack[-1]
     back = Group(group.batch, group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
     local, positions = group.batch.local, group.selection.positions.reshape(-1)
-    returns = block_returns[id(caller.blocks[block])]
+    returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         source = group.local_base + group.plan.offset(param)
         if isinstance(operand, Variable):
@@ -369,11 +366,6 @@ def _cluster_barrier(words: list[str], guard: Any) -> Step:
         return held
 
     return step
-
-
-def constant_u32(value: int) -> Affine:
-    """A uniform 32-bit value."""
-    return Affine.constant(value, np.dtype(np.uint32))
 
 
 __all__ = ["bind_end", "bind_sync", "from_positions", "part"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.selection import Lanes, Rect, Selection
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.values import Affine, Array, Value, as_array
 
 if TYPE_CHECKING:
@@ -244,8 +244,3 @@ class Warps:
             m1 = m0 = 1
         full = np.broadcast_to(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
         return full[: self.n_lanes].reshape(n1, n0, m1, m0)
-
-
-def is_lanes(selection: Selection) -> bool:
-    """True where arrays of the group are one-dimensional."""
-    return isinstance(selection, Lanes)

@@ -16,9 +16,9 @@ from warpsim.errors import InternalError
 from warpsim.machine.flow import Block, blocks_of, is_poll
 from warpsim.machine.group import Group
 from warpsim.machine.slots import SpecialSlot
-from warpsim.machine.values import Affine, Array
-from warpsim.program.program import Function, FunctionRef, Instruction, Param, Program, SymbolAddress, Variable
-from warpsim.types import TYPES, ScalarType, StateSpace
+from warpsim.machine.values import Affine
+from warpsim.program.program import Function, FunctionRef, Instruction, Operand, Param, Program, SymbolAddress, Variable
+from warpsim.types import ScalarType, StateSpace
 
 Step = Callable[[Group], Any]
 FUNCTION_CODE = 0x1000
@@ -28,7 +28,7 @@ FUNCTION_CODE = 0x1000
 class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
-    __slots__ = ("end", "index", "instructions", "live_in", "names", "steps", "waits")
+    __slots__ = ("end", "index", "instructions", "live_in", "names", "returns", "steps", "waits")
 
     def __init__(self, block: Block, instructions: tuple[Instruction, ...]) -> None:
         self.index = block.index
@@ -37,6 +37,7 @@ class BoundBlock:
         self.instructions = instructions
         self.names = Counter(i.text for i in instructions)
         self.steps: list[Step] = []
+        self.returns: tuple[Operand, ...] = ()
         self.end: Callable[[Group], int | None] = lambda group: None
 
 
@@ -239,14 +240,6 @@ def mark_waits(function: Function, blocks: list[Block]) -> None:
         for target in block.successors:
             if target <= block.index and any(polls[target : block.index + 1]):
                 block.waits = True
-
-
-U64 = TYPES["u64"]
-
-
-def array_of(value: Any) -> Array:
-    """A constant as an array."""
-    return value.array() if type(value) is Affine else value
 
 
 __all__ = ["BoundBlock", "FunctionPlan", "Image", "KernelPlan", "blocks_of"]
