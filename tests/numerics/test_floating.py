@@ -79,3 +79,12 @@ def test_nan_is_canonical():
         got = floating.add(x, np.ones(2, np.float32)).view(np.uint32)
 
     assert got.tolist() == [0x7FFFFFFF] * 2
+
+
+def test_double_rounding_at_a_tie():
+    """1 + 2**-23 + 2**-24 - 2**-54 lies below a tie of f32 that double precision cannot tell from it."""
+    a, b, c = np.float32(1 + 2**-15), np.float32((1 - 2**-15) * 2.0**-24), np.float32(1 + 2**-23)
+    with np.errstate(all="ignore"):
+        got = floating.fma(*(np.array([x], np.float32) for x in (a, b, c)))[0]
+
+    assert c == got
