@@ -3,18 +3,21 @@
 import pytest
 
 from warpsim.errors import InternalError
-from warpsim.isa import spec, syntax
-from warpsim.isa.spec import candidates, instruction, satisfies
+from warpsim.isa import matching, spec, syntax
+from warpsim.isa.matching import candidates, satisfies
+from warpsim.isa.spec import instruction
 from warpsim.types import TYPES
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch):
     """Each test declares into a registry of its own."""
-    monkeypatch.setattr(spec, "REGISTRY", spec.Registry())
-    spec._CANDIDATES.clear()
+    registry = spec.Registry()
+    monkeypatch.setattr(spec, "REGISTRY", registry)
+    monkeypatch.setattr(matching, "REGISTRY", registry)
+    matching._candidates.cache_clear()
     yield
-    spec._CANDIDATES.clear()
+    matching._candidates.cache_clear()
 
 
 def declare_add():
@@ -204,5 +207,5 @@ def test_nearest():
     """The nearest form of an unknown spelling is named."""
     declare_add()
 
-    assert spec.nearest("add", ("sat", "u32")) in ("add.type d, a, b", "add{.sat}.s32 d, a, b")
-    assert spec.nearest("ad", ()) == "add.type d, a, b"
+    assert matching.nearest("add", ("sat", "u32")) in ("add.type d, a, b", "add{.sat}.s32 d, a, b")
+    assert matching.nearest("ad", ()) == "add.type d, a, b"

@@ -5,6 +5,14 @@ from __future__ import annotations
 from warpsim.errors import Finding, PtxError, Span
 
 
+class Mismatch(Exception):
+    """An operand that does not fit; another form may."""
+
+    def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0) -> None:
+        super().__init__(message)
+        self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
+
+
 class Problems:
     """Findings of the load phases; `raise_any` ends the load where there are some."""
 

@@ -8,8 +8,8 @@ import attrs
 
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.errors import Finding, PtxError
-from warpsim.isa import spec
-from warpsim.isa.spec import Candidate, TypedOperand
+from warpsim.isa import matching
+from warpsim.isa.matching import Candidate, TypedOperand
 from warpsim.program.build import load_program
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Program, Register
@@ -113,7 +113,7 @@ def _uses(node: ast.Instruction) -> Iterator[tuple[ast.Name, ScalarType]]:
     operands: list[ast.Operand] = []
     for operand in node.operands:
         operands += [operand.first, operand.second] if isinstance(operand, ast.Pair) else [operand]
-    for candidate in spec.candidates(node.opcode, node.modifiers):
+    for candidate in matching.candidates(node.opcode, node.modifiers):
         if _alike(candidate, operands):
             short = len(operands) < len(candidate.operands)
             specs = [typed for typed in candidate.operands if not (short and typed.spec.optional)]

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import struct
-from typing import Any, cast
 
 import warpsim.isa  # noqa: F401  declares the instructions
-from warpsim.errors import Span
-from warpsim.isa import spec
-from warpsim.isa.spec import Candidate, Op, OperandSpec, TypedOperand
-from warpsim.program.names import BUILTINS, ELSEWHERE, OPCODES, SPECIALS
-from warpsim.program.problems import Problems
-from warpsim.program.program import (
-    Addr,
-    Arguments,
-    Discard,
-    FunctionRef,
-    Imm,
-    Instruction,
-    LabelRef,
-    Operand,
-    Param,
-    Reg,
-    Register,
-    Special,
-    SymbolAddress,
-    Targets,
-    Variable,
-    Vec,
-)
-from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister, lookup, lookup_label
+from warpsim.isa import matching, spec
+from warpsim.isa.matching import Candidate
+from warpsim.isa.spec import Op
+from warpsim.program.calls import call
+from warpsim.program.names import ELSEWHERE, OPCODES
+from warpsim.program.operands import Operands
+from warpsim.program.problems import Mismatch, Problems
+from warpsim.program.program import Discard, Instruction, Operand, Reg, Register
+from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, lookup
 from warpsim.ptx import ast
-from warpsim.types import TYPES, ScalarType, StateSpace
-
-
-class Mismatch(Exception):
-    """An operand that does not fit; another form may."""
-
-    def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0) -> None:
-        super().__init__(message)
-        self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
+from warpsim.types import TYPES
 
 
 class Checker:
@@ -53,15 +28,14 @@ class Checker:
         self.version = module.version
         target = module.target[0] if module.target else "sm_90"
         self.target = target
-        self.scope, self.opcode, self.text = Scope(None), "", ""
-        self.selectors: dict[str, str] = {}
+        self.operands = Operands(resolver, builder)
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
         """The typed instruction, or None after noting what is wrong with it."""
-        self.scope, self.opcode = scope, node.opcode
-        self.text = text = ".".join((node.opcode, *node.modifiers))
-        guard = self._guard(node)
-        found = spec.candidates(node.opcode, node.modifiers)
+        text = ".".join((node.opcode, *node.modifiers))
+        self.operands.begin(scope, node.opcode, text)
+        guard = self._guard(node, scope)
+        found = matching.candidates(node.opcode, node.modifiers)
         if not found:
             self._no_form(node, text)
             return None
@@ -69,7 +43,7 @@ class Checker:
         for candidate in found:
             try:
                 self._available(candidate, node)
-                operands = self._call(node) if node.opcode == "call" else self._operands(candidate, node)
+                operands = call(self.operands, node) if node.opcode == "call" else self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
@@ -79,10 +53,10 @@ class Checker:
         self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)
         return None
 
-    def _guard(self, node: ast.Instruction) -> tuple[Register, bool] | None:
+    def _guard(self, node: ast.Instruction, scope: Scope) -> tuple[Register, bool] | None:
         if node.guard is None:
             return None
-        found = lookup(self.scope, node.guard.register.text, self.builder, self.resolver.globals)
+        found = lookup(scope, node.guard.register.text, self.builder, self.resolver.globals)
         if not isinstance(found, Register):
             self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
             return None
@@ -111,7 +85,7 @@ class Checker:
                     text,
                 )
             return
-        near = spec.nearest(node.opcode, node.modifiers)
+        near = matching.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
         if any(word in ELSEWHERE.get(node.opcode, ()) for word in strange):
@@ -129,7 +103,7 @@ class Checker:
         if candidate.illegal:
             raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
         for gate in candidate.gates:
-            if not spec.satisfies(gate, self.target, self.version):
+            if not matching.satisfies(gate, self.target, self.version):
                 target, version = gate
                 if version is not None and self.version < version:
                     have = f"this module has {self.version[0]}.{self.version[1]}"
@@ -143,11 +117,9 @@ class Checker:
                     weight=5,
                 )
 
-    # ---- operands ----------------------------------------------------------------------------
-
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
-        self.selectors = {}
+        self.operands.selectors = {}
         given: list[ast.Operand | None] = list(node.operands)
         for place, typed in enumerate(specs):
             if typed.spec.pair and place < len(given):
@@ -173,7 +145,9 @@ class Checker:
                 f"its syntax is: {candidate.form.syntax}",
                 1,
             )
-        found = [Discard(t.type) if o is None else self._operand(op, t, o) for t, o in zip(specs, given, strict=True)]
+        found = [
+            Discard(t.type) if o is None else self.operands.check(op, t, o) for t, o in zip(specs, given, strict=True)
+        ]
         if len(specs) != len(candidate.operands):
             for at, typed in enumerate(candidate.operands):
                 if typed.spec.kind == "carry":
@@ -185,452 +159,10 @@ class Checker:
         op = candidate.op
         if not any(typed.spec.selectors for typed in candidate.operands):
             return op
-        return Op(op.text, op.modifiers, {**op.__dict__, "selectors": self.selectors}, candidate.form.names)
-
-    def _operand(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
-        s, type, count = typed.spec, typed.type, typed.count
-        if s.kind == "value" and count is None and type is not None:
-            return self._value(op, typed, type, node)
-        if s.kind == "address":
-            return self._address(node, op, typed)
-        if s.kind == "target":
-            return cast(LabelRef, self._label(node, LabelRef))
-        if s.kind == "tlist":
-            return cast(Targets, self._label(node, Targets))
-        if s.kind == "sink":
-            if not isinstance(node, ast.Sink):
-                raise Mismatch(
-                    "operand-type", node.span, f"{op.text} has no destination register here: write _", weight=1
-                )
-            return Discard()
-        assert type is not None, f"{op.text}: operand {s.name} has no type"
-        if count == 1 and not s.braces:
-            if isinstance(node, ast.Vector) and len(node.elements) == 1:
-                node = node.elements[0]
-            return self._value(op, typed, type, node)
-        if isinstance(node, ast.Vector):
-            if count == 0:
-                return self._packed(op, typed, type, node)
-            if len(node.elements) != count:
-                raise Mismatch(
-                    "operand-count",
-                    node.span,
-                    f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}",
-                    weight=3,
-                )
-            return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
-        symbol = self._find(node) if isinstance(node, ast.Name) else None
-        if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:
-            return Vec(tuple([self._register(op, typed, type, r, node.span) for r in symbol.elements]))
-        if (
-            isinstance(symbol, VectorRegister)
-            and count == 0
-            and type.bits == len(symbol.elements) * symbol.elements[0].type.bits
-        ):
-            return Vec(tuple([Reg(r, TYPES[f"b{r.type.bits}"]) for r in symbol.elements]))
-        elements = f" of {count} elements" if count else ""
-        raise Mismatch(
-            "operand-type",
-            node.span,
-            f"operand {s.name} of {op.text} must be a vector{elements} in braces",
-            weight=3 if count else 1,
-        )
-
-    def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
-        """The elements that together make a wider register (mov)."""
-        n = len(node.elements)
-        if n not in (2, 4, 8) or type.bits // n < 8:
-            raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
-        part = TYPES[f"b{type.bits // n}"]
-        return Vec(tuple([self._value(op, typed, part, e) for e in node.elements]))
-
-    def _value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
-        s, negated = typed.spec, False
-        if isinstance(node, ast.Negated):
-            if not s.negatable and type.kind != "p":
-                raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
-            negated, node = True, node.operand
-        if isinstance(node, ast.Sink):
-            if not s.dest:
-                raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
-            if not (
-                s.sink
-                or (typed.count is not None and (typed.count != 1 or s.braces))
-                or self.opcode in ("setp", "atom")
-            ):
-                raise Mismatch(
-                    "operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2
-                )
-            return Discard(type)
-        if isinstance(node, (ast.Integer, ast.Float)):
-            return self._immediate(op, typed, type, node)
-        if isinstance(node, ast.Component) and node.component in s.selectors:
-            self.selectors[s.name] = node.component
-            node = node.base
-        elif isinstance(node, ast.Component) and s.selectors:
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                f".{node.component} does not select of operand {s.name} of {op.text}",
-                weight=3,
-            )
-        if isinstance(node, ast.Component):
-            vector = self._find(node.base)
-            if not isinstance(vector, VectorRegister):
-                raise Mismatch("operand-type", node.span, f"{node.base.text} is no vector register", weight=2)
-            at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
-            if at >= len(vector.elements):
-                raise Mismatch(
-                    "operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2
-                )
-            return self._register(op, typed, type, vector.elements[at], node.span)
-        if isinstance(node, ast.SymbolOffset):
-            return self._symbol(s, type, self._need(node.symbol), node.offset, node.span)
-        if not isinstance(node, ast.Name):
-            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
-        symbol = self._find(node)
-        if isinstance(symbol, Register):
-            return self._register(op, typed, type, symbol, node.span, negated)
-        if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
-            special = TYPES[SPECIALS[node.text[1:]]]
-            if self.opcode not in ("mov", "cvt"):
-                raise Mismatch(
-                    "operand-type",
-                    node.span,
-                    f"a special register cannot be an operand of {self.opcode}",
-                    "read it with mov",
-                    3,
-                )
-            if (special.bits != type.bits and (special.bits, type.bits) != (32, 16)) or type.kind == "f":
-                raise Mismatch(
-                    "operand-type",
-                    node.span,
-                    f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}",
-                    weight=2,
-                )
-            if s.dest:
-                raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
-            return Special(node.text[1:], type if special.kind != "p" else special)
-        if symbol is None and node.text == "WARP_SZ":
-            return Imm(32, type)
-        if symbol is None:
-            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
-        return self._symbol(s, type, symbol, 0, node.span)
-
-    def _find(self, node: ast.Name) -> Any:
-        return lookup(self.scope, node.text, self.builder, self.resolver.globals)
-
-    def _need(self, node: ast.Name) -> Any:
-        found = self._find(node)
-        if found is None:
-            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
-        return found
-
-    def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
-        if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
-            raise Mismatch(
-                "operand-type",
-                span,
-                f"operand {s.name} of {self.opcode} must be a register",
-                "take the address with mov",
-                2,
-            )
-        if s.dest or type.kind in "fp" or type.bits < 32:
-            raise Mismatch(
-                "operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2
-            )
-        if isinstance(symbol, ast.Function):
-            return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
-        if isinstance(symbol, (Variable, Param)):
-            return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
-        raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
-
-    def _register(
-        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False
-    ) -> Reg:
-        s = typed.spec
-        if s.constant:
-            raise Mismatch(
-                "immediate-range",
-                span,
-                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
-                weight=3,
-            )
-        if register.type is not type and not (
-            register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)
-        ):
-            raise Mismatch(
-                "operand-type",
-                span,
-                f"{register.name} is a .{register.type.name} register; operand {s.name} of {op.text} is .{type.name}",
-                f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "",
-                2,
-            )
-        return Reg(register, type, negated)
-
-    def _immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
-        s = typed.spec
-        if s.register:
-            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a register", weight=2)
-        if typed.limit is not None and (isinstance(node, ast.Float) or not _within(node.value, typed.limit)):
-            raise Mismatch(
-                "immediate-range",
-                node.span,
-                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
-                weight=4,
-            )
-        if s.dest:
-            raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
-        if isinstance(node, ast.Float):
-            if type.kind == "f" and type.bits in (32, 64):
-                return Imm(_float_bits(node, type.bits), type)
-            if type.name in ("b32", "b64") and type.bits == node.width:
-                return Imm(_float_bits(node, type.bits), type)
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})",
-                weight=2,
-            )
-        if type.kind == "f":
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})",
-                "write 0f... or a decimal point",
-                2,
-            )
-        if type.kind == "p":
-            return Imm(int(bool(node.value)), type)
-        return Imm(node.value & ((1 << type.bits) - 1), type)
-
-    def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
-        if not isinstance(node, ast.Address):
-            raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
-        base: Any = None
-        if node.base is None and typed.spaces and "local" not in typed.spaces:
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                "an address that is a number exists in .local alone",
-                "put it into a register",
-                2,
-            )
-        if node.base is not None:
-            symbol = self._need(node.base)
-            if isinstance(symbol, Register):
-                if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
-                    raise Mismatch(
-                        "operand-type",
-                        node.base.span,
-                        f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits",
-                        weight=2,
-                    )
-                base = Reg(symbol, symbol.type)
-            elif isinstance(symbol, (Variable, Param)):
-                self._space(symbol, node.base.span, op, typed)
-                base = symbol
-            else:
-                raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
-        if bool(node.extra) != bool(typed.spec.coordinates):
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]",
-                weight=1,
-            )
-        extra = tuple([self._coordinate(e) for e in node.extra])
-        return Addr(base, node.offset, extra)
-
-    def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
-        own = "param" if isinstance(symbol, Param) else symbol.space.value
-        if isinstance(symbol, Param) and self.builder.entry and self.opcode == "st":
-            raise Mismatch(
-                "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
-            )
-        if own == "param" and not typed.spaces and typed.spec.spaces == "space":
-            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {self.opcode}.param", weight=3)
-        if typed.spaces and own not in typed.spaces:
-            raise Mismatch(
-                "operand-type",
-                span,
-                f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}",
-                weight=3,
-            )
-
-    def _coordinate(self, node: ast.Operand) -> Operand:
-        if isinstance(node, ast.Vector):
-            return Vec(tuple([self._coordinate(e) for e in node.elements]))
-        if isinstance(node, ast.Integer):
-            return Imm(node.value & 0xFFFFFFFF, TYPES["b32"])
-        if isinstance(node, ast.Name):
-            symbol = self._need(node)
-            if isinstance(symbol, Register):
-                return Reg(symbol, symbol.type)
-        raise Mismatch("operand-type", node.span, "a coordinate is a register or a number", weight=2)
-
-    def _label(self, node: ast.Operand, kind: type) -> Any:
-        if not isinstance(node, ast.Name):
-            raise Mismatch("operand-type", node.span, "a label was expected", weight=1)
-        found = lookup_label(self.scope, node.text)
-        if found is None:
-            raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
-        if kind is Targets and self.scope.declared_later(node.text, node.span):
-            raise Mismatch("operand-type", node.span, f"the list {node.text} must be declared before its use", weight=9)
-        if not isinstance(found, kind):
-            raise Mismatch(
-                "operand-type",
-                node.span,
-                f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}",
-                weight=2,
-            )
-        return found
-
-    # ---- calls -------------------------------------------------------------------------------
-
-    def _call(self, node: ast.Instruction) -> tuple[Operand, ...]:
-        rest = list(node.operands)
-        out: list[Operand] = []
-        if rest and isinstance(rest[0], ast.Group):
-            out.append(self._arguments(rest.pop(0)))
-        if not rest or not isinstance(rest[0], ast.Name):
-            raise Mismatch(
-                "operand-count",
-                node.span,
-                "call needs the name of a function, or a register with its address",
-                weight=1,
-            )
-        name = rest.pop(0)
-        assert isinstance(name, ast.Name)
-        symbol = self._need(name)
-        if isinstance(symbol, Register):
-            out.append(Reg(symbol, symbol.type))
-        elif isinstance(symbol, ast.Function):
-            if symbol.body is None and symbol.name not in BUILTINS and symbol.name not in self.resolver.aliases:
-                raise Mismatch(
-                    "linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3
-                )
-            out.append(FunctionRef(symbol.name))
-        else:
-            raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
-        arguments = self._arguments(rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
-        if isinstance(symbol, ast.Function):
-            returned = out[0].elements if isinstance(out[0], Arguments) else ()
-            self._signature(node, name.text, "returns", symbol.returns, returned)
-            self._signature(node, name.text, "takes", symbol.params, arguments.elements if arguments else ())
-        if arguments is not None:
-            out.append(arguments)
-        if rest and isinstance(rest[0], ast.Name):
-            found = lookup_label(self.scope, rest[0].text)
-            if found is None:
-                raise Mismatch("undeclared", rest[0].span, f"{rest[0].text} is not declared", weight=9)
-            out.append(found if isinstance(found, Targets) else Targets())
-            assert isinstance(found, (Targets, Prototype, LabelRef))
-        return tuple(out)
-
-    def _signature(
-        self, node: ast.Instruction, name: str, verb: str, formal: tuple[ast.Variable, ...], given: tuple[Operand, ...]
-    ) -> None:
-        """Hold the arguments of a call against the declaration."""
-        if len(formal) != len(given):
-            raise Mismatch(
-                "operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3
-            )
-        for declared, operand in zip(formal, given, strict=True):
-            type = TYPES.get(declared.type)
-            if type is None or declared.declarators[0].dimensions:
-                continue
-            if (
-                isinstance(operand, Reg)
-                and operand.type.bits != type.bits
-                and not (declared.space == "param" and type.bits < 32)
-            ):
-                wanted = f"{declared.declarators[0].name} of {name} is .{type.name}"
-                raise Mismatch(
-                    "operand-type", node.span, f"{operand.register.name} is .{operand.type.name}; {wanted}", weight=3
-                )
-
-    def _arguments(self, group: ast.Operand) -> Arguments:
-        assert isinstance(group, ast.Group)
-        out: list[Operand] = []
-        for element in group.elements:
-            if isinstance(element, ast.Name):
-                symbol = self._need(element)
-                if isinstance(symbol, Register):
-                    out.append(Reg(symbol, symbol.type))
-                elif isinstance(symbol, (Variable, Param)):
-                    out.append(symbol)  # type: ignore[arg-type]
-                else:
-                    raise Mismatch("operand-type", element.span, f"{element.text} cannot be an argument", weight=2)
-            elif isinstance(element, (ast.Integer, ast.Float)):
-                bits = element.value if isinstance(element, ast.Integer) else element.bits
-                out.append(Imm(bits & (2**64 - 1), TYPES["b64"]))
-            elif isinstance(element, ast.Sink):
-                out.append(Discard())
-            else:
-                raise Mismatch(
-                    "operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2
-                )
-        return Arguments(tuple(out))
+        return Op(op.text, op.modifiers, {**op.__dict__, "selectors": self.operands.selectors}, candidate.form.names)
 
 
 def _targets(need: spec.Target | None) -> str:
     """A gate's targets in words."""
     each = need if isinstance(need, tuple) else (need,)
     return " or ".join(f"sm_{one} or higher" if isinstance(one, int) else f"sm_{one}" for one in each)
-
-
-def _within(value: int, limit: spec.Limit) -> bool:
-    if isinstance(limit, tuple) and len(limit) == 2:
-        return bool(limit[0] <= value <= limit[1])
-    return value in limit
-
-
-def _range(limit: spec.Limit | None) -> str:
-    if limit is None:
-        return ""
-    if isinstance(limit, tuple) and len(limit) == 2:
-        return f" from {limit[0]} to {limit[1]}"
-    values = sorted(limit)
-    return (
-        f" from {values[0]} to {values[-1]}"
-        if isinstance(limit, range) and limit.step == 1
-        else f" of {', '.join(map(str, values))}"
-    )
-
-
-def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
-    """True where a register of one type may be an operand of another."""
-    if type.kind == "p" or register.kind == "p":
-        return type.kind == register.kind
-    if relaxed:
-        if register.kind == "f":
-            return register.bits >= type.bits if type.kind == "b" else type.name == register.name
-        if type.kind == "f":
-            return register.bits >= type.bits and register.kind == "b"
-        return register.bits >= type.bits
-    if type.bits != register.bits:
-        return False
-    if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
-        return register.name in (f"b{type.bits}", type.name)
-    if register.name in ("f16x2", "bf16x2"):
-        return type.kind in "bu"
-    if type.kind == "b" or register.kind == "b":
-        return True
-    return (type.kind == "f") == (register.kind == "f")
-
-
-def _float_bits(node: ast.Float, bits: int) -> int:
-    if node.width == bits:
-        return node.bits
-    if bits == 32:
-        value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
-        try:
-            return int(struct.unpack("<I", struct.pack("<f", value))[0])
-        except OverflowError:
-            return 0x7F800000 if value > 0 else 0xFF800000
-    value = struct.unpack("<f", struct.pack("<I", node.bits))[0]
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
-
-
-__all__ = ["Checker", "Mismatch", "StateSpace", "fits"]

@@ -1,0 +1,215 @@
+"""From the spelling of an instruction to the forms it may be, with types, limits and gates worked out.
+
+`candidates` keeps its answers, so that a module pays once for each spelling it uses."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from typing import Any
+
+import attrs
+
+from warpsim.errors import InternalError
+from warpsim.isa import syntax
+from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
+from warpsim.types import TYPES, ScalarType
+
+
+@attrs.frozen(eq=False)
+class TypedOperand:
+    """An operand of a `Candidate`: its form's spec with type, number of elements, limits and spaces worked out."""
+
+    spec: OperandSpec
+    type: ScalarType | None
+    count: int | None
+    limit: Limit | None
+    spaces: frozenset[str] | None
+
+
+@attrs.frozen(eq=False)
+class Candidate:
+    """A form with its modifiers filled in: what typecheck holds the operands against.
+
+    ``illegal`` is the reason why the form's own ``legal`` refuses these modifiers; ``gates`` what they need."""
+
+    form: Form
+    op: Op
+    operands: tuple[TypedOperand, ...]
+    illegal: str | None
+    gates: tuple[Gate, ...]
+
+
+def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
+    """The forms whose slots these modifiers fill, in any order; element types and repeated classes keep theirs."""
+    return _candidates(root, modifiers, REGISTRY.revision)
+
+
+@functools.cache
+def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[Candidate, ...]:
+    text = ".".join((root, *modifiers))
+    return tuple(
+        _candidate(form, values, text, modifiers)
+        for form in REGISTRY.get(root, ())
+        if (values := _fill(form.pattern.slots, modifiers)) is not None and _hinted(form, modifiers)
+    )
+
+
+def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
+    """An operand cache_policy stands exactly where .L2::cache_hint does, which tells forms of equal length apart."""
+    return ("L2::cache_hint" in modifiers) == any(plain(o.name) == "cachepolicy" for o in form.operands)
+
+
+def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
+    """The text of the form that a spelling without candidates comes nearest to."""
+    if root not in REGISTRY:
+        close = difflib.get_close_matches(root, list(REGISTRY), 1)
+        return REGISTRY[close[0]][0].syntax if close else None
+
+    def distance(form: Form) -> tuple[int, int]:
+        left = list(modifiers)
+        missing = 0
+        for slot in form.pattern.slots:
+            word = next((word for word in left if word in slot.values), None)
+            if word is not None:
+                left.remove(word)
+            elif slot.group is None:
+                missing += 1
+        return len(left) + missing, len(form.syntax)
+
+    return min(REGISTRY[root], key=distance).syntax if REGISTRY[root] else None
+
+
+def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, str] | None:
+    """Which slot each word fills, or None where the words do not fit the slots."""
+    filled = _assign(slots, [i for i, slot in enumerate(slots) if slot.typed], [w for w in words if w in TYPES])
+    plain = [w for w in words if w not in TYPES]
+    others = [i for i, slot in enumerate(slots) if not slot.typed]
+    if filled is None:  # a class may mix types and other words
+        if not any(TYPES.keys() & slots[i].values for i in others):
+            return None
+        filled, plain = {}, list(words)
+        others = list(range(len(slots)))
+    for word in plain:
+        place = next((i for i in others if i not in filled and word in slots[i].values), None)
+        if place is None:
+            return None
+        filled[place] = word
+    groups: dict[int, bool] = {}
+    for i, slot in enumerate(slots):
+        if slot.group is None:
+            if i not in filled:
+                return None
+        elif groups.setdefault(slot.group, i in filled) != (i in filled):
+            return None
+    return filled
+
+
+def _assign(slots: tuple[syntax.Slot, ...], places: list[int], words: list[str]) -> dict[int, str] | None:
+    """Words to places, both in order; optional places may stay empty."""
+    if not places:
+        return None if words else {}
+    first, *rest = places
+    if words and words[0] in slots[first].values:
+        filled = _assign(slots, rest, words[1:])
+        if filled is not None:
+            return {first: words[0], **filled}
+    if slots[first].group is not None:
+        return _assign(slots, rest, words)
+    return None
+
+
+def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[str, ...]) -> Candidate:
+    values: dict[str, Any] = {}
+    for i, slot in enumerate(form.pattern.slots):
+        word = filled.get(i)
+        if slot.literal:
+            values[slot.name] = word is not None
+        elif word in TYPES and "type" in slot.name:
+            values[slot.name] = TYPES[word]
+        else:
+            values[slot.name] = word
+    op = Op(text, modifiers, values, form.names)
+    needs: list[Gate] = [(form.target, form.version)] if form.target is not None or form.version is not None else []
+    for i, word in filled.items():
+        needs += [form.gates[key] for key in (word, f"{form.pattern.slots[i].name}.{word}") if key in form.gates]
+    if form.gate is not None and (need := form.gate(op)) is not None:
+        needs.append(need)
+    illegal = form.legal(op) if form.legal is not None else None
+    operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
+    return Candidate(form, op, operands, illegal, tuple(needs))
+
+
+def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
+    count = spec.count
+    if callable(count):
+        count = count(op)
+    elif isinstance(count, str):
+        word = getattr(op, count)
+        count = int(str(word)[1:]) if word else 1
+    limit = spec.limit(op) if callable(spec.limit) else spec.limit
+    spaces = spec.spaces(op) if callable(spec.spaces) else spec.spaces
+    if isinstance(spaces, str):
+        word = op.__dict__.get(spaces, spaces)
+        spaces = {word} if word else None
+    return TypedOperand(
+        spec,
+        operand_type(spec, op),
+        count,
+        limit,
+        None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
+    )
+
+
+def operand_type(spec: OperandSpec, op: Op) -> ScalarType | None:
+    """The type that a form gives an operand under these modifiers; None where it has none (labels, sinks)."""
+    rule = spec.rule(op) if callable(spec.rule) else spec.rule
+    if isinstance(rule, ScalarType):
+        return rule
+    if rule is None:
+        found = op.__dict__.get("type")
+        if isinstance(found, ScalarType):
+            return found
+        words = [word for word in op.modifiers if word in TYPES]
+        return TYPES[words[-1]] if words and spec.kind == "value" else None
+    return _type_of(str(rule), op)
+
+
+def _type_of(rule: str, op: Op) -> ScalarType:
+    if rule.startswith("."):
+        return TYPES[rule[1:]]
+    if rule.startswith("2*"):
+        base = _type_of(rule[2:], op)
+        return TYPES[f"{base.kind}{2 * base.bits}"]
+    if rule == "bits" or rule.startswith("bits:"):
+        return TYPES[f"b{_type_of(rule[5:] or 'type', op).bits}"]
+    if "/" in rule:
+        name, divisor = rule.split("/")
+        return TYPES[f"b{_type_of(name, op).bits // int(divisor)}"]
+    found = op.__dict__.get(rule)
+    if isinstance(found, ScalarType):
+        return found
+    if isinstance(found, str) and found in TYPES:
+        return TYPES[found]
+    raise InternalError(f"{op.text}: no type in slot {rule!r}")
+
+
+def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
+    """Whether a module's target (``sm_90a``) and PTX version give what a gate needs."""
+    need, least = gate
+    if least is not None and version < least:
+        return False
+    if need is None:
+        return True
+    number = int("".join(filter(str.isdigit, target)) or 0)
+    for one in need if isinstance(need, tuple) else (need,):
+        if isinstance(one, int):
+            if number >= one:
+                return True
+        elif one.endswith("f"):
+            base = int(one[:-1])
+            if target[-1] in "af" and number // 10 == base // 10 and number >= base:
+                return True
+        elif target == f"sm_{one}":
+            return True
+    return False

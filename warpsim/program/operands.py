@@ -1,0 +1,402 @@
+"""Holding one operand of an instruction against what its form wants there."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, cast
+
+from warpsim.errors import Span
+from warpsim.isa import spec
+from warpsim.isa.matching import TypedOperand
+from warpsim.isa.spec import Op, OperandSpec
+from warpsim.program.names import SPECIALS
+from warpsim.program.problems import Mismatch
+from warpsim.program.program import (
+    Addr,
+    Discard,
+    FunctionRef,
+    Imm,
+    LabelRef,
+    Operand,
+    Param,
+    Reg,
+    Register,
+    Special,
+    SymbolAddress,
+    Targets,
+    Variable,
+    Vec,
+)
+from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, VectorRegister, lookup, lookup_label
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType
+
+
+class Operands:
+    """Checks the operands of one function's instructions; `begin` sets the instruction that is being checked.
+
+    ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name."""
+
+    def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
+        self.resolver, self.builder = resolver, builder
+        self.scope, self.opcode, self.text = Scope(None), "", ""
+        self.selectors: dict[str, str] = {}
+
+    def begin(self, scope: Scope, opcode: str, text: str) -> None:
+        """Look names up in ``scope`` from now on, for an instruction of this opcode and full spelling."""
+        self.scope, self.opcode, self.text = scope, opcode, text
+
+    def check(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
+        """The operand, typed; `Mismatch` where it does not fit."""
+        s, type, count = typed.spec, typed.type, typed.count
+        if s.kind == "value" and count is None and type is not None:
+            return self._value(op, typed, type, node)
+        if s.kind == "address":
+            return self._address(node, op, typed)
+        if s.kind == "target":
+            return cast(LabelRef, self._label(node, LabelRef))
+        if s.kind == "tlist":
+            return cast(Targets, self._label(node, Targets))
+        if s.kind == "sink":
+            if not isinstance(node, ast.Sink):
+                raise Mismatch(
+                    "operand-type", node.span, f"{op.text} has no destination register here: write _", weight=1
+                )
+            return Discard()
+        assert type is not None, f"{op.text}: operand {s.name} has no type"
+        if count == 1 and not s.braces:
+            if isinstance(node, ast.Vector) and len(node.elements) == 1:
+                node = node.elements[0]
+            return self._value(op, typed, type, node)
+        if isinstance(node, ast.Vector):
+            if count == 0:
+                return self._packed(op, typed, type, node)
+            if len(node.elements) != count:
+                raise Mismatch(
+                    "operand-count",
+                    node.span,
+                    f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}",
+                    weight=3,
+                )
+            return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
+        symbol = self.find(node) if isinstance(node, ast.Name) else None
+        if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:
+            return Vec(tuple([self._register(op, typed, type, r, node.span) for r in symbol.elements]))
+        if (
+            isinstance(symbol, VectorRegister)
+            and count == 0
+            and type.bits == len(symbol.elements) * symbol.elements[0].type.bits
+        ):
+            return Vec(tuple([Reg(r, TYPES[f"b{r.type.bits}"]) for r in symbol.elements]))
+        elements = f" of {count} elements" if count else ""
+        raise Mismatch(
+            "operand-type",
+            node.span,
+            f"operand {s.name} of {op.text} must be a vector{elements} in braces",
+            weight=3 if count else 1,
+        )
+
+    def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
+        """The elements that together make a wider register (mov)."""
+        n = len(node.elements)
+        if n not in (2, 4, 8) or type.bits // n < 8:
+            raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
+        part = TYPES[f"b{type.bits // n}"]
+        return Vec(tuple([self._value(op, typed, part, e) for e in node.elements]))
+
+    def _value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
+        s, negated = typed.spec, False
+        if isinstance(node, ast.Negated):
+            if not s.negatable and type.kind != "p":
+                raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
+            negated, node = True, node.operand
+        if isinstance(node, ast.Sink):
+            if not s.dest:
+                raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
+            if not (
+                s.sink
+                or (typed.count is not None and (typed.count != 1 or s.braces))
+                or self.opcode in ("setp", "atom")
+            ):
+                raise Mismatch(
+                    "operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2
+                )
+            return Discard(type)
+        if isinstance(node, (ast.Integer, ast.Float)):
+            return self._immediate(op, typed, type, node)
+        if isinstance(node, ast.Component) and node.component in s.selectors:
+            self.selectors[s.name] = node.component
+            node = node.base
+        elif isinstance(node, ast.Component) and s.selectors:
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f".{node.component} does not select of operand {s.name} of {op.text}",
+                weight=3,
+            )
+        if isinstance(node, ast.Component):
+            vector = self.find(node.base)
+            if not isinstance(vector, VectorRegister):
+                raise Mismatch("operand-type", node.span, f"{node.base.text} is no vector register", weight=2)
+            at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
+            if at >= len(vector.elements):
+                raise Mismatch(
+                    "operand-type", node.span, f"{node.base.text} has no component .{node.component}", weight=2
+                )
+            return self._register(op, typed, type, vector.elements[at], node.span)
+        if isinstance(node, ast.SymbolOffset):
+            return self._symbol(s, type, self.need(node.symbol), node.offset, node.span)
+        if not isinstance(node, ast.Name):
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
+        symbol = self.find(node)
+        if isinstance(symbol, Register):
+            return self._register(op, typed, type, symbol, node.span, negated)
+        if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
+            special = TYPES[SPECIALS[node.text[1:]]]
+            if self.opcode not in ("mov", "cvt"):
+                raise Mismatch(
+                    "operand-type",
+                    node.span,
+                    f"a special register cannot be an operand of {self.opcode}",
+                    "read it with mov",
+                    3,
+                )
+            if (special.bits != type.bits and (special.bits, type.bits) != (32, 16)) or type.kind == "f":
+                raise Mismatch(
+                    "operand-type",
+                    node.span,
+                    f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}",
+                    weight=2,
+                )
+            if s.dest:
+                raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
+            return Special(node.text[1:], type if special.kind != "p" else special)
+        if symbol is None and node.text == "WARP_SZ":
+            return Imm(32, type)
+        if symbol is None:
+            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
+        return self._symbol(s, type, symbol, 0, node.span)
+
+    def find(self, node: ast.Name) -> Any:
+        """What a name means here, or None."""
+        return lookup(self.scope, node.text, self.builder, self.resolver.globals)
+
+    def need(self, node: ast.Name) -> Any:
+        """What a name means here; `Mismatch` where it means nothing."""
+        found = self.find(node)
+        if found is None:
+            raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
+        return found
+
+    def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
+        if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"operand {s.name} of {self.opcode} must be a register",
+                "take the address with mov",
+                2,
+            )
+        if s.dest or type.kind in "fp" or type.bits < 32:
+            raise Mismatch(
+                "operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2
+            )
+        if isinstance(symbol, ast.Function):
+            return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
+        if isinstance(symbol, (Variable, Param)):
+            return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
+        raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
+
+    def _register(
+        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False
+    ) -> Reg:
+        s = typed.spec
+        if s.constant:
+            raise Mismatch(
+                "immediate-range",
+                span,
+                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                weight=3,
+            )
+        if register.type is not type and not (
+            register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)
+        ):
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"{register.name} is a .{register.type.name} register; operand {s.name} of {op.text} is .{type.name}",
+                f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "",
+                2,
+            )
+        return Reg(register, type, negated)
+
+    def _immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+        s = typed.spec
+        if s.register:
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a register", weight=2)
+        if typed.limit is not None and (isinstance(node, ast.Float) or not _within(node.value, typed.limit)):
+            raise Mismatch(
+                "immediate-range",
+                node.span,
+                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                weight=4,
+            )
+        if s.dest:
+            raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
+        if isinstance(node, ast.Float):
+            if type.kind == "f" and type.bits in (32, 64):
+                return Imm(_float_bits(node, type.bits), type)
+            if type.name in ("b32", "b64") and type.bits == node.width:
+                return Imm(_float_bits(node, type.bits), type)
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})",
+                weight=2,
+            )
+        if type.kind == "f":
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})",
+                "write 0f... or a decimal point",
+                2,
+            )
+        if type.kind == "p":
+            return Imm(int(bool(node.value)), type)
+        return Imm(node.value & ((1 << type.bits) - 1), type)
+
+    def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
+        if not isinstance(node, ast.Address):
+            raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
+        base: Any = None
+        if node.base is None and typed.spaces and "local" not in typed.spaces:
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                "an address that is a number exists in .local alone",
+                "put it into a register",
+                2,
+            )
+        if node.base is not None:
+            symbol = self.need(node.base)
+            if isinstance(symbol, Register):
+                if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
+                    raise Mismatch(
+                        "operand-type",
+                        node.base.span,
+                        f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits",
+                        weight=2,
+                    )
+                base = Reg(symbol, symbol.type)
+            elif isinstance(symbol, (Variable, Param)):
+                self._space(symbol, node.base.span, op, typed)
+                base = symbol
+            else:
+                raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
+        if bool(node.extra) != bool(typed.spec.coordinates):
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]",
+                weight=1,
+            )
+        extra = tuple([self._coordinate(e) for e in node.extra])
+        return Addr(base, node.offset, extra)
+
+    def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
+        own = "param" if isinstance(symbol, Param) else symbol.space.value
+        if isinstance(symbol, Param) and self.builder.entry and self.opcode == "st":
+            raise Mismatch(
+                "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
+            )
+        if own == "param" and not typed.spaces and typed.spec.spaces == "space":
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {self.opcode}.param", weight=3)
+        if typed.spaces and own not in typed.spaces:
+            raise Mismatch(
+                "operand-type",
+                span,
+                f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}",
+                weight=3,
+            )
+
+    def _coordinate(self, node: ast.Operand) -> Operand:
+        if isinstance(node, ast.Vector):
+            return Vec(tuple([self._coordinate(e) for e in node.elements]))
+        if isinstance(node, ast.Integer):
+            return Imm(node.value & 0xFFFFFFFF, TYPES["b32"])
+        if isinstance(node, ast.Name):
+            symbol = self.need(node)
+            if isinstance(symbol, Register):
+                return Reg(symbol, symbol.type)
+        raise Mismatch("operand-type", node.span, "a coordinate is a register or a number", weight=2)
+
+    def _label(self, node: ast.Operand, kind: type) -> Any:
+        if not isinstance(node, ast.Name):
+            raise Mismatch("operand-type", node.span, "a label was expected", weight=1)
+        found = lookup_label(self.scope, node.text)
+        if found is None:
+            raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
+        if kind is Targets and self.scope.declared_later(node.text, node.span):
+            raise Mismatch("operand-type", node.span, f"the list {node.text} must be declared before its use", weight=9)
+        if not isinstance(found, kind):
+            raise Mismatch(
+                "operand-type",
+                node.span,
+                f"{node.text} is not a {'label' if kind is LabelRef else 'list of targets'}",
+                weight=2,
+            )
+        return found
+
+
+def _within(value: int, limit: spec.Limit) -> bool:
+    if isinstance(limit, tuple) and len(limit) == 2:
+        return bool(limit[0] <= value <= limit[1])
+    return value in limit
+
+
+def _range(limit: spec.Limit | None) -> str:
+    if limit is None:
+        return ""
+    if isinstance(limit, tuple) and len(limit) == 2:
+        return f" from {limit[0]} to {limit[1]}"
+    values = sorted(limit)
+    return (
+        f" from {values[0]} to {values[-1]}"
+        if isinstance(limit, range) and limit.step == 1
+        else f" of {', '.join(map(str, values))}"
+    )
+
+
+def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
+    """True where a register of one type may be an operand of another."""
+    if type.kind == "p" or register.kind == "p":
+        return type.kind == register.kind
+    if relaxed:
+        if register.kind == "f":
+            return register.bits >= type.bits if type.kind == "b" else type.name == register.name
+        if type.kind == "f":
+            return register.bits >= type.bits and register.kind == "b"
+        return register.bits >= type.bits
+    if type.bits != register.bits:
+        return False
+    if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
+        return register.name in (f"b{type.bits}", type.name)
+    if register.name in ("f16x2", "bf16x2"):
+        return type.kind in "bu"
+    if type.kind == "b" or register.kind == "b":
+        return True
+    return (type.kind == "f") == (register.kind == "f")
+
+
+def _float_bits(node: ast.Float, bits: int) -> int:
+    if node.width == bits:
+        return node.bits
+    if bits == 32:
+        value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
+        try:
+            return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        except OverflowError:
+            return 0x7F800000 if value > 0 else 0xFF800000
+    value = struct.unpack("<f", struct.pack("<I", node.bits))[0]
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
