@@ -51,7 +51,7 @@ def apply_atomic(
     base, offset = address
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
-        place, owner, good = memory._resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        place, owner, good = memory.global_port.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
         out = np.zeros(len(place), dtype) if returns else None
@@ -62,7 +62,7 @@ def apply_atomic(
             keys = (place[lanes] - allocation.start) // dtype.itemsize
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
     else:
-        found, space, columns, _, active = memory._word_address(kind, address, dtype.itemsize)
+        found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
             values = as_array(operands[0]).view(dtype)

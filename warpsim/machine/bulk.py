@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.layout import mbarriers, tensor_map
-from warpsim.machine.access import CLUSTER_SHIFT
+from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Array, as_array
 from warpsim.types import TYPES
@@ -167,7 +167,7 @@ class BulkCopies:
     def _global(self, address: int, nbytes: int) -> Array | None:
         allocation = self.batch.memory.globals.find(address, address + nbytes)
         if allocation is None:
-            self._fault("out-of-bounds", self.batch.memory._outside(address, nbytes))
+            self._fault("out-of-bounds", self.batch.memory.global_port.outside(address, nbytes))
             return None
         return allocation.data[address - allocation.start :][:nbytes]
 

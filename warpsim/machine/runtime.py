@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.access import CLUSTER_SHIFT
+from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.bulk import BulkCopies
 from warpsim.machine.clusters import ClusterBarrier
 from warpsim.machine.specials import cta_coordinates

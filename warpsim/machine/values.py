@@ -32,7 +32,7 @@ def _wrap(value: int, bits: int, signed: bool) -> int:
 class Affine:
     """``base + strides . index`` modulo 2**N, over axes of the given extents (``[T1, T0, C1, C0]``)."""
 
-    __slots__ = ("_array", "base", "dtype", "extents", "strides")
+    __slots__ = ("_array", "_viewed", "base", "dtype", "extents", "strides")
 
     def __init__(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.base = base
@@ -40,6 +40,7 @@ class Affine:
         self.extents = extents
         self.dtype = dtype
         self._array: Array | None = None
+        self._viewed: Affine | None = None
 
     @classmethod
     def constant(cls, value: int, dtype: np.dtype[Any]) -> Affine:
@@ -153,8 +154,10 @@ class Affine:
             return self
         if dtype not in _RANGE or dtype.itemsize != self.dtype.itemsize:
             raise NotAffine
-        bits, signed = _RANGE[dtype]
-        return Affine(_wrap(self.base, bits, signed), self.strides, self.extents, dtype)
+        if self._viewed is None or self._viewed.dtype is not dtype:  # kept, because it may hold its array
+            bits, signed = _RANGE[dtype]
+            self._viewed = Affine(_wrap(self.base, bits, signed), self.strides, self.extents, dtype)
+        return self._viewed
 
     def astype(self, dtype: Any) -> Affine:
         """Converted: exact where no value wraps in the narrower type, else not affine."""

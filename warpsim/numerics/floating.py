@@ -114,45 +114,47 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
 
 
-_scratch: dict[tuple[int, ...], tuple[Array, Array, Array]] = {}
+_scratch: dict[tuple[int, ...], tuple[Array, Array]] = {}
 
 
-def _buffers(shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Three f64 arrays of a shape, kept from call to call: fresh ones would be paged in each time."""
+def _buffers(shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Two f64 arrays of a shape, kept from call to call: fresh ones would be paged in each time."""
     found = _scratch.get(shape)
     if found is None:
         if len(_scratch) > 32:
             _scratch.clear()
-        found = _scratch[shape] = (np.empty(shape), np.empty(shape), np.empty(shape))
+        found = _scratch[shape] = (np.empty(shape), np.empty(shape))
     return found
 
 
 def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
-    """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range."""
-    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
-    p, s, t = _buffers(shape)
+    """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range.
+
+    Each pass works in place: a third f64 array would push the other two out of the cache."""
+    p, s = _buffers(np.broadcast_shapes(a.shape, b.shape, c.shape))
+    np.copyto(s, c)
     np.multiply(a.astype(F64), b.astype(F64), out=p)
-    np.copyto(t, c)
-    np.add(p, t, out=s)
+    np.add(p, s, out=s)
     try:
         with np.errstate(under="raise"):
             r = s.astype(F32)
-        bits = t.view(np.int64)
-        np.left_shift(s.view(np.int64), 35, out=bits)
-        if np.minimum.reduce(bits, axis=None) != _HALFWAY:
-            return canonical(r)
     except FloatingPointError:
-        pass
-    return canonical(_rounded_once(p, c, s))
+        return canonical(_rounded_once(p, c))
+    bits = s.view(np.int64)
+    np.left_shift(bits, 35, out=bits)
+    if np.minimum.reduce(bits, axis=None) == _HALFWAY:
+        return canonical(_rounded_once(p, c))
+    return canonical(r)
 
 
-def _rounded_once(p: Array, c: Array, s: Array) -> Array:
-    """s = p + c as f32: lanes that lie on a tie or below the normal range are rounded to odd first."""
+def _rounded_once(p: Array, c: Array) -> Array:
+    """p + c as f32: lanes that lie on a tie or below the normal range are rounded to odd first."""
+    s = p + c
     with np.errstate(under="ignore"):
         r = s.astype(F32)
     doubtful = np.flatnonzero(((s.view(np.int64) << 35) == _HALFWAY) | (np.abs(s) < 2.0**-126))
     if doubtful.size:
-        pd = np.broadcast_to(p, s.shape).reshape(-1)[doubtful]
+        pd = p.reshape(-1)[doubtful]
         cd = np.broadcast_to(c, s.shape).reshape(-1)[doubtful].astype(F64)
         with np.errstate(under="ignore"):
             r.reshape(-1)[doubtful] = odd_sum(pd, cd).astype(F32)

@@ -1,0 +1,108 @@
+"""Rows of matrices (ldmatrix, stmatrix, wmma): consecutive words at addresses of single lanes, in warp view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.machine.addresses import misaligned, space_of
+from warpsim.machine.memory import SHARED_WINDOW
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.access import Memory
+
+
+class RowAccess:
+    """The part of a batch's port that moves rows of matrices."""
+
+    def __init__(self, port: Memory) -> None:
+        self.port = port
+
+    def access(
+        self, space: str, address: Array, count: int, words: tuple[Array, ...] | None, active: Array | None
+    ) -> tuple[Array, ...]:
+        """Word accesses in warp view: ``address`` is ``[n, k, m]``."""
+        warps = self.port.group.warps
+        kind = space_of(space)
+        array = address.astype(np.int64)
+        if kind == "":
+            low = int(array.min())
+            if low >= SHARED_WINDOW:
+                kind, array = "shared", array - SHARED_WINDOW
+            else:
+                kind = "global"
+        nbytes = count * 4
+        shape = (warps.n, array.shape[1], warps.m)
+        if kind.startswith("shared") and warps.dense and array.shape[2] == 1 and words is None:
+            selection = self.port.group.selection
+            assert isinstance(selection, Rect)
+            if (
+                selection.all_ctas
+                and int(array.min()) >= 0
+                and int(array.max()) + nbytes <= self.port.shared.size
+                and not misaligned(array, 0, nbytes)
+            ):
+                index = array.reshape(-1) >> 2
+                out = (array.shape[0], array.shape[1], self.port.shared.n_columns)
+                return tuple([self.port.shared.words.take(index + k, axis=0).reshape(out) for k in range(count)])
+        array = np.broadcast_to(array, shape)
+        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        size = self.port.shared.size
+        if kind.startswith("shared"):
+            bad = mask & ((array < 0) | (array + nbytes > size))
+            odd = mask & ~bad & (array % nbytes != 0)
+        else:
+            bad = mask & (self.port.globals.owners(array, nbytes) < 0)
+            odd = mask & ~bad & (array % nbytes != 0)
+        for wrong, rule in (
+            (bad, "out-of-bounds"),
+            (odd, "matrix-alignment" if kind.startswith("shared") else "misaligned"),
+        ):
+            if wrong.any():
+                first = int(array[wrong][0])
+                what = "is not a multiple of" if wrong is odd else f"of {kind} memory cannot be accessed with"
+                lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
+                self.port.batch.fault(
+                    rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.port.group, lanes, address=first
+                )
+                mask = mask & ~wrong
+        array = np.where(mask, array, 0) if not mask.all() else array
+        if kind.startswith("shared"):
+            columns = self._warp_columns(shape)
+            if words is None:
+                return tuple(
+                    [self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)]
+                )
+            for k, word in enumerate(words):
+                full = np.broadcast_to(word, shape)
+                self.port.shared.scatter(
+                    array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
+                )
+            return ()
+        return self._rows_global(array, count, words, mask)
+
+    def _warp_columns(self, shape: tuple[int, ...]) -> Array:
+        warps = self.port.group.warps
+        if warps.dense:
+            return (self.port.group.selection.positions[0, 0].reshape(-1) % self.port.batch.shape.n_ctas).reshape(
+                1, 1, -1
+            )
+        return warps.warp_ctas.reshape(-1, 1, 1)
+
+    def _rows_global(self, array: Array, count: int, words: tuple[Array, ...] | None, mask: Array) -> tuple[Array, ...]:
+        out = tuple([np.zeros(array.shape, np.uint32) for _ in range(count)]) if words is None else ()
+        owner = np.where(mask, self.port.globals.owners(array, count * 4), -1)
+        for index in np.unique(owner[mask]):
+            here = owner == index
+            allocation = self.port.globals.allocation(int(index))
+            rows = (array[here] - allocation.start) // 4
+            flat = allocation.elements(np.dtype(np.uint32))
+            for k in range(count):
+                if words is None:
+                    out[k][here] = flat[rows + k]
+                else:
+                    flat[rows + k] = np.broadcast_to(words[k], array.shape)[here].view(np.uint32)
+        return out
