@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from warpsim.errors import LaunchError
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map
+from warpsim.layout.boxes import Boxes
 
 
 def matrix(**changes: Any) -> TensorMap:
@@ -39,7 +41,8 @@ def test_bytes_that_are_no_map() -> None:
 
 def test_box_over_the_edge() -> None:
     """Elements outside the tensor are marked."""
-    place, inside = tensor_map.tile_elements(matrix().fields, (16, 20))
+    boxes = Boxes(matrix().fields, [np.array([16, 0]), np.array([20, 0])], [])
+    place, inside = (x[0] for x in boxes.elements(np.array([0, 1])))
     assert inside.reshape(8, 32)[:4, :24].all()
     assert inside.sum() == 4 * 24
     assert place[0] == 20 * 80 + 32
@@ -47,7 +50,8 @@ def test_box_over_the_edge() -> None:
 
 def test_swizzle_exchanges_chunks_of_a_row() -> None:
     """64B: chunks of 16 bytes are XORed with bits 7 and 8 of the address."""
-    found = tensor_map.shared_offsets(matrix().fields, 0, 256).reshape(8, 32)
+    boxes = Boxes(matrix().fields, [np.zeros(1)] * 2, [])
+    found = boxes.shared(np.array([0])).reshape(8, 32)
     assert found[0, 0] == 0
     assert found[2, 0] == 128 + 16
     assert found[7, 0] == 448 + 48

@@ -23,7 +23,6 @@ _BY_DTYPE = {
     "float64": "FLOAT64",
     "bfloat16": "BFLOAT16",
 }
-_SPANS = (0, 32, 64, 128)
 
 
 class TensorMap:
@@ -63,7 +62,6 @@ class TensorMap:
             element_strides=_integers("element_strides", element_strides or [1] * rank, rank),
         )
         _check(self.fields)
-        _check_box(self.fields)
 
     @classmethod
     def im2col(
@@ -108,15 +106,6 @@ class TensorMap:
             pixels=int(pixels_per_column),
         )
         _check(new.fields)
-        limit = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}[rank]
-        for name, corner in (("lower", new.fields.lower), ("upper", new.fields.upper)):
-            if any(not -limit <= v < limit for v in corner):
-                raise LaunchError(f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]")
-        if not 0 < new.fields.channels <= 256:
-            raise LaunchError(f"channels_per_pixel is {channels_per_pixel}; it must be 1 to 256")
-        if not 0 < new.fields.pixels <= 1024:
-            raise LaunchError(f"pixels_per_column is {pixels_per_column}; it must be 1 to 1024")
-        _check_inner(new.fields, new.fields.channels * new.fields.itemsize)
         return new
 
     def encode(self, address: int) -> bytes:
@@ -152,40 +141,13 @@ def _integers(what: str, values: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def _check(fields: layout.Fields) -> None:
-    rank, unit = fields.rank, 32 if fields.interleave == 2 else 16
-    if not 1 <= rank <= 5:
-        raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {rank}")
-    if fields.interleave and rank < 3:
-        raise LaunchError("an interleaved tensor map has at least 3 dimensions")
+    if not 1 <= fields.rank <= 5:
+        raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {fields.rank}")
+    found = layout.problem(fields)
+    if found:
+        raise LaunchError(found)
     if fields.interleave:
         raise LaunchError("interleaved tensor maps are not simulated yet")
-    for axis, size in enumerate(fields.dims):
-        if not 0 < size <= 1 << 32:
-            raise LaunchError(f"global_dim[{axis}] is {size}; it must be 1 to 2**32")
-    for axis, stride in enumerate(fields.strides):
-        if stride % unit or not 0 <= stride < 1 << 40:
-            raise LaunchError(f"global_strides[{axis}] is {stride}; it must be a multiple of {unit} below 2**40")
-    for axis, step in enumerate(fields.element_strides):
-        if not 0 < step <= 8:
-            raise LaunchError(f"element_strides[{axis}] is {step}; it must be 1 to 8")
-    if fields.oob_fill and fields.data_type < 6:
-        raise LaunchError("oob_fill nan needs a floating-point data type")
-
-
-def _check_box(fields: layout.Fields) -> None:
-    for axis, size in enumerate(fields.box):
-        if not 0 < size <= 256:
-            raise LaunchError(f"box_dim[{axis}] is {size}; it must be 1 to 256")
-    _check_inner(fields, fields.box[0] * fields.itemsize)
-
-
-def _check_inner(fields: layout.Fields, inner: int) -> None:
-    if not fields.interleave:
-        if inner % 16:
-            raise LaunchError(f"a row of the box has {inner} bytes; it must be a multiple of 16")
-        span = _SPANS[fields.swizzle]
-        if span and inner > span:
-            raise LaunchError(f"a row of the box has {inner} bytes, more than the swizzle span of {span}")
 
 
 __all__ = ["DeviceArray", "TensorMap", "np"]

@@ -137,8 +137,9 @@ def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     anchor=_ANCHOR + "-commit-group",
     **_COMMON,
 )
-def commit_group(op: Op) -> None:
-    """Close a group of copies: all are complete."""
+def commit_group(op: Op, *, bulk: Any) -> None:
+    """Close a group of copies."""
+    bulk.commit()
 
 
 @instruction(
@@ -148,8 +149,9 @@ def commit_group(op: Op) -> None:
     constants={"n": None},
     **_COMMON,
 )
-def wait_group(op: Op, n: Lanes) -> None:
-    """Wait for groups of copies: all are complete."""
+def wait_group(op: Op, n: Lanes, *, bulk: Any) -> None:
+    """Wait for groups of copies, with .read only until they have read their sources."""
+    bulk.wait(int(n.reshape(-1)[0]), read_only=bool(op.read))
 
 
 @instruction(

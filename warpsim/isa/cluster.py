@@ -22,14 +22,18 @@ Lanes = Any
 def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: Any, bulk: Any) -> None:
     """Store in shared memory of the cluster and count the bytes at an mbarrier."""
     values = b if isinstance(b, tuple) else (b,)
-    memory.store("shared::cluster", address, op.type, values)
-    bulk.complete(bar, op.type.bytes * len(values))
+    bulk.remote(
+        address,
+        bar,
+        op.type.bytes * len(values),
+        lambda: memory.store("shared::cluster", address, op.type, values),
+    )
 
 
 @instruction(
     "setmaxnreg.action.sync.aligned.u32 n; .action = { .inc, .dec };",
     anchor="miscellaneous-instructions-setmaxnreg",
-    scope=Scope.WARP,
+    scope=Scope.WARPGROUP,
     types={"n": ".u32"},
     constants={"n": range(24, 257, 8)},
     version=(8, 0),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.layout import mbarriers
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -47,13 +48,22 @@ def _sizes(op: Op) -> set[int]:
     gates=_GATES,
 )
 def cp_async(
-    op: Op, dst: Any, src: Any, size: Lanes, src_size: Lanes = None, cache_policy: Any = None, *, memory: Any
+    op: Op,
+    dst: Any,
+    src: Any,
+    size: Lanes,
+    src_size: Lanes = None,
+    cache_policy: Any = None,
+    *,
+    memory: Any,
+    async_groups: Any,
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
     n = int(size.reshape(-1)[0])
     if src_size is not None and src_size.dtype != np.uint32:  # the form without src_size: a policy stands there
         src_size = None
-    _copy(memory, dst, src, n, None if src_size is None else np.minimum(src_size, np.uint32(n)))
+    take = None if src_size is None else np.minimum(src_size, np.uint32(n))
+    async_groups.copy(dst, n, lambda: _copy(memory, dst, src, n, take))
 
 
 @instruction(
@@ -71,11 +81,20 @@ def cp_async(
     gates=_GATES,
 )
 def cp_async_ignore(
-    op: Op, dst: Any, src: Any, size: Lanes, ignore_src: Lanes, cache_policy: Any = None, *, memory: Any
+    op: Op,
+    dst: Any,
+    src: Any,
+    size: Lanes,
+    ignore_src: Lanes,
+    cache_policy: Any = None,
+    *,
+    memory: Any,
+    async_groups: Any,
 ) -> None:
     """The same; where ignore_src holds, zeros are written and nothing is read."""
     n = int(size.reshape(-1)[0])
-    _copy(memory, dst, src, n, np.where(ignore_src, np.uint32(0), np.uint32(n)))
+    take = np.where(ignore_src, np.uint32(0), np.uint32(n))
+    async_groups.copy(dst, n, lambda: _copy(memory, dst, src, n, take))
 
 
 def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
@@ -139,4 +158,23 @@ def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
 )
 def wait_all(op: Op, *, async_groups: Any) -> None:
     """Wait for all copies."""
-    async_groups.wait(0)
+    async_groups.wait(0, everything=True)
+
+
+@instruction(
+    """
+    cp.async.mbarrier.arrive{.noinc}{.space}.b64 [address];
+    .space = { .shared, .shared::cta };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive",
+    spaces={"address": {"shared"}},
+    version=(7, 0),
+    target=80,
+    gates={"shared::cta": (80, (7, 8))},
+)
+def mbarrier_arrive(op: Op, address: Any, *, async_groups: Any, objects: Any) -> None:
+    """Arrive when the thread's copies are complete; without noinc the phase expects one arrival more."""
+    space = op.space or ""
+    if not op.noinc:
+        objects.update(space, address, mbarriers.one_more, returns=False)
+    async_groups.arrive(*objects.places(space, address))

@@ -8,10 +8,8 @@ import numpy as np
 
 from warpsim.isa.spec import Op, instruction
 from warpsim.layout import mbarriers
-from warpsim.types import TYPES
 
 Lanes = Any
-_B64 = TYPES["b64"]
 _ANCHOR = "parallel-synchronization-and-communication-instructions-mbarrier-"
 _OWN = ".space = { .shared, .shared::cta };"
 _ANY = ".space = { .shared, .shared::cta, .shared::cluster };"
@@ -34,22 +32,6 @@ def _space(op: Op) -> str:
     return op.__dict__.get("space") or ""
 
 
-def _word(memory: Any, op: Op, address: Any) -> Lanes:
-    return memory.load(_space(op), address, _B64)[0].view(np.uint64)
-
-
-def _update(memory: Any, op: Op, address: Any, change: Any, *operands: Lanes) -> Lanes:
-    """The word before ``change(word, *operands)``, lane after lane."""
-    return memory.atomic(
-        _space(op),
-        address,
-        _B64,
-        lambda old, *values: change(old.view(np.uint64), *values).view(old.dtype),
-        operands,
-        returns=True,
-    )
-
-
 _ONE = np.ones(1, np.int64)
 
 
@@ -61,15 +43,15 @@ _ONE = np.ones(1, np.int64)
     spaces=_SPACES,
     **_COMMON,
 )
-def init(op: Op, address: Any, count: Lanes, *, memory: Any) -> None:
+def init(op: Op, address: Any, count: Lanes, *, objects: Any) -> None:
     """Make an object that expects count arrivals."""
-    memory.store(_space(op), address, _B64, (mbarriers.initial(count),))
+    objects.init(_space(op), address, count)
 
 
 @instruction(f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON)
-def inval(op: Op, address: Any, *, memory: Any) -> None:
+def inval(op: Op, address: Any, *, objects: Any) -> None:
     """The memory may be used for other things again."""
-    memory.store(_space(op), address, _B64, (np.zeros(1, np.uint64),))
+    objects.invalidate(_space(op), address)
 
 
 @instruction(
@@ -84,10 +66,10 @@ def inval(op: Op, address: Any, *, memory: Any) -> None:
     version=(8, 0),
     target=90,
 )
-def transactions(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> None:
+def transactions(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> None:
     """Expect bytes, or say that they have arrived."""
     change = mbarriers.complete_bytes if "complete_tx" in op.modifiers else mbarriers.expect
-    _update(memory, op, address, change, bytes)
+    objects.update(_space(op), address, change, bytes)
 
 
 @instruction(
@@ -105,11 +87,11 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> None:
     spaces=_SPACES,
     **_COMMON,
 )
-def arrive(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> Lanes:
+def arrive(op: Op, address: Any, count: Lanes = None, *, objects: Any) -> Lanes:
     """Arrive count times; the state is the phase before."""
     n = np.ones(1, np.uint32) if count is None else count
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
-    return _update(memory, op, address, lambda w, k: mbarriers.arrive(w, k, drop=drop, complete=complete), n)
+    return objects.update(_space(op), address, lambda w, k: mbarriers.arrive(w, k, drop=drop, complete=complete), n)
 
 
 @instruction(
@@ -125,18 +107,11 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> Lanes:
     version=(8, 0),
     target=90,
 )
-def arrive_remote(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> None:
+def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Any) -> None:
     """Arrive at an object of any CTA of the cluster."""
     n = np.ones(1, np.uint32) if count is None else count
     drop = "arrive_drop" in op.modifiers
-    memory.atomic(
-        "shared::cluster",
-        address,
-        _B64,
-        lambda w, k: mbarriers.arrive(w.view(np.uint64), k, drop=drop).view(w.dtype),
-        (n,),
-        returns=False,
-    )
+    objects.update("shared::cluster", address, lambda w, k: mbarriers.arrive(w, k, drop=drop), n, returns=False)
 
 
 @instruction(
@@ -151,10 +126,12 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, memory: Any) -> 
     spaces=_SPACES,
     **_COMMON,
 )
-def arrive_expect(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> Lanes:
+def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> Lanes:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
-    return _update(memory, op, address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop), bytes)
+    return objects.update(
+        _space(op), address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop), bytes
+    )
 
 
 @instruction(
@@ -169,15 +146,14 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> Lanes:
     version=(8, 0),
     target=90,
 )
-def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> None:
+def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> None:
     """The same at an object of any CTA of the cluster."""
     drop = "arrive_drop" in op.modifiers
-    memory.atomic(
+    objects.update(
         "shared::cluster",
         address,
-        _B64,
-        lambda w, n: mbarriers.arrive(mbarriers.expect(w.view(np.uint64), n), _ONE, drop=drop).view(w.dtype),
-        (bytes,),
+        lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop),
+        bytes,
         returns=False,
     )
 
@@ -195,9 +171,10 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, memory: Any) -> 
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
 )
-def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, memory: Any) -> Lanes:
+def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: Any) -> Lanes:
     """Whether the phase of a state is over."""
-    return mbarriers.has_passed(_word(memory, op, address), state.view(np.uint64))
+    before = state.view(np.uint64)
+    return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
 
 
 @instruction(
@@ -213,9 +190,9 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, memory
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
 )
-def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, memory: Any) -> Lanes:
+def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: Any) -> Lanes:
     """Whether the phase of a parity is over."""
-    return mbarriers.has_passed_parity(_word(memory, op, address), parity)
+    return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
 
 
 @instruction(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from warpsim.isa.spec import Op, instruction
 
 
@@ -17,8 +19,9 @@ from warpsim.isa.spec import Op, instruction
     target=70,
     gates={"async": (90, (8, 0))},
 )
-def fence_proxy(op: Op) -> None:
+def fence_proxy(op: Op, *, objects: Any) -> None:
     """Order accesses through different proxies."""
+    objects.fence()
 
 
 @instruction(
@@ -27,5 +30,6 @@ def fence_proxy(op: Op) -> None:
     version=(8, 0),
     target=90,
 )
-def fence_mbarrier_init(op: Op) -> None:
+def fence_mbarrier_init(op: Op, *, objects: Any) -> None:
     """Make initialised mbarriers visible to the cluster."""
+    objects.fence()

@@ -258,6 +258,7 @@ def _from_shared(
     bits = np.broadcast_to(descriptor, (n, 128, m))[:, 0]
     if (bits == bits.reshape(-1)[0]).all():
         bits = bits.reshape(-1)[:1].reshape(1, 1)
+    shared_matrix.check(bits, k, extent, dtype.itemsize, bool(transposed))
     address = descriptors.byte_addresses(
         descriptors.decode(bits), k, extent, dtype.itemsize, transposed=bool(transposed)
     )

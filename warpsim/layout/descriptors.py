@@ -8,6 +8,7 @@ byte offset.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -69,6 +70,30 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
     mask = np.maximum(fields.span // 16 - 1, 0)
     pattern = ((address >> 7) - fields.base_offset) & mask
     return (address ^ (pattern << 4)) & ADDRESS_MASK
+
+
+def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> str | None:
+    """What makes a descriptor one that the text leaves undefined, None if nothing: its fields alone, not where memory ends."""
+    fields = decode(np.array([bits], np.uint64))
+    if bool(fields.reserved[0]):
+        return f"reserved bits are set: 0x{bits & RESERVED:x}"
+    start, base, span = int(fields.start[0]), int(fields.base_offset[0]), int(fields.span[0])
+    mask = max(span // 16 - 1, 0)
+    if (base ^ start >> 7) & mask:
+        return (
+            f"a base offset of {base} disagrees with the start address 0x{start:x}, whose row of the {span}-byte swizzle is"
+            f" {start >> 7 & mask}"
+        )
+    return _overlap(int(fields.leading[0]), int(fields.stride[0]), span, k, extent, itemsize, transposed)
+
+
+@functools.lru_cache(1024)
+def _overlap(leading: int, stride: int, span: int, k: int, extent: int, itemsize: int, transposed: bool) -> str | None:
+    fields = decode(np.array([encode(0, leading, stride, span=span)], np.uint64))
+    found = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
+    if len(np.unique(found)) == k * extent:
+        return None
+    return f"with a leading offset of {leading} and a stride offset of {stride} bytes, elements of the matrix overlap"
 
 
 def _k_major(fields: Descriptor, depth: Array, row: Array) -> Array:

@@ -17,6 +17,8 @@ _TX = np.uint64(0x3FFFFF)
 _ONE = np.uint64(1)
 PHASE, TX, VALID = np.uint64(40), np.uint64(41), np.uint64(1 << 63)
 MAX_COUNT = (1 << 20) - 1
+MAX_TX = (1 << 20) - 1
+"""The range of the tx-count is -MAX_TX to MAX_TX (PTX ISA, mbarrier contents)."""
 
 
 def _u64(value: Any) -> Array:
@@ -44,6 +46,12 @@ def phase(word: Array) -> Array:
     return (word >> PHASE & _ONE).astype(np.uint32)
 
 
+def tx_count(word: Array) -> Array:
+    """Bytes that the phase still lacks, int64; negative where more have arrived than were expected."""
+    tx = (word >> TX & _TX).astype(np.int64)
+    return np.where(tx > MAX_TX, tx - (1 << 22), tx)
+
+
 def expect(word: Array, nbytes: Array) -> Array:
     """The phase waits for ``nbytes`` more."""
     tx = (word >> TX) + _u64(nbytes) & _TX
@@ -66,6 +74,11 @@ def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True
     return _turn(word) if complete else word
 
 
+def one_more(word: Array) -> Array:
+    """The phase waits for one arrival more."""
+    return word & ~_COUNT | (word & _COUNT) + _ONE & _COUNT
+
+
 def has_passed(word: Array, state: Array) -> Array:
     """Whether the phase of an earlier word is over."""
     return (word ^ state) >> PHASE & _ONE != 0
@@ -74,6 +87,13 @@ def has_passed(word: Array, state: Array) -> Array:
 def has_passed_parity(word: Array, parity: Array) -> Array:
     """Whether the phase of a parity is over."""
     return phase(word) != (_u64(parity) & _ONE)
+
+
+def overdrawn(old: Array, new: Array) -> Array:
+    """Whether an arrival took more than its phase expected, or completed a phase that ``noComplete`` was to keep open."""
+    same = phase(old) == phase(new)
+    stuck = (pending(new) == 0) & (tx_count(new) == 0)
+    return same & ((pending(new) > pending(old)) | stuck)
 
 
 def _turn(word: Array) -> Array:

@@ -44,8 +44,8 @@ LAYOUT = np.dtype(
             "u1",
             "u1",
             "u8",
-            "5u4",
-            "5u4",
+            "5u8",
+            "5u1",
             "5u2",
             "4u8",
             "3i2",
@@ -53,7 +53,7 @@ LAYOUT = np.dtype(
             "u2",
             "u2",
         ],
-        "offsets": [0, 4, 5, 6, 7, 8, 9, 10, 16, 24, 44, 64, 74 + 6, 112, 118, 124, 126],
+        "offsets": [0, 4, 5, 6, 7, 8, 9, 10, 16, 24, 74, 64, 80, 112, 118, 124, 126],
         "itemsize": 128,
     }
 )
@@ -153,57 +153,114 @@ def decode(raw: bytes) -> Fields | None:
     )
 
 
-def tile_elements(fields: Fields, coordinates: tuple[int, ...]) -> tuple[Array, Array]:
-    """Of every element of a box, dimension 0 innermost: its byte offset in the tensor (int64), and whether it is inside."""
-    offset: Array = np.zeros((1,) * fields.rank, np.int64)
-    inside: Array = np.ones((1,) * fields.rank, np.bool_)
+def box_extent(fields: Fields, axis: int) -> int:
+    """Elements of a box along an axis: every ``element_strides``-th; dimension 0 knows no stride."""
+    return fields.box[0] if axis == 0 else -(-fields.box[axis] // fields.element_strides[axis])
+
+
+def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Array]:
+    """Of every element of boxes at ``coordinates`` (``[boxes]`` each), dimension 0 innermost: its byte offset in the tensor
+    ``[boxes, elements]`` (int64), and whether it is inside."""
+    n = len(coordinates[0])
+    offset: Array = np.zeros((n,) + (1,) * fields.rank, np.int64)
+    inside: Array = np.ones((n,) + (1,) * fields.rank, np.bool_)
     for axis in range(fields.rank):
-        step = fields.element_strides[axis]
-        count = -(-fields.box[axis] // step)
-        place = coordinates[axis] + step * np.arange(count, dtype=np.int64)
-        shape = [1] * fields.rank
-        shape[fields.rank - 1 - axis] = count
+        step = fields.element_strides[axis] if axis else 1
+        count = box_extent(fields, axis)
+        place = coordinates[axis][:, None] + step * np.arange(count, dtype=np.int64)
+        shape = [n] + [1] * fields.rank
+        shape[fields.rank - axis] = count
         stride = fields.strides[axis - 1] if axis else fields.itemsize
         offset = offset + (place * stride).reshape(shape)
         inside = inside & ((place >= 0) & (place < fields.dims[axis])).reshape(shape)
-    return offset.reshape(-1), np.broadcast_to(inside, offset.shape).reshape(-1)
+    return offset.reshape(n, -1), np.broadcast_to(inside, offset.shape).reshape(n, -1)
 
 
-def im2col_elements(fields: Fields, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> tuple[Array, Array]:
+def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Array]) -> tuple[Array, Array]:
     """The same for im2col: ``pixels`` positions of the bounding box, ``channels`` elements each.
 
     ``coordinates`` are (c, w, [h, [d,]] n); ``offsets`` move the pixels inside the filter.
     """
-    spatial = fields.rank - 2
-    lows = [fields.lower[i] for i in range(spatial)]
-    counts = []
-    for i in range(spatial):
+    carry: Array = np.arange(fields.pixels, dtype=np.int64)[None]
+    row: Array = np.zeros(1, np.int64)
+    good: Array = np.ones(1, np.bool_)
+    for i in range(fields.rank - 2):
         step = fields.element_strides[i + 1]
-        extent = fields.dims[i + 1] + fields.upper[i] - fields.lower[i]
-        counts.append(max(-(-extent // step), 1))
-    index = np.arange(fields.pixels, dtype=np.int64)
-    places: list[Array] = []
-    carry = index
-    for i in range(spatial):
-        step = fields.element_strides[i + 1]
-        start = (coordinates[i + 1] - lows[i]) // step
-        total = start + carry
-        places.append(lows[i] + (coordinates[i + 1] - lows[i]) % step + (total % counts[i]) * step + offsets[i])
-        carry = total // counts[i]
-    batch = coordinates[-1] + carry
-    channel = coordinates[0] + np.arange(fields.channels, dtype=np.int64)
-    inside = (channel >= 0) & (channel < fields.dims[0])
-    offset = channel * fields.itemsize
-    row = batch * fields.strides[-1]
-    good = (batch >= 0) & (batch < fields.dims[-1])
-    for i, place in enumerate(places):
+        low = fields.lower[i]
+        extent = fields.dims[i + 1] + fields.upper[i] - low
+        count = max(-(-extent // step), 1)
+        first = coordinates[i + 1][:, None] - low
+        total = first // step + carry
+        place = low + first % step + total % count * step + offsets[i][:, None]
+        carry = total // count
         row = row + place * fields.strides[i]
         good = good & (place >= 0) & (place < fields.dims[i + 1])
-    return (row[:, None] + offset).reshape(-1), (good[:, None] & inside).reshape(-1)
+    batch = coordinates[-1][:, None] + carry
+    row = row + batch * fields.strides[-1]
+    good = good & (batch >= 0) & (batch < fields.dims[-1])
+    channel = coordinates[0][:, None] + np.arange(fields.channels, dtype=np.int64)
+    inside = (channel >= 0) & (channel < fields.dims[0])
+    n = len(channel)
+    return (
+        (row[:, :, None] + (channel * fields.itemsize)[:, None]).reshape(n, -1),
+        (good[:, :, None] & inside[:, None]).reshape(n, -1),
+    )
 
 
-def shared_offsets(fields: Fields, start: int, count: int) -> Array:
-    """Shared addresses (bytes) of the ``count`` elements of a box that begins at ``start``, swizzled."""
-    address = start + fields.itemsize * np.arange(count, dtype=np.int64)
-    mask = (0, 1, 3, 7)[fields.swizzle]
-    return address ^ ((address >> 7 & mask) << 4)
+_SPANS = (0, 32, 64, 128)
+_CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
+
+
+def problem(fields: Fields, rank: int | None = None) -> str | None:
+    """What makes a map one that the driver refuses, or that a copy of ``rank`` dimensions cannot use; None if nothing."""
+    unit = 32 if fields.interleave == 2 else 16
+    if rank is not None and rank != fields.rank:
+        return f"a map of {fields.rank} dimensions, used by a copy of {rank},"
+    if fields.address % unit:
+        return f"the tensor's address 0x{fields.address:x} is not a multiple of {unit}"
+    if fields.interleave and fields.rank < 3:
+        return "an interleaved tensor map has at least 3 dimensions"
+    for axis, size in enumerate(fields.dims):
+        if not 0 < size <= 1 << 32:
+            return f"global_dim[{axis}] is {size}; it must be 1 to 2**32"
+    for axis, stride in enumerate(fields.strides):
+        if stride % unit or not 0 <= stride < 1 << 40:
+            return f"global_strides[{axis}] is {stride}; it must be a multiple of {unit} below 2**40"
+    for axis, step in enumerate(fields.element_strides):
+        if not 0 < step <= 8:
+            return f"element_strides[{axis}] is {step}; it must be 1 to 8"
+    if fields.oob_fill and fields.data_type < 6:
+        return "oob_fill nan needs a floating-point data type"
+    return _im2col_problem(fields) if fields.im2col else _box_problem(fields)
+
+
+def _box_problem(fields: Fields) -> str | None:
+    for axis, size in enumerate(fields.box):
+        if not 0 < size <= 256:
+            return f"box_dim[{axis}] is {size}; it must be 1 to 256"
+    return _inner_problem(fields, fields.box[0] * fields.itemsize)
+
+
+def _im2col_problem(fields: Fields) -> str | None:
+    if not 3 <= fields.rank <= 5:
+        return f"an im2col tensor map has 3 to 5 dimensions, not {fields.rank}"
+    limit = _CORNERS[fields.rank]
+    for name, corner in (("lower", fields.lower), ("upper", fields.upper)):
+        if any(not -limit <= v < limit for v in corner):
+            return f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]"
+    if not 0 < fields.channels <= 256:
+        return f"channels_per_pixel is {fields.channels}; it must be 1 to 256"
+    if not 0 < fields.pixels <= 1024:
+        return f"pixels_per_column is {fields.pixels}; it must be 1 to 1024"
+    return _inner_problem(fields, fields.channels * fields.itemsize)
+
+
+def _inner_problem(fields: Fields, inner: int) -> str | None:
+    if fields.interleave:
+        return None
+    if inner % 16:
+        return f"a row of the box has {inner} bytes; it must be a multiple of 16"
+    span = _SPANS[fields.swizzle]
+    if span and inner > span:
+        return f"a row of the box has {inner} bytes, more than the swizzle span of {span}"
+    return None

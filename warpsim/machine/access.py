@@ -24,10 +24,13 @@ from warpsim.types import ScalarType
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
+    from warpsim.machine.transfers import Transfers
 
 
 class Memory:
-    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body."""
+    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
+
+    ``flight`` is set while asynchronous operations use shared memory: it is told of every access."""
 
     def __init__(self, batch: Batch, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
         self.batch = batch
@@ -37,6 +40,7 @@ class Memory:
         self.group: Group = None  # type: ignore[assignment]
         self.active: Array | None = None
         self.unused = False
+        self.flight: Transfers | None = None
         self.global_port = GlobalAccess(self)
         self.word_port = WordAccess(self)
         self.row_port = RowAccess(self)

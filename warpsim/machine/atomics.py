@@ -63,6 +63,8 @@ def apply_atomic(
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
     else:
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
+        if memory.flight is not None and kind != "local":
+            memory.flight.touch("write", found, dtype.itemsize, columns, active)
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
             values = as_array(operands[0]).view(dtype)

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.access import Memory
+from warpsim.machine.cp_async import AsyncGroups
 from warpsim.machine.group import Frame, Group
+from warpsim.machine.mbarrier_objects import MbarrierObjects
 from warpsim.machine.selection import Selection, Shape, from_positions, union
 from warpsim.machine.slots import SpecialSlot
+from warpsim.machine.transfers import Transfers
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.word_space import WordSpace
 
 if TYPE_CHECKING:
     from warpsim.machine.launch import Launch
     from warpsim.machine.plan import FunctionPlan
+    from warpsim.machine.wgmma import Wgmma
 
 U32 = np.dtype(np.uint32)
 
@@ -46,11 +50,15 @@ class Batch:
         self.barriers: dict[int, Barrier] = {}
         self.exited: Array | None = None
         self.cluster_barrier: Any = None
+        self.wgmma: Wgmma | None = None
         self.alive = np.full(shape.n_ctas, shape.n_threads, np.int64)
         self.generation = 0
         self.shared = WordSpace(launch.shared_size, shape.n_ctas)
         self.local = WordSpace(launch.local_size, shape.n)
         self.memory = Memory(self, launch.memory, self.shared, self.local)
+        self.transfers = Transfers(self)
+        self.async_groups = AsyncGroups(self)
+        self.objects = MbarrierObjects(self)
         self.ports: dict[str, Any] = launch.make_ports(self)
         self._specials: dict[str, Any] = {}
 
@@ -130,6 +138,8 @@ class Batch:
 
     def exit(self, group: Group) -> None:
         """The group's threads end."""
+        if self.wgmma is not None:
+            self.wgmma.exit(group)
         if group.selection.n == self.shape.n:
             self.alive[:] = 0
             self.exited = np.ones(self.shape.n, np.bool_)

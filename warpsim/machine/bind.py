@@ -21,6 +21,7 @@ from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
 from warpsim.machine.values import FLAT, Affine, Array, NotAffine, as_array, extend, retype
 from warpsim.machine.warpgroups import SharedMatrix
+from warpsim.machine.wgmma_steps import bind_wgmma, rows_of, watch_registers
 from warpsim.program.program import (
     Addr,
     Discard,
@@ -46,6 +47,7 @@ VOLATILE = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltime
 def bind_function(plan: FunctionPlan) -> None:
     """Make the steps of a function."""
     blocks, plan.place_of = blocks_of(plan.function)
+    plan.wgmma_rows = rows_of(plan.function)
     mark_waits(plan.function, blocks)
     code = plan.function.code
     for block in blocks:
@@ -60,7 +62,7 @@ def bind_function(plan: FunctionPlan) -> None:
         else:
             bound.end = _fall(following)
         unread = _unread(plan, block, body)
-        bound.steps = [bind_step(plan, i, n in unread) for n, i in enumerate(body)]
+        bound.steps = [watch_registers(plan, i, bind_step(plan, i, n in unread)) for n, i in enumerate(body)]
 
 
 def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
@@ -291,6 +293,8 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False
         step = _bind_plain(plan, instruction) or _bind_thread(plan, instruction, unread)
         if form.root == "wmma":
             step = bind_gate(plan, instruction, step)
+    elif form.root == "wgmma":
+        step = bind_gate(plan, instruction, bind_wgmma(plan, instruction, _bind_warp(plan, instruction)))
     elif form.scope in (Scope.WARP, Scope.WARPGROUP):
         step = bind_gate(plan, instruction, _bind_warp(plan, instruction))
     else:

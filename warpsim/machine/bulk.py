@@ -1,26 +1,57 @@
-"""Bulk copies: whole boxes and runs of bytes between global memory and the shared memories of a cluster, lane by lane."""
+"""Bulk copies: boxes of tensors and runs of bytes between global memory and the shared memories of a cluster.
+
+All lanes of a step at once: arrays have one element for each active lane, in the order CTA, warp, lane, or for each
+receiver of a lane (a multicast copy has several).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
-from warpsim.layout import mbarriers, tensor_map
+from warpsim.layout import tensor_map
+from warpsim.layout.boxes import Boxes
 from warpsim.machine.addresses import CLUSTER_SHIFT
+from warpsim.machine.footprints import Footprint
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.reductions import combine, combine_typed
+from warpsim.machine.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array, as_array
-from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
 
-U64 = np.dtype(np.uint64)
+KIND = "bulk"
+ALIGNMENT = 128
+"""Of a box in shared memory, in bytes."""
+OFFSET = (1 << CLUSTER_SHIFT) - 1
+
+
+@attrs.frozen(eq=False)
+class Lanes:
+    """The active lanes of a step: place in the group, CTA column, and flat position in the batch."""
+
+    index: Array
+    columns: Array
+    positions: Array
+
+
+@attrs.frozen(eq=False)
+class Receivers:
+    """Where copies to shared memory go: for each receiver the lane, its column, the start there, and its mbarrier."""
+
+    lane: Array
+    columns: Array
+    start: Array
+    bar_columns: Array
+    bar: Array
 
 
 class BulkCopies:
-    """The port of a batch. Copies are rare and large: lanes act one after the other, in the order CTA, warp, lane."""
+    """The port of a batch."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
@@ -29,213 +60,345 @@ class BulkCopies:
 
     def tensor_load(self, dst: Any, map: Any, bar: Any, offsets: Any, mask: Any) -> None:
         """A box into shared memory; its bytes count at the mbarrier."""
-        columns = [self._flat(c) for c in _coordinates(map)]
-        extra = [self._flat(o) for o in (offsets or ())]
-        targets, maps, bars = self._address(dst), self._address(map), self._address(bar)
-        masks = None if mask is None else self._flat(mask)
-        for lane, cta in self._lanes():
-            fields = self._map(int(maps[lane]))
-            if fields is None:
+        lanes = self._lanes()
+        targets, bars = self._address(dst, lanes), self._address(bar, lanes)
+        masks = None if mask is None else self._flat(mask, lanes)
+        columns = [self._flat(c, lanes) for c in _coordinates(map)]
+        extra = [self._flat(o, lanes) for o in (offsets or ())]
+        for fields, part in self._maps(map, lanes):
+            boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra])
+            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            to = self._receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
+            if not self._fits(to, boxes):
                 continue
-            place, inside = self._elements(fields, [int(c[lane]) for c in columns], [int(o[lane]) for o in extra])
-            values = self._gather(fields, place, inside)
-            for column, start, barrier in self._receivers(
-                cta, int(targets[lane]), int(bars[lane]), None if masks is None else int(masks[lane])
-            ):
-                self._write(column, tensor_map.shared_offsets(fields, start, len(place)), values)
-                self._count(column if masks is not None else barrier[0], barrier[1], values.nbytes)
-        self.batch.memory.globals.version += 1
+
+            def deliver(which: Which, boxes: Boxes = boxes, to: Receivers = to) -> None:
+                values = self._gather(boxes, to.lane[which])
+                self._write(to.columns[which][:, None], boxes.shared(to.start[which]), values)
+
+            self._start(mine, to, boxes.nbytes, deliver)
 
     def tensor_store(self, map: Any, src: Any, reduction: str | None) -> None:
         """A box from shared memory; elements outside the tensor are left out."""
-        columns = [self._flat(c) for c in _coordinates(map)]
-        sources, maps = self._address(src), self._address(map)
-        for lane, cta in self._lanes():
-            fields = self._map(int(maps[lane]))
-            if fields is None:
+        lanes = self._lanes()
+        sources = self._address(src, lanes)
+        columns = [self._flat(c, lanes) for c in _coordinates(map)]
+        for fields, part in self._maps(map, lanes):
+            boxes = Boxes(fields, [c[part] for c in columns], [])
+            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            owners, start = self._shared(mine.columns, sources[part])
+            box = Receivers(np.arange(len(start)), owners, start, owners, start)
+            if not self._fits(box, boxes):
                 continue
-            place, inside = self._elements(fields, [int(c[lane]) for c in columns], [0] * 3)
-            column, start = self._shared(cta, int(sources[lane]))
-            values = self._read(column, tensor_map.shared_offsets(fields, start, len(place)), fields.itemsize)
-            self._scatter(fields, place[inside], values[inside], reduction)
-        self.batch.memory.globals.version += 1
+            taken = np.zeros((len(start), boxes.count), boxes.dtype)
 
-    def copy(self, dst: tuple[str, Any], src: tuple[str, Any], size: Any, bar: Any, mask: Any, reduction: Any) -> None:
-        """``size`` bytes from one space to another."""
-        targets, sources, sizes = self._address(dst[1]), self._address(src[1]), self._flat(size)
-        bars = None if bar is None else self._address(bar)
-        masks = None if mask is None else self._flat(mask)
-        for lane, cta in self._lanes():
-            n = int(sizes[lane])
-            values = self._bytes(src[0], cta, int(sources[lane]), n)
-            if values is None:
-                continue
-            if dst[0] == "global":
-                target = self._global(int(targets[lane]), n)
-                if target is not None:
-                    target[:] = values
-                continue
-            assert bars is not None
-            for column, start, barrier in self._receivers(
-                cta, int(targets[lane]), int(bars[lane]), None if masks is None else int(masks[lane])
-            ):
-                self._write(column, start + np.arange(n), values)
-                self._count(column if masks is not None else barrier[0], barrier[1], n)
-        self.batch.memory.globals.version += 1
+            def fetch(which: Which, boxes: Boxes = boxes, box: Receivers = box, taken: Array = taken) -> None:
+                taken[which] = self._read(box.columns[which][:, None], boxes.shared(box.start[which]), boxes.dtype)
 
-    def complete(self, bar: Any, nbytes: int) -> None:
-        """``nbytes`` of each lane have arrived at its mbarrier."""
-        self.batch.memory.atomic(
-            "shared::cluster",
-            bar,
-            TYPES["b64"],
-            lambda word, n: mbarriers.complete_bytes(word.view(U64), n).view(word.dtype),
-            (np.full(1, nbytes, np.uint32),),
-            returns=False,
+            def deliver(which: Which, boxes: Boxes = boxes, taken: Array = taken) -> None:
+                steps = [which] if reduction is None else np.split(which, len(which))
+                for some in steps:  # reductions one after the other: boxes may overlap
+                    self._scatter(boxes, some, taken[some], reduction)
+
+            self._start_store(mine, Footprint(owners, start, boxes.nbytes), fetch, deliver)
+
+    def copy(
+        self,
+        dst: tuple[str, Any],
+        src: tuple[str, Any],
+        size: Any,
+        bar: Any = None,
+        mask: Any = None,
+        reduction: tuple[str, str] | None = None,
+        bytes_kept: Any = None,
+    ) -> None:
+        """``size`` bytes from one space to another; ``reduction`` is (operation, type)."""
+        lanes = self._lanes()
+        targets, sources, sizes = (self._address(a, lanes) for a in (dst[1], src[1], (size, 0)))
+        masks = None if mask is None else self._flat(mask, lanes)
+        bars = None if bar is None else self._address(bar, lanes)
+        kept = None if bytes_kept is None else self._flat(bytes_kept, lanes)
+        for n in np.unique(sizes).tolist():
+            part = np.flatnonzero(sizes == n)
+            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            if n % 16 or ((targets[part] | sources[part]) & 15).any():
+                self._fault("misaligned", f"a bulk copy of {n} bytes; addresses and size must be multiples of 16")
+                continue
+            if n:
+                args = (mine, targets[part], sources[part], int(n))
+                if dst[0] == "global":
+                    self._to_global(*args, reduction, None if kept is None else kept[part])
+                else:
+                    assert bars is not None
+                    self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction)
+
+    def _to_global(
+        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: tuple[str, str] | None, kept: Any
+    ) -> None:
+        owners, start = self._shared(lanes.columns, sources)
+        taken = np.zeros((len(start), n), np.uint8)
+        if not self._inside(start, n):
+            return
+
+        def fetch(which: Which) -> None:
+            words = self._read(owners[which][:, None], start[which][:, None] + np.arange(0, n, 4), np.dtype("u4"))
+            taken[which] = words.view(np.uint8)
+
+        def deliver(which: Which) -> None:
+            keep = None
+            if kept is not None:
+                keep = (kept[which, None].astype(np.int64) >> np.arange(n) % 16 & 1).astype(np.bool_)
+            steps = [slice(None)] if reduction is None else [slice(k, k + 1) for k in range(len(which))]
+            for some in steps:  # reductions one after the other: runs may overlap
+                new = taken[which[some]]
+                if reduction is not None:
+                    new = combine_typed(*reduction, self._runs(targets[which[some]], n), new)
+                if keep is not None:
+                    new = np.where(keep, new, self._runs(targets[which], n))
+                self._put_runs(targets[which[some]], new)
+
+        self._start_store(lanes, Footprint(owners, start, n), fetch, deliver)
+
+    def _to_shared(
+        self,
+        lanes: Lanes,
+        targets: Array,
+        sources: Array,
+        n: int,
+        space: str,
+        bars: Array,
+        masks: Array | None,
+        reduction: tuple[str, str] | None,
+    ) -> None:
+        to = self._receivers(lanes, targets, bars, masks)
+        if not self._inside(to.start, n):
+            return
+        steps = np.arange(0, n, 4)
+        reads = None
+        if space == "shared":
+            owners, start = self._shared(lanes.columns, sources)
+            if not self._inside(start, n):
+                return
+            reads = Footprint(owners[to.lane], start[to.lane], n)
+
+        def deliver(which: Which) -> None:
+            where = to.start[which][:, None] + steps
+            if reads is not None:
+                words = self._read(reads.columns[which][:, None], reads.start[which][:, None] + steps, np.dtype("u4"))
+            else:
+                words = self._runs(sources[to.lane[which]], n).view(np.uint32)
+            if reduction is None:
+                self._write(to.columns[which][:, None], where, words)
+                return
+            for row in range(len(which)):
+                column = to.columns[which[row : row + 1]][:, None]
+                old = self._read(column, where[row : row + 1], np.dtype("u4"))
+                new = combine_typed(*reduction, old.reshape(-1).view(np.uint8), words[row].view(np.uint8))
+                self._write(column, where[row : row + 1], new.view(np.uint32).reshape(1, -1))
+
+        self._start(lanes, to, n, deliver, reads)
+
+    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None]) -> None:
+        """``act`` changes ``nbytes`` of each lane at ``dst`` in the cluster's shared memory, through the memory port."""
+        lanes = self._lanes()
+        to = self._receivers(lanes, self._address(dst, lanes), self._address(bar, lanes), None)
+        if self._inside(to.start, nbytes):
+            self._start(lanes, to, nbytes, self.batch.async_groups.replay(lanes.index, act))
+
+    # ---- starting ----------------------------------------------------------------------------
+
+    def _start(
+        self,
+        lanes: Lanes,
+        to: Receivers,
+        nbytes: int,
+        deliver: Callable[[Which], None],
+        reads: Footprint | None = None,
+    ) -> None:
+        self.batch.objects.use_by_copies(to.bar_columns, to.bar)
+        self.batch.transfers.start(
+            Transfer(
+                self.batch.memory.group,
+                lanes.positions[to.lane],
+                deliver,
+                writes=Footprint(to.columns, to.start, nbytes),
+                reads=reads,
+                signal=Signal(to.bar_columns, to.bar, np.array([nbytes])),
+            )
         )
+
+    def _start_store(
+        self, lanes: Lanes, reads: Footprint, fetch: Callable[[Which], None], deliver: Callable[[Which], None]
+    ) -> None:
+        self.batch.transfers.start(
+            Transfer(self.batch.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND)
+        )
+
+    def commit(self) -> None:
+        """Close the group of the copies that complete by groups."""
+        self.batch.transfers.commit(KIND)
+
+    def wait(self, n: int, *, read_only: bool) -> None:
+        """Wait for all but ``n`` groups of copies, or only until they have read their sources."""
+        self.batch.transfers.wait(KIND, n, read_only=read_only)
 
     # ---- lanes and addresses -----------------------------------------------------------------
 
-    def _flat(self, value: Any) -> Array:
-        shape = self.batch.memory.group.selection.shape
-        array = as_array(value)
-        return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)
-
-    def _address(self, address: Any) -> Array:
-        return self._flat(address[0]).astype(np.int64) + address[1]
-
-    def _lanes(self) -> Iterator[tuple[int, int]]:
-        """Index and CTA of each lane that takes part."""
+    def _lanes(self) -> Lanes:
         memory = self.batch.memory
         selection = memory.group.selection
-        active = np.ones(selection.n, np.bool_) if memory.active is None else self._flat(memory.active)
-        lanes = np.flatnonzero(active)
-        ctas, threads = selection.ctas.reshape(-1)[lanes], selection.threads.reshape(-1)[lanes]
-        for at in np.lexsort((threads, ctas)):
-            yield int(lanes[at]), int(ctas[at])
+        if memory.active is None:
+            index = np.arange(selection.n)
+        else:
+            index = np.flatnonzero(np.broadcast_to(memory.active, selection.shape).reshape(-1))
+        columns, threads = selection.ctas.reshape(-1)[index], selection.threads.reshape(-1)[index]
+        order = np.lexsort((threads, columns))
+        index = index[order]
+        return Lanes(index, columns[order].astype(np.int64), selection.positions.reshape(-1)[index])
 
-    def _shared(self, cta: int, address: int) -> tuple[int, int]:
-        """Column and offset of a shared (or generic) address."""
-        if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW:
-            address -= SHARED_WINDOW
-        address &= 0xFFFFFFFF
+    def _flat(self, value: Any, lanes: Lanes) -> Array:
+        shape = self.batch.memory.group.selection.shape
+        array = as_array(value)
+        if array.size == 1:
+            return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
+        return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
+
+    def _address(self, address: Any, lanes: Lanes) -> Array:
+        return self._flat(address[0], lanes).astype(np.int64) + address[1]
+
+    def _shared(self, columns: Array, address: Array) -> tuple[Array, Array]:
+        """Column and offset of shared (or generic) addresses of threads in ``columns``."""
+        window = (address >= SHARED_WINDOW) & (address < SHARED_WINDOW + WINDOW)
+        address = np.where(window, address - SHARED_WINDOW, address) & 0xFFFFFFFF
         rank = (address >> CLUSTER_SHIFT) - 1
-        if rank < 0:
-            return cta, address
-        column = self._peer(cta, rank)
-        return column, address & ((1 << CLUSTER_SHIFT) - 1)
+        if (rank < 0).all():
+            return columns, address
+        return np.where(rank < 0, columns, self._peer(columns, np.maximum(rank, 0))), address & OFFSET
 
-    def _peer(self, cta: int, rank: int) -> int:
-        column = int(self.batch.cluster_peer(np.array([cta]), np.array([rank]))[0])
-        if column < 0:
-            self._fault("out-of-bounds", f"rank {rank} is not in the cluster")
-            return cta
-        return column
+    def _peer(self, columns: Array, rank: Array) -> Array:
+        found = self.batch.cluster_peer(columns, rank)
+        if (found < 0).any():
+            self._fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
+        return np.where(found < 0, columns, found)
 
-    def _receivers(
-        self, cta: int, target: int, bar: int, mask: int | None
-    ) -> Iterator[tuple[int, int, tuple[int, int]]]:
-        column, start = self._shared(cta, target)
-        barrier = self._shared(cta, bar)
-        if mask is None:
-            yield column, start, barrier
-            return
-        for rank in range(16):
-            if mask >> rank & 1:
-                yield self._peer(cta, rank), start, barrier
+    def _receivers(self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None) -> Receivers:
+        columns, start = self._shared(lanes.columns, targets)
+        bar_columns, bar = self._shared(lanes.columns, bars)
+        every = np.arange(len(start))
+        if masks is None:
+            return Receivers(every, columns, start, bar_columns, bar)
+        lane, rank = np.nonzero(masks.astype(np.int64)[:, None] >> np.arange(16) & 1)
+        peers = self._peer(lanes.columns[lane], rank)
+        return Receivers(lane, peers, start[lane], peers, bar[lane])
 
-    def _fault(self, rule: str, message: str) -> None:
-        self.batch.fault(rule, message, self.batch.memory.group)
+    def _fault(self, rule: str, message: str, **more: object) -> None:
+        self.batch.fault(rule, message, self.batch.memory.group, self.batch.memory.active, **more)
+
+    def _inside(self, start: Array, nbytes: int) -> bool:
+        size = self.batch.shared.size
+        if len(start) and (int(start.min()) < 0 or int(start.max()) + nbytes > size):
+            self._fault("out-of-bounds", f"a bulk copy of {nbytes} bytes leaves the {size} bytes of shared memory")
+            return False
+        return True
+
+    def _fits(self, to: Receivers, boxes: Boxes) -> bool:
+        """Whether boxes lie in shared memory, and where the copy asks for them to lie."""
+        odd = to.start % ALIGNMENT != 0
+        if odd.any():
+            self._fault(
+                "tensor-map",
+                f"a box at shared address 0x{int(to.start[odd][0]):x}, which is not a multiple of {ALIGNMENT}",
+                advice="boxes in shared memory are aligned to 128 bytes",
+            )
+        size = self.batch.shared.size
+        if len(to.start) and int(to.start.max()) + boxes.nbytes > size:
+            self._fault("tensor-map", f"a box of {boxes.nbytes} bytes leaves the {size} bytes of shared memory")
+            return False
+        return True
 
     # ---- maps --------------------------------------------------------------------------------
 
-    def _map(self, address: int) -> tensor_map.Fields | None:
-        raw = self._bytes("", 0, address, 128)
-        fields = None if raw is None else tensor_map.decode(raw.tobytes())
-        if fields is None:
-            self._fault("tensor-map", f"no tensor map at address 0x{address:x}")
-        return fields
+    def _maps(self, map: Any, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
+        """The maps that the lanes use, each with its lanes."""
+        addresses = self._address(map, lanes)
+        found = []
+        for address in np.unique(addresses).tolist():
+            raw = self._map_bytes(int(lanes.columns[0]), address)
+            fields = None if raw is None else tensor_map.decode(raw.tobytes())
+            rank = len(_coordinates(map))
+            problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
+            if address % 64:
+                problem = "no multiple of 64, and so no tensor map,"
+            if problem:
+                self._fault("tensor-map", f"{problem} at address 0x{address:x}")
+            if fields is not None and fields.rank == rank:
+                found.append((fields, np.flatnonzero(addresses == address)))
+        return found
 
-    def _elements(self, fields: tensor_map.Fields, coordinates: list[int], offsets: list[int]) -> tuple[Array, Array]:
-        place = tuple(int(np.int32(np.uint32(c & 0xFFFFFFFF))) for c in coordinates)
-        if fields.im2col:
-            return tensor_map.im2col_elements(fields, place, tuple(offsets))
-        return tensor_map.tile_elements(fields, place)
+    def _map_bytes(self, column: int, address: int) -> Array | None:
+        if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW or LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
+            return None
+        return self._global(address, 128, False)
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def _global(self, address: int, nbytes: int) -> Array | None:
+    def _global(self, address: int, nbytes: int, write: bool) -> Array | None:
         allocation = self.batch.memory.globals.find(address, address + nbytes)
         if allocation is None:
-            self._fault("out-of-bounds", self.batch.memory.global_port.outside(address, nbytes))
+            self._fault("out-of-bounds", self.batch.memory.global_port.outside(address, nbytes), address=address)
+            return None
+        if write and allocation.read_only:
+            self._fault("read-only", f"a bulk copy writes {allocation.name}, which is read-only", address=address)
             return None
         return allocation.data[address - allocation.start :][:nbytes]
 
-    def _bytes(self, space: str, cta: int, address: int, nbytes: int) -> Array | None:
-        if space.startswith("shared") or (not space and SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW):
-            column, start = self._shared(cta, address)
-            return self._read(column, start + np.arange(nbytes), 1)
-        if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
-            return None
-        return self._global(address, nbytes)
-
-    def _gather(self, fields: tensor_map.Fields, place: Array, inside: Array) -> Array:
-        dtype = np.dtype(f"u{fields.itemsize}")
-        out = np.full(len(place), fields.fill, dtype)
-        kept = place[inside]
-        if len(kept):
-            low, high = int(kept.min()), int(kept.max()) + fields.itemsize
-            raw = self._global(fields.address + low, high - low)
+    def _runs(self, addresses: Array, nbytes: int) -> Array:
+        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported."""
+        out = np.zeros((len(addresses), nbytes), np.uint8)
+        for address in np.unique(addresses).tolist():
+            raw = self._global(address, nbytes, False)
             if raw is not None:
-                out[inside] = _elements_of(raw, dtype)[(kept - low) // fields.itemsize]
+                out[addresses == address] = raw
         return out
 
-    def _scatter(self, fields: tensor_map.Fields, place: Array, values: Array, reduction: str | None) -> None:
+    def _put_runs(self, addresses: Array, values: Array) -> None:
+        for address, row in zip(addresses.tolist(), values, strict=True):
+            raw = self._global(address, len(row), True)
+            if raw is not None:
+                raw[:] = row
+
+    def _gather(self, boxes: Boxes, lane: Array) -> Array:
+        place, inside = boxes.elements(lane)
+        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)
+        kept = place[inside]
+        if len(kept):
+            low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
+            raw = self._global(boxes.fields.address + low, high - low, False)
+            if raw is not None:
+                elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
+                out[inside] = elements[(kept - low) // boxes.dtype.itemsize]
+        return boxes.finished(out)
+
+    def _scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: str | None) -> None:
+        place, inside = boxes.elements(lanes)
+        place, values = place[inside], values[inside]
         if not len(place):
             return
-        low, high = int(place.min()), int(place.max()) + fields.itemsize
-        raw = self._global(fields.address + low, high - low)
+        low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
+        raw = self._global(boxes.fields.address + low, high - low, True)
         if raw is None:
             return
-        elements = raw.view(values.dtype)
-        index = (place - low) // fields.itemsize
-        if reduction is None:
-            elements[index] = values
-        else:
-            elements[index] = _combine(fields.data_type, reduction, elements[index], values)
+        elements = raw.view(boxes.dtype)
+        index = (place - low) // boxes.dtype.itemsize
+        if reduction is not None:
+            values = combine(boxes.fields.data_type, reduction, elements[index], values)
+        elements[index] = values
 
-    def _index(self, column: int, address: Array, itemsize: int) -> Array | None:
-        space = self.batch.shared
-        if int(address.min()) < 0 or int(address.max()) + itemsize > space.size:
-            self._fault("tensor-map", f"a bulk copy leaves the {space.size} bytes of shared memory")
-            return None
-        return space.element_index(address, np.int64(column), itemsize)  # type: ignore[arg-type]
+    def _read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:
+        return self.batch.shared.gather(address, columns, dtype)
 
-    def _read(self, column: int, address: Array, itemsize: int) -> Array:
-        space = self.batch.shared
-        if itemsize == 8:
-            low, high = self._read(column, address, 4), self._read(column, address + 4, 4)
-            return low.astype(U64) | high.astype(U64) << np.uint64(32)
-        index = self._index(column, address, itemsize)
-        if index is None:
-            return np.zeros(len(address), f"u{itemsize}")
-        found: Array = space.flat.view(f"u{itemsize}")[index]
-        return found
-
-    def _write(self, column: int, address: Array, values: Array) -> None:
-        space, size = self.batch.shared, values.dtype.itemsize
-        if size == 8:
-            self._write(column, address, values.astype(np.uint32))
-            self._write(column, address + 4, (values >> np.uint64(32)).astype(np.uint32))
-            return
-        index = self._index(column, address, size)
-        if index is not None:
-            space.flat.view(f"u{size}")[index] = values
-
-    def _count(self, column: int, address: int, nbytes: int) -> None:
-        place = np.array([address], np.int64)
-        word = self._read(column, place, 8)
-        self._write(column, place, mbarriers.complete_bytes(word, np.array([nbytes])))
+    def _write(self, columns: Array, address: Array, values: Array) -> None:
+        self.batch.shared.scatter(address, np.broadcast_to(columns, address.shape), values)
 
 
 def _coordinates(address: Any) -> tuple[Any, ...]:
@@ -244,35 +407,3 @@ def _coordinates(address: Any) -> tuple[Any, ...]:
     for part in address[2]:
         found += part if isinstance(part, tuple) else [part]
     return tuple(found)
-
-
-def _elements_of(raw: Array, dtype: np.dtype[Any]) -> Array:
-    return raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
-
-
-_KINDS = ("u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "bf16", "f4", "f4", "f4")
-
-
-_REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
-    "add": lambda a, b: a + b,
-    "min": np.minimum,
-    "max": np.maximum,
-    "inc": lambda a, b: np.where(a >= b, a.dtype.type(0), a + a.dtype.type(1)),
-    "dec": lambda a, b: np.where((a == 0) | (a > b), b, a - a.dtype.type(1)),
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-
-def _combine(data_type: int, reduction: str, old: Array, new: Array) -> Array:
-    """Old and new elements (bits) of a reduction."""
-    import ml_dtypes
-
-    kind = _KINDS[data_type]
-    dtype = np.dtype(ml_dtypes.bfloat16) if kind == "bf16" else np.dtype(kind)
-    a, b = old.view(dtype), new.view(dtype)
-    with np.errstate(all="ignore"):
-        result = _REDUCTIONS[reduction](a, b)
-    combined: Array = np.ascontiguousarray(result.astype(dtype)).view(old.dtype)
-    return combined

@@ -319,8 +319,31 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         group.batch.push(here)
         return True
 
+    def _by_number(group: Group, values: list[Array]) -> bool:
+        """Warps that name different barriers or counts arrive apart."""
+        shape = group.selection.shape
+        keys: Array = np.zeros(shape, np.int64)
+        for k, value in enumerate(values):
+            keys = keys | value.astype(np.int64) << 16 * k
+        rest = group
+        for key in np.unique(keys)[:-1]:
+            here = keys == key
+            part, rest = group.batch.divide(rest, here)
+            keys = keys[~here]
+            _arrive_apart(part)
+        _arrive_apart(rest)
+        return True
+
+    def _arrive_apart(group: Group) -> None:
+        if not arrive(group):
+            group.at += 1
+            group.batch.push(group)
+
     def arrive(group: Group) -> bool:
-        numbers = [_uniform(group, get(group)) for get in sources]
+        values = [get(group) for get in sources]
+        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
+            return _by_number(group, values)
+        numbers = [int(v.reshape(-1)[0]) for v in values]
         number = numbers[0] if numbers else 0
         count = numbers[1] if len(numbers) > 1 else 0
         vote = None if vote_of is None else vote_of(group)
@@ -332,13 +355,6 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         return False
 
     return step
-
-
-def _uniform(group: Group, value: Array) -> int:
-    flat = value.reshape(-1)
-    if flat.size > 1 and (flat != flat[0]).any():
-        group.batch.fault("nonuniform-operand", "barrier number or count differs between the threads of a step", group)
-    return int(flat[0])
 
 
 def _trap(instruction: Instruction, guard: Any) -> Step:

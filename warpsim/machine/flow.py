@@ -165,10 +165,13 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
 
 def _liveness(function: Function, blocks: list[Block]) -> None:
     uses, kills = [], []
+    in_flight = _read_in_flight(function)
     for block in blocks:
         used = killed = 0
         for instruction in function.code[block.first : block.last]:
             reads, writes = reads_and_writes(instruction)
+            if in_flight and "wait_group" in instruction.op.modifiers and instruction.form.root == "wgmma":
+                reads += in_flight
             for r in reads:
                 if not killed >> r & 1:
                     used |= 1 << r
@@ -192,6 +195,19 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
                 changed = True
     for block, bits in zip(blocks, live, strict=True):
         block.live_in = frozenset(_members(bits))
+
+
+def _read_in_flight(function: Function) -> list[int]:
+    """Registers of A of any wgmma: with late effects they are read when their group is waited for."""
+    found: dict[int, None] = {}
+    for instruction in function.code:
+        if (
+            instruction.form.root == "wgmma"
+            and len(instruction.operands) > 1
+            and isinstance(instruction.operands[1], Vec)
+        ):
+            found.update(dict.fromkeys(registers_of(instruction.operands[1])))
+    return list(found)
 
 
 def _members(bits: int) -> list[int]:

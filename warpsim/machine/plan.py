@@ -56,6 +56,7 @@ class FunctionPlan:
         self._layout()
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
+        self.wgmma_rows: dict[int, int] = {}
 
     def _layout(self) -> None:
         """Offsets of local variables and of parameters in the function's stack frame."""

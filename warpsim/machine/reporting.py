@@ -39,40 +39,55 @@ class Collector:
     def add(
         self, batch: Batch, rule: str, message: str, group: Group, lanes: Array | None, values: dict[str, object]
     ) -> None:
-        """One occurrence; ends the launch where ``on_finding`` says so."""
+        """One occurrence; ends the launch where ``on_finding`` says so.
+
+        ``values`` may hold ``severity``, ``advice``, and two instructions: the ``other`` party, and the ``place`` of the
+        finding where that is not the group's present step."""
         severity = str(values.pop("severity", "error"))
+        other = values.pop("other", None)
+        place = values.pop("place", None)
         advice = str(values.pop("advice", ADVICE.get(rule, "")))
         if rule not in ALWAYS and rule not in self.launch.settings.checks:
             return
-        instruction = present(group)
+        instruction: Instruction = place or present(group)  # type: ignore[assignment]
         key = rule, instruction.span.line, instruction.span.column
         known = self._found.get(key)
         if known is not None:
             self._found[key] = attrs.evolve(known, count=known.count + 1)
             return
         cta, warp, which = locate(self.launch, batch, group, lanes)
-        finding = Finding(
+        finding = attrs.evolve(
+            finding_at(self.launch, instruction),
             rule=rule,
             message=message,
             severity=severity,
             advice=advice,
-            kernel=self.launch.plan.entry.name,
-            file=instruction.span.file,
-            line=instruction.span.line,
-            column=instruction.span.column,
-            source=instruction.source,
-            instruction=instruction.text,
             cta=cta,
             warp=warp,
             lanes=which,
             values=values,
-            text=line_text(self.launch, instruction.span.line),
+            other=None if other is None else finding_at(self.launch, other),  # type: ignore[arg-type]
         )
         self._found[key] = finding
         if severity == "error" and (
             self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")
         ):
             raise ExecutionError(findings=(finding,))
+
+
+def finding_at(launch: Launch, instruction: Instruction) -> Finding:
+    """A finding without a rule: the place of an instruction."""
+    return Finding(
+        rule="",
+        message=instruction.text,
+        kernel=launch.plan.entry.name,
+        file=instruction.span.file,
+        line=instruction.span.line,
+        column=instruction.span.column,
+        source=instruction.source,
+        instruction=instruction.text,
+        text=line_text(launch, instruction.span.line),
+    )
 
 
 def line_text(launch: Launch, line: int) -> str:
@@ -114,11 +129,29 @@ def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
     launch.findings.add(group.batch, "limit", message, group, None, {"advice": advice})
 
 
+_COLLECTIVES = {
+    **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma"), "aligned-divergence"),
+    "setmaxnreg": "setmaxnreg",
+}
+
+
+def _phase_wait(group: Group) -> Instruction | None:
+    """The wait for an mbarrier in the loop at whose head a group sleeps."""
+    for block in group.plan.blocks[group.block :]:
+        for instruction in block.instructions:
+            if instruction.form.root == "mbarrier":
+                return instruction
+        if block.waits:
+            break
+    return None
+
+
 def deadlock(launch: Launch) -> None:
     """Nothing can make progress: say who waits for what."""
     notes: list[str] = []
     first: Group | None = None
     rule = "deadlock"
+    place: Instruction | None = None
     for batch in launch.batches:
         for number, barrier in batch.barriers.items():
             for group, _ in barrier.waiting:
@@ -131,26 +164,27 @@ def deadlock(launch: Launch) -> None:
                 )
                 rule = "barrier-divergence"
         for group in batch.parked:
-            first = first or group
+            first = group if rule != "setmaxnreg" else first
             notes.append(
                 f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps"
             )
-            rule = (
-                "aligned-divergence"
-                if present(group).form.root in ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix")
-                else "membermask"
-            )
+            rule = _COLLECTIVES.get(present(group).form.root, "membermask")
     for group in launch.sleeping:
         first = first or group
         notes.append(
             f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
         )
-        rule = "deadlock"
+        place = _phase_wait(group)
+        rule = "mbarrier" if place is not None else "deadlock"
     if first is None:
         return
     if rule != "deadlock" and rule not in launch.settings.checks:
         rule = "deadlock"
+    if rule == "mbarrier":
+        notes.insert(0, "the phase of an mbarrier can never complete")
     message = "no thread can make progress: " + "; ".join(notes[:6])
     values: dict[str, Any] = {"advice": "threads that wait for each other must all reach the place where they wait"}
+    if place is not None:
+        values["place"] = place
     launch.findings.add(first.batch, rule, message, first, None, values)
     raise ExecutionError(findings=tuple(launch.findings.all()[-1:]))

@@ -36,6 +36,9 @@ class RowAccess:
                 kind = "global"
         nbytes = count * 4
         shape = (warps.n, array.shape[1], warps.m)
+        if self.port.flight is not None and kind.startswith("shared"):
+            access = "read" if words is None else "write"
+            self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
         if kind.startswith("shared") and warps.dense and array.shape[2] == 1 and words is None:
             selection = self.port.group.selection
             assert isinstance(selection, Rect)

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 CLUSTER_BARRIER = -1
 
 
-class AsyncGroups:
-    """cp.async groups: copies are made at once, so that committing and waiting have nothing left to do."""
-
-    def commit(self) -> None:
-        """Close the present group."""
-
-    def wait(self, n: int) -> None:
-        """Wait until at most ``n`` groups are unfinished."""
-
-
 class Clusters:
     """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;
     nothing there is the thread's own CTA."""
@@ -67,7 +57,12 @@ class Clusters:
 
 def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
     """Ports by name."""
-    return {"async_groups": AsyncGroups(), "cluster": Clusters(launch, batch), "bulk": BulkCopies(batch)}
+    return {
+        "async_groups": batch.async_groups,
+        "cluster": Clusters(launch, batch),
+        "bulk": BulkCopies(batch),
+        "objects": batch.objects,
+    }
 
 
 def cluster_barrier(launch: Launch, group: Group, arrives: bool, waits: bool) -> bool:

@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.layout import descriptors
 from warpsim.machine.group import Group
 from warpsim.machine.values import Array
+
+RULE = "descriptor"
+_ADVICE = "see the matrix descriptor format and the table of canonical layouts"
 
 
 class SharedMatrix:
@@ -22,13 +26,28 @@ class SharedMatrix:
         else:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
+    def check(self, bits: Array, k: int, extent: int, itemsize: int, transposed: bool) -> None:
+        """Report descriptors that the text leaves undefined."""
+        batch = self.group.batch
+        if RULE not in batch.launch.settings.checks:
+            return
+        for number in {int(b) for b in bits.reshape(-1)}:
+            found = descriptors.problem(number, k, extent, itemsize, transposed=transposed)
+            if found:
+                batch.fault(RULE, found, self.group, descriptor=f"0x{number:016x}", advice=_ADVICE)
+
     def read(self, address: Array, dtype: np.dtype[Any]) -> Array:
         """Elements at shared addresses ``[..., n, m]`` (both may be 1), as ``[..., n, m]``."""
         space = self.group.batch.shared
+        if self.group.batch.wgmma is not None and self.group.batch.transfers.watched:
+            self.group.batch.wgmma.reads(address, self.columns, dtype.itemsize, self.extent[0])
+        flight = self.group.batch.memory.flight
+        if flight is not None:
+            flight.touch("read", address, dtype.itemsize, self.columns, None)
         low, high = int(address.min()), int(address.max()) + dtype.itemsize
         if low < 0 or high > space.size:
             self.group.batch.fault(
-                "out-of-bounds",
+                RULE if RULE in self.group.batch.launch.settings.checks else "out-of-bounds",
                 f"wgmma reads shared memory up to 0x{high:x}; the CTA has {space.size} bytes",
                 self.group,
                 address=high,

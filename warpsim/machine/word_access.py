@@ -100,8 +100,10 @@ class WordAccess:
 
     def load(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
-        place, space, columns, covered, _ = self.address(kind, address, dtype.itemsize * count)
+        place, space, columns, covered, active = self.address(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
+        if self.port.flight is not None and kind != "local":
+            self.port.flight.touch("read", place, size * count, columns, active)
         if covered and size * count >= 4:
             n_words = size * count // 4
             parts = self._rows(kind, space, place, n_words)
@@ -134,6 +136,8 @@ class WordAccess:
         size, count = values[0].dtype.itemsize, len(values)
         place, space, columns, covered, active = self.address(kind, address, size * count)
         shape = self.port.group.selection.shape
+        if self.port.flight is not None and kind != "local":
+            self.port.flight.touch("write", place, size * count, columns, active)
         if covered and active is None and size >= 4 and kind != "local":
             rows = isinstance(place, int) or (place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1)
             if rows:

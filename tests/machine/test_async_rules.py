@@ -1,0 +1,323 @@
+"""Rules of asynchronous operations: correct programs that are silent, and what is reported when one line is changed.
+
+Each program runs with eager and with late effects and has to give the expected values both times. A line ends in
+``//@name``; a variant replaces named lines.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.host.tensor_map import TensorMap
+
+HEAD = """
+.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 in, .param .align 64 .b8 map[128])
+{
+.reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<20>;
+.shared .align 1024 .b8 smem[4096];
+.shared .align 8 .b8 bar[16];
+ld.param.u64 %rd1, [out];
+ld.param.u64 %rd2, [in];
+mov.u32 %r1, %tid.x;
+mov.u32 %r2, smem;
+mov.u32 %r20, bar;
+setp.eq.u32 %p1, %r1, 0;
+mul.wide.u32 %rd3, %r1, 16;
+add.u64 %rd4, %rd1, %rd3;
+add.u64 %rd5, %rd2, %rd3;
+shl.b32 %r3, %r1, 4;
+add.u32 %r4, %r2, %r3;
+"""
+TAIL = "\nret;//@end\n}\n"
+
+WGMMA = (
+    HEAD
+    + """
+mov.b32 %r5, 0x3C003C00;
+st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5};
+st.shared.v4.b32 [%r4+2048], {%r5, %r5, %r5, %r5};
+mov.f32 %f1, 0f3F800000;
+mov.f32 %f2, %f1;
+mov.f32 %f3, %f1;
+mov.f32 %f4, %f1;
+mov.b32 %r6, %r5;
+mov.b32 %r7, %r5;
+mov.b32 %r8, %r5;
+fence.proxy.async;
+bar.sync 0;
+shr.u32 %r9, %r2, 4;
+cvt.u64.u32 %rd6, %r9;
+or.b64 %rd7, %rd6, 0x1000080000;//@desc
+add.u64 %rd8, %rd7, 128;
+setp.ne.u32 %p2, %r1, 1000;
+wgmma.fence.sync.aligned;//@fence
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd8, %p2, 1, 1, 0, 0;//@first
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r5, %r6, %r7, %r8}, %rd8, %p2, 1, 1, 0;//@second
+//@issued
+wgmma.commit_group.sync.aligned;//@commit
+//@early
+wgmma.wait_group.sync.aligned 0;//@wait
+//@late
+st.global.v4.f32 [%rd4], {%f1, %f2, %f3, %f4};//@store
+"""
+    + TAIL
+)
+
+CP_ASYNC = (
+    HEAD
+    + """
+cp.async.cg.shared.global [%r4], [%rd5], 16;//@copy
+cp.async.commit_group;//@commit
+//@early
+cp.async.wait_group 0;//@wait
+bar.sync 0;
+ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r4];//@load
+st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
+"""
+    + TAIL
+)
+
+CP_ASYNC_MBARRIER = (
+    HEAD
+    + """
+@%p1 mbarrier.init.shared.b64 [%r20], 128;//@init
+bar.sync 0;
+cp.async.cg.shared.global [%r4], [%rd5], 16;
+cp.async.mbarrier.arrive.noinc.shared.b64 [%r20];//@arrive
+AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0;//@wait
+@!%p3 bra AGAIN;
+ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r4];//@load
+st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
+"""
+    + TAIL
+)
+
+BULK = (
+    HEAD
+    + """
+@%p1 mbarrier.init.shared.b64 [%r20], 1;//@init
+//@init2
+@%p1 fence.mbarrier_init.release.cluster;//@visible
+bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 2048;//@expect
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 2048, [%r20];//@copy
+//@early
+AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0;//@wait
+@!%p3 bra AGAIN;//@loop
+ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r4];//@load
+st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
+"""
+    + TAIL
+)
+
+TENSOR = (
+    HEAD
+    + """
+mov.u64 %rd9, map;
+@%p1 mbarrier.init.shared.b64 [%r20], 1;
+@%p1 fence.mbarrier_init.release.cluster;
+bar.sync 0;
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 2048;
+mov.b32 %r10, 0;
+@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r10, %r10}], [%r20];//@copy
+AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0;
+@!%p3 bra AGAIN;
+ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r4];
+st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
+"""
+    + TAIL
+)
+
+BULK_STORE = (
+    HEAD
+    + """
+ld.global.v4.b32 {%r5, %r6, %r7, %r8}, [%rd5];
+st.shared.v4.b32 [%r4], {%r5, %r6, %r7, %r8};
+fence.proxy.async;
+bar.sync 0;
+@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 2048;//@copy
+@%p1 cp.async.bulk.commit_group;//@commit
+//@early
+@%p1 cp.async.bulk.wait_group.read 0;//@wait
+bar.sync 0;
+st.shared.b32 [%r4], %r1;//@reuse
+"""
+    + TAIL
+)
+
+INPUT = np.arange(512, dtype=np.uint32)
+CORRECT = {
+    "wgmma": (WGMMA, np.full(512, 33, np.float32).view(np.uint32)),
+    "cp.async": (CP_ASYNC, INPUT),
+    "cp.async with mbarrier": (CP_ASYNC_MBARRIER, INPUT),
+    "bulk": (BULK, INPUT),
+    "tensor": (TENSOR, INPUT),
+    "bulk store": (BULK_STORE, INPUT),
+}
+
+
+def edited(program, changes):
+    """The program with its tagged lines replaced; tags stay."""
+    for tag, text in changes.items():
+        program, count = re.subn(rf"^.*//@{tag}$", text.replace("\\", "\\\\") + f"//@{tag}", program, flags=re.M)
+        assert count == 1
+    return program
+
+
+def line_of(program, tag):
+    """The 1-based line of a tag."""
+    return next(n for n, line in enumerate(program.split("\n"), 1) if line.endswith(f"//@{tag}"))
+
+
+def launch(program, **options):
+    """The output of a launch of one CTA of 128 threads, and its findings."""
+    out = np.zeros(512, np.uint32)
+    source = INPUT.copy()
+    tensor = TensorMap(source, global_dim=[32, 16], global_strides=[128], box_dim=[32, 16])
+    result = warpsim.load(program)["k"]((1,), (128,), (out, source, tensor), **options)
+    return out, result.findings
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize("name", CORRECT)
+def test_correct_programs(name, effects):
+    """Correct programs give the same values with early and late effects, and nothing is reported."""
+    program, expected = CORRECT[name]
+    out, findings = launch(program, checks="all", async_effects=effects)
+
+    assert out.tolist() == expected.tolist()
+    assert [f.headline() for f in findings if f.severity == "error"] == []
+
+
+SHAPE = (
+    "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}, %rd7, %rd8, %p2, 1, 1, 0, 0;"
+)
+FAULTS = [
+    ("no fence", WGMMA, {"fence": ""}, "wgmma-missing-fence", "first"),
+    ("written after the fence", WGMMA, {"fence": "wgmma.fence.sync.aligned; mov.f32 %f2, %f1;"}, "wgmma-missing-fence", "first"),
+    ("another shape", WGMMA, {"second": SHAPE}, "wgmma-missing-fence", "second"),
+    ("no wait", WGMMA, {"wait": ""}, "wgmma-in-flight", "store"),
+    ("wait for older groups", WGMMA, {"wait": "wgmma.wait_group.sync.aligned 1;"}, "wgmma-in-flight", "store"),
+    ("A changed early", WGMMA, {"early": "mov.b32 %r6, 0;"}, "wgmma-in-flight", "early"),
+    ("accumulator changed early", WGMMA, {"early": "mov.f32 %f3, 0f00000000;"}, "wgmma-in-flight", "early"),
+    ("no commit", WGMMA, {"commit": ""}, "wgmma-uncommitted", "wait"),
+    ("end without commit", WGMMA, {"commit": "ret;"}, "wgmma-uncommitted", "commit"),
+    ("B overwritten", WGMMA, {"early": "st.shared.b32 [%r4+2048], %r1;"}, "async-smem-overwrite", "early"),
+    ("reserved bits", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x1000084000;"}, "descriptor", "first"),
+    ("overlap", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x0800080000;"}, "descriptor", "first"),
+    ("base offset", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x4002004000000000;"}, "descriptor", "first"),
+    ("beyond shared memory", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x3000080000;"}, "descriptor", "first"),
+    ("no wait", CP_ASYNC, {"wait": ""}, "async-read-early", "load"),
+    ("no commit", CP_ASYNC, {"commit": ""}, "async-read-early", "load"),
+    ("destination written", CP_ASYNC, {"early": "st.shared.b32 [%r4+4], %r1;"}, "async-read-early", "early"),
+    ("wait for older groups", CP_ASYNC, {"wait": "cp.async.wait_group 1;"}, "async-read-early", "load"),
+    ("no wait", CP_ASYNC_MBARRIER, {"wait": "AGAIN: setp.eq.u32 %p3, %r1, %r1;"}, "async-read-early", "load"),
+    ("arrivals missing", CP_ASYNC_MBARRIER, {"init": "@%p1 mbarrier.init.shared.b64 [%r20], 129;"}, "mbarrier", "wait"),
+    ("not initialised", BULK, {"init": ""}, "mbarrier", "expect"),
+    ("initialised twice", BULK, {"init2": "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}, "mbarrier", "init2"),
+    ("one arrival too many", BULK, {"copy": "mbarrier.arrive.shared.b64 _, [%r20];"}, "mbarrier", "copy"),
+    ("count of 0", BULK, {"init": "mov.b32 %r30, 0; @%p1 mbarrier.init.shared.b64 [%r20], %r30;"}, "mbarrier", "init"),
+    ("tx-count", BULK, {"early": "mov.b32 %r30, 2000000; @%p1 mbarrier.expect_tx.relaxed.cta.shared.b64 [%r20], %r30;"}, "mbarrier", "early"),
+    ("bytes that never come", BULK, {"expect": "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 2064;"}, "mbarrier", "wait"),
+    ("no wait", BULK, {"wait": "AGAIN: setp.eq.u32 %p3, %r1, %r1;"}, "async-read-early", "load"),
+    ("box beyond shared memory", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+3072], [%rd9, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
+    ("box not aligned", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+64], [%rd9, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
+    ("another rank", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r10}], [%r20];"}, "tensor-map", "copy"),
+    ("no map", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
+    ("source overwritten", BULK_STORE, {"wait": ""}, "async-smem-overwrite", "reuse"),
+    ("no commit", BULK_STORE, {"commit": ""}, "async-smem-overwrite", "reuse"),
+    ("source overwritten at once", BULK_STORE, {"early": "st.shared.b32 [%r4], %r1;"}, "async-smem-overwrite", "early"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("why", "program", "changes", "rule", "tag"), FAULTS)
+def test_fault_is_reported(why, program, changes, rule, tag):
+    """A changed line is reported under its rule at the right line."""
+    text = edited(program, changes)
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(text)
+    found = caught.value.findings[0]
+
+    assert (found.rule, found.line) == (rule, line_of(text, tag))
+
+
+VALUES = [
+    (WGMMA, {"wait": ""}),
+    (WGMMA, {"commit": ""}),
+    (WGMMA, {"early": "mov.b32 %r6, 0;"}),
+    (WGMMA, {"early": "st.shared.b32 [%r4+2048], %r1;"}),
+    (CP_ASYNC, {"wait": ""}),
+    (CP_ASYNC, {"commit": ""}),
+    (CP_ASYNC_MBARRIER, {"wait": "AGAIN: setp.eq.u32 %p3, %r1, %r1;"}),
+    (BULK, {"wait": "AGAIN: setp.eq.u32 %p3, %r1, %r1;"}),
+    (BULK_STORE, {"wait": ""}),
+    (BULK_STORE, {"early": "st.shared.b32 [%r4], %r1;"}),
+]
+
+
+@pytest.mark.parametrize(("program", "changes"), VALUES)
+def test_late_effects_show_faults_in_the_values(program, changes):
+    """Without checks, a missing wait or an early reuse changes the result of every run with late effects."""
+    right = next(expected for text, expected in CORRECT.values() if text is program)
+    out, _ = launch(edited(program, changes), checks="none", async_effects="at_wait")
+
+    assert out.tolist() != right.tolist()
+
+
+def test_poison_in_flight():
+    """Accumulators in flight read as a recognisable pattern."""
+    out, _ = launch(edited(WGMMA, {"wait": ""}), checks="none", async_effects="at_wait")
+
+    assert set(out.tolist()) == {0xFFFADEAD}
+
+
+def test_hidden_initialisation_is_a_warning():
+    """An mbarrier that only a CTA barrier made visible works, with a warning."""
+    out, findings = launch(edited(BULK, {"visible": ""}))
+
+    assert out.tolist() == INPUT.tolist()
+    assert [(f.rule, f.severity) for f in findings] == [("mbarrier", "warning")]
+
+
+def test_other_party():
+    """A register that is read too early names the wgmma that uses it."""
+    text = edited(WGMMA, {"wait": ""})
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(text)
+
+    assert caught.value.findings[0].other.line == line_of(text, "second")
+
+
+def test_setmaxnreg_of_a_part_of_the_warpgroup():
+    """Warps of a warpgroup that do not all change their register count."""
+    body = "shr.u32 %r5, %r1, 5; setp.eq.u32 %p2, %r5, 2; @%p2 bra L;\nsetmaxnreg.dec.sync.aligned.u32 40;//@here\nL: bar.sync 0;"
+    text = HEAD + body + TAIL
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(text)
+    found = caught.value.findings[0]
+
+    assert (found.rule, found.line) == ("setmaxnreg", line_of(text, "here"))
+
+
+def test_setmaxnreg_of_a_warpgroup():
+    """All warps of the warpgroup: nothing is reported."""
+    assert launch(HEAD + "setmaxnreg.dec.sync.aligned.u32 40; bar.sync 0;" + TAIL)[1] == ()
+
+
+def test_warps_at_different_barriers():
+    """One bar.sync with a barrier number for each pair of warps."""
+    body = """
+    shr.u32 %r5, %r1, 6; add.u32 %r5, %r5, 1;
+    st.shared.b32 [%r4], %r1;
+    bar.sync %r5, 64;
+    xor.b32 %r6, %r4, 512; ld.shared.b32 %r7, [%r6];
+    st.global.b32 [%rd4], %r7;
+    """
+    out, _ = launch(HEAD + body + TAIL, checks="all")
+
+    assert out[::4].tolist() == [t ^ 32 for t in range(128)]

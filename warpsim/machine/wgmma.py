@@ -1,0 +1,385 @@
+"""The wgmma of a batch in flight: which registers they hold, which groups are committed, and results that appear late.
+
+State is kept for each warpgroup of each CTA (a *column*: warpgroup times CTAs plus CTA) as tickets, the running numbers
+of its ``wgmma.mma_async``: a register is in flight while the ticket of its last use is above ``done``. Register state is
+kept for each function, one row for each register that any wgmma of the function accumulates in or reads A from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.machine.footprints import MatrixFootprint
+from warpsim.machine.group import Group
+from warpsim.machine.reporting import present
+from warpsim.machine.selection import Selection, from_positions
+from warpsim.machine.values import Array, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.plan import FunctionPlan, Step
+    from warpsim.machine.wgmma_steps import Issue
+    from warpsim.program.program import Instruction
+
+FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
+POISON = 0xFFFADEAD
+"""What accumulators in flight read as with late effects: a NaN in f32 and in the upper half of f16x2."""
+GROUPS = 8
+"""wait_group takes 0 to 7: of older groups nobody can ask."""
+
+
+class RegisterUse:
+    """Rows of one function's registers: the last ticket as accumulator and as A, and what a fence has not ordered yet."""
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self.accumulator = np.zeros((n_rows, n_columns), np.int64)
+        self.operand = np.zeros((n_rows, n_columns), np.int64)
+        self.unfenced = np.ones((n_rows, n_columns), np.bool_)
+        self.shape = np.zeros((n_rows, n_columns), np.int64)
+        self.user: list[Any] = [None] * n_rows
+        self.held: dict[int, Array] = {}
+
+
+@attrs.define(eq=False)
+class Pending:
+    """A wgmma whose effect has not appeared: who started it, with which operands."""
+
+    group: Group
+    issue: Issue
+    execute: Step
+    columns: Array
+    tickets: Array
+    operands: dict[int, Any]
+    remaining: Array
+
+
+class Wgmma:
+    """The wgmma of one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        shape = batch.shape
+        self.batch = batch
+        self.n_columns = -(-shape.n_threads // 128) * shape.n_ctas
+        settings = batch.launch.settings
+        self.checked = bool(settings.checks & {FENCE, IN_FLIGHT, UNCOMMITTED})
+        self.late = settings.async_effects == "at_wait"
+        self.issued = np.zeros(self.n_columns, np.int64)
+        self.done = np.zeros(self.n_columns, np.int64)
+        self.ends = np.zeros((GROUPS, self.n_columns), np.int64)
+        self.waited = np.zeros(self.n_columns, np.int64)
+        self.waited_at: Instruction | None = None
+        self.last_issue: Instruction | None = None
+        self.pending: list[Pending] = []
+        self.footprints: list[tuple[MatrixFootprint, int, Array]] = []
+        self._uses: dict[int, RegisterUse] = {}
+        self._shapes: dict[str, int] = {}
+        self._reading: Array | None = None
+
+    def uses(self, plan: FunctionPlan) -> RegisterUse:
+        """The register rows of a function."""
+        found = self._uses.get(id(plan))
+        if found is None:
+            found = self._uses[id(plan)] = RegisterUse(len(plan.wgmma_rows), self.n_columns)
+        return found
+
+    def lane_columns(self, selection: Selection) -> Array:
+        """The column of each thread of a selection, in its shape."""
+        return (selection.threads >> 7) * self.batch.shape.n_ctas + selection.ctas
+
+    def columns(self, selection: Selection) -> Array:
+        """The columns that a selection has threads of."""
+        found: Array | None = getattr(selection, "_warpgroup_columns", None)
+        if found is None:
+            found = np.unique(self.lane_columns(selection))
+            selection._warpgroup_columns = found  # type: ignore[attr-defined]
+        return found
+
+    # ---- order -------------------------------------------------------------------------------
+
+    def fence(self, group: Group) -> None:
+        """Register accesses before are ordered with the wgmma after."""
+        columns = self.columns(group.selection)
+        use = self.uses(group.plan)
+        use.unfenced[:, columns] = False
+        use.shape[:, columns] = 0
+
+    def commit(self, group: Group) -> None:
+        """Close a group."""
+        columns = self.columns(group.selection)
+        self.ends[1:, columns] = self.ends[:-1, columns]
+        self.ends[0, columns] = self.issued[columns]
+
+    def wait(self, group: Group, n: int) -> None:
+        """All but the ``n`` newest groups are complete."""
+        columns = self.columns(group.selection)
+        self.done[columns] = np.maximum(self.done[columns], self.ends[min(n, GROUPS - 1), columns])
+        self.waited[columns] = self.issued[columns]
+        self.waited_at = present(group)
+        if self.footprints:
+            self._forget()
+        if self.pending:
+            self._perform(group)
+
+    def _forget(self) -> None:
+        n_ctas, kept = self.batch.shape.n_ctas, []
+        for footprint, warpgroup, tickets in self.footprints:
+            footprint.open &= tickets > self.done[warpgroup * n_ctas : (warpgroup + 1) * n_ctas]
+            if footprint.open.any():
+                kept.append((footprint, warpgroup, tickets))
+        self.footprints = kept
+        self.batch.transfers.matrices_done()
+
+    # ---- issue -------------------------------------------------------------------------------
+
+    def issue(self, group: Group, issue: Issue, execute: Step) -> None:
+        """Start ``wgmma.mma_async``."""
+        columns = self.columns(group.selection)
+        use = self.uses(group.plan)
+        if self.checked:
+            self._check_issue(group, issue, use, columns)
+        tickets = self.issued[columns] + 1
+        self._reading = np.zeros(self.n_columns, np.int64)
+        self._reading[columns] = tickets
+        if self.late:
+            self._hold(group, issue, execute, use, columns, tickets)
+        else:
+            execute(group)
+        self._reading = None
+        self.issued[columns] = tickets
+        use.accumulator[np.ix_(issue.rows_d, columns)] = tickets
+        use.shape[np.ix_(issue.rows_d, columns)] = self._shape_number(issue)
+        if len(issue.rows_a):
+            use.operand[np.ix_(issue.rows_a, columns)] = tickets
+        for row in (*issue.rows_d.tolist(), *issue.rows_a.tolist()):
+            use.user[row] = issue.instruction
+        self.last_issue = issue.instruction
+
+    def _shape_number(self, issue: Issue) -> int:
+        return self._shapes.setdefault(issue.shape, len(self._shapes) + 1)
+
+    def _check_issue(self, group: Group, issue: Issue, use: RegisterUse, columns: Array) -> None:
+        done = self.done[columns]
+        for rows, tickets, what in (
+            (issue.rows_a, use.accumulator, "it reads A from {}, which a wgmma in flight accumulates in"),
+            (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
+        ):
+            busy = tickets[np.ix_(rows, columns)] > done
+            if busy.any():
+                row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
+                self._fault(group, IN_FLIGHT, what.format(self._name(group, row)), use.user[row], busy.any(axis=0))
+        rows = np.r_[issue.rows_d, issue.rows_a]
+        hidden = use.unfenced[np.ix_(rows, columns)]
+        if hidden.any():
+            row = int(rows[np.flatnonzero(hidden.any(axis=1))[0]])
+            self._fault(
+                group,
+                FENCE,
+                f"register {self._name(group, row)} was accessed, and no wgmma.fence has been executed since",
+                None,
+                hidden.any(axis=0),
+            )
+            use.unfenced[np.ix_(rows, columns)] = False
+            return
+        shape = use.shape[np.ix_(issue.rows_d, columns)]
+        other = (shape != 0) & (shape != self._shape_number(issue))
+        if other.any():
+            row = int(issue.rows_d[np.flatnonzero(other.any(axis=1))[0]])
+            self._fault(
+                group,
+                FENCE,
+                f"register {self._name(group, row)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
+                " has been executed since",
+                use.user[row],
+                other.any(axis=0),
+            )
+
+    # ---- accesses of other instructions -----------------------------------------------------
+
+    def access(self, group: Group, rows: Array, written: bool) -> None:
+        """Another instruction reads or writes registers of wgmma."""
+        columns = self.columns(group.selection)
+        use = self.uses(group.plan)
+        where = np.ix_(rows, columns)
+        tickets = np.maximum(use.accumulator[where], use.operand[where])
+        busy = tickets > self.done[columns]
+        if busy.any():
+            self._early(group, use, rows, columns, tickets, busy, written)
+        use.unfenced[where] = True
+
+    def _early(
+        self, group: Group, use: RegisterUse, rows: Array, columns: Array, tickets: Array, busy: Array, written: bool
+    ) -> None:
+        row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
+        name, verb = self._name(group, row), "written" if written else "read"
+        lost = busy & (tickets > self.ends[0, columns]) & (tickets <= self.waited[columns])
+        if lost.any():
+            self._fault(
+                group,
+                UNCOMMITTED,
+                f"a wgmma that was never committed is not waited for here; line {present(group).span.line} uses its"
+                f" register {name}",
+                use.user[row],
+                lost.any(axis=0),
+                columns,
+                place=self.waited_at,
+            )
+            return
+        self._fault(
+            group,
+            IN_FLIGHT,
+            f"register {name} is {verb} while a wgmma in flight uses it",
+            use.user[row],
+            busy.any(axis=0),
+            columns,
+        )
+
+    def exit(self, group: Group) -> None:
+        """Threads end: nothing may be left uncommitted."""
+        columns = self.columns(group.selection)
+        lost = self.issued[columns] > self.ends[0, columns]
+        if lost.any():
+            message = "the kernel ends with a wgmma that was never committed"
+            self._fault(group, UNCOMMITTED, message, self.last_issue, lost, columns)
+            self.ends[0, columns] = self.issued[columns]
+
+    def _name(self, group: Group, row: int) -> str:
+        slot = next(s for s, r in group.plan.wgmma_rows.items() if r == row)
+        return group.plan.function.registers[slot].name
+
+    def _fault(
+        self,
+        group: Group,
+        rule: str,
+        message: str,
+        other: Any,
+        bad: Any,
+        columns: Array | None = None,
+        place: Any = None,
+    ) -> None:
+        columns = self.columns(group.selection) if columns is None else columns
+        chosen = np.zeros(self.n_columns, np.bool_)
+        chosen[columns[bad]] = True
+        advice = {
+            FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma",
+            IN_FLIGHT: "wgmma.wait_group for the group of that wgmma comes first",
+            UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
+        }[rule]
+        lanes = chosen[self.lane_columns(group.selection)]
+        self.batch.fault(rule, message, group, lanes, other=other, place=place, advice=advice)
+
+    # ---- shared memory -----------------------------------------------------------------------
+
+    def reads(self, address: Array, columns: Array, itemsize: int, n: int) -> None:
+        """The wgmma that is being started reads elements at ``[..., n, m]`` of the columns ``[n, m]``."""
+        if self._reading is None:
+            return
+        n_ctas = self.batch.shape.n_ctas
+        place, group = self.last_place, self.batch.memory.group
+        warpgroups = np.unique(group.selection.threads >> 7) if len(columns) == 1 else None
+        for i in range(n):
+            owners = columns[min(i, len(columns) - 1)]
+            part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
+            footprint = MatrixFootprint(part, owners, itemsize, n_ctas, place)
+            number = int(warpgroups[i]) if warpgroups is not None else int(self._warpgroup(group, i))
+            tickets = self._reading[number * n_ctas : (number + 1) * n_ctas]
+            footprint.open = tickets > 0
+            self.footprints.append((footprint, number, tickets))
+            self.batch.transfers.read_by_matrices(footprint)
+
+    def _warpgroup(self, group: Group, index: int) -> int:
+        return int(group.warps.warp_threads[4 * index]) >> 7
+
+    @property
+    def last_place(self) -> Instruction:
+        """The wgmma that is being started."""
+        return present(self.batch.memory.group)
+
+    # ---- late effects ------------------------------------------------------------------------
+
+    def _hold(
+        self, group: Group, issue: Issue, execute: Step, use: RegisterUse, columns: Array, tickets: Array
+    ) -> None:
+        selection = group.selection
+        if self.batch.transfers.watched:
+            execute(self._stand_in(group, selection, dict(enumerate(group.env))))
+        flying = use.accumulator[np.ix_(issue.rows_d, columns)] > self.done[columns]
+        lanes = self.lane_columns(selection)
+        for k, slot in enumerate(issue.slots_d):
+            value = as_array(group.read(slot))
+            held = use.held.get(slot)
+            if held is None:
+                held = use.held[slot] = np.zeros(self.batch.shape.extents, value.dtype)
+            if not flying[k].any():
+                selection.write(held.view(value.dtype), np.broadcast_to(value, selection.shape))
+            elif not flying[k].all():
+                fresh = np.isin(lanes, columns[~flying[k]])
+                self._put(held, selection.positions[fresh], np.broadcast_to(value, selection.shape)[fresh])
+            poison = np.full((1,) * len(selection.shape), POISON, np.uint32)
+            group.set(slot, poison.view(value.dtype))
+        operands = {slot: group.read(slot) for slot in issue.slots_other}
+        then = self._stand_in(group, selection, {})
+        self.pending.append(Pending(then, issue, execute, columns, tickets, operands, np.ones(len(columns), np.bool_)))
+
+    def _stand_in(self, group: Group, selection: Selection, env: dict[int, Any]) -> Group:
+        """A group at the same place, with some of the values."""
+        new = Group(
+            self.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
+        )
+        for slot, value in env.items():
+            new.env[slot] = value
+        return new
+
+    def _put(self, target: Array, positions: Array, values: Array) -> None:
+        target.view(values.dtype).reshape(-1)[positions.reshape(-1)] = values.reshape(-1)
+
+    def _perform(self, group: Group) -> None:
+        """The effects of every wgmma that is complete now, in the order of issue."""
+        group.flush(None)
+        touched: dict[int, None] = {}
+        for pending in self.pending:
+            ready = pending.remaining & (pending.tickets <= self.done[pending.columns])
+            if ready.any():
+                self._perform_one(pending, ready)
+                touched.update(dict.fromkeys(pending.issue.slots_d))
+                pending.remaining &= ~ready
+        self.pending = [p for p in self.pending if p.remaining.any()]
+        self._show(group, list(touched))
+
+    def _perform_one(self, pending: Pending, ready: Array) -> None:
+        whole = pending.group.selection
+        selection = whole
+        if not ready.all():
+            inside = np.isin(self.lane_columns(whole), pending.columns[ready])
+            selection = from_positions(self.batch.shape, whole.positions[inside])
+        held = self.uses(pending.group.plan).held
+        env: dict[int, Any] = {}
+        for slot, value in pending.operands.items():
+            if selection is not whole:
+                array = as_array(value)
+                full = np.zeros(self.batch.shape.extents, array.dtype)
+                whole.write(full, np.broadcast_to(array, whole.shape))
+                value = selection.fetch(full)
+            env[slot] = value
+        for slot in pending.issue.slots_d:
+            env[slot] = selection.fetch(held[slot]).copy()
+        part = self._stand_in(pending.group, selection, env)
+        pending.execute(part)
+        for slot in pending.issue.slots_d:
+            value = as_array(part.env[slot])
+            selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
+
+    def _show(self, group: Group, slots: list[int]) -> None:
+        """Give the waiting group the registers that are no longer in flight."""
+        use, rows = self.uses(group.plan), group.plan.wgmma_rows
+        lanes = self.lane_columns(group.selection)
+        for slot in slots:
+            row = rows[slot]
+            free = ((use.accumulator[row] <= self.done) & (use.accumulator[row] > 0))[lanes]
+            new = group.selection.fetch(use.held[slot])
+            if not free.all():
+                old = as_array(group.read(slot))
+                new = np.where(free, new, old.view(new.dtype))
+            group.set(slot, new.copy())

@@ -1,0 +1,103 @@
+"""Binding of the wgmma instructions, and of other instructions that touch their registers."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from warpsim.machine.flow import reads_and_writes, registers_of
+from warpsim.machine.group import Group
+from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.values import Array
+from warpsim.machine.wgmma import Wgmma
+from warpsim.program.program import Function, Imm, Instruction, Vec
+
+
+@attrs.frozen(eq=False)
+class Issue:
+    """A ``wgmma.mma_async`` with the registers it uses: slots, and rows of `RegisterUse`."""
+
+    instruction: Instruction
+    shape: str
+    slots_d: tuple[int, ...]
+    slots_other: tuple[int, ...]
+    rows_d: Array
+    rows_a: Array
+
+
+def is_mma(instruction: Instruction) -> bool:
+    """True for ``wgmma.mma_async`` and its sparse form."""
+    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
+
+
+def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
+    """The registers of D, and those of A."""
+    d, a = instruction.operands[:2]
+    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
+
+
+def rows_of(function: Function) -> dict[int, int]:
+    """A row for each register that a wgmma of the function accumulates in or reads A from."""
+    rows: dict[int, int] = {}
+    for instruction in function.code:
+        if is_mma(instruction):
+            for slots in operand_registers(instruction):
+                for slot in slots:
+                    rows.setdefault(slot, len(rows))
+    return rows
+
+
+def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
+    """The step of a wgmma instruction; ``execute`` computes a product at once."""
+    words = instruction.op.modifiers
+    if "fence" in words:
+        return lambda group: state(group).fence(group)
+    if "commit_group" in words:
+        return lambda group: state(group).commit(group)
+    if "wait_group" in words:
+        count = instruction.operands[0]
+        n = count.bits if isinstance(count, Imm) else 0
+        return lambda group: state(group).wait(group, n)
+    slots_d, slots_a = operand_registers(instruction)
+    used = set(slots_d) | set(slots_a)
+    reads, _ = reads_and_writes(instruction)
+    issue = Issue(
+        instruction,
+        str(instruction.op.shape),
+        tuple(dict.fromkeys(slots_d)),
+        tuple(dict.fromkeys(s for s in reads if s not in used)),
+        np.array([plan.wgmma_rows[s] for s in slots_d], np.int64),
+        np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
+    )
+    return lambda group: state(group).issue(group, issue, execute)
+
+
+def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """``step`` of another instruction, with a look at the wgmma in flight where it touches their registers."""
+    if instruction.form.root == "wgmma" or not plan.wgmma_rows:
+        return step
+    reads, writes = (
+        np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
+        for slots in reads_and_writes(instruction)
+    )
+    if not (len(reads) or len(writes)):
+        return step
+
+    def watched(group: Group) -> object:
+        found = group.batch.wgmma
+        if found is not None and found.checked:
+            if len(reads):
+                found.access(group, reads, False)
+            if len(writes):
+                found.access(group, writes, True)
+        return step(group)
+
+    return watched
+
+
+def state(group: Group) -> Wgmma:
+    """The wgmma of the group's batch."""
+    found = group.batch.wgmma
+    if found is None:
+        found = group.batch.wgmma = Wgmma(group.batch)
+    return found
