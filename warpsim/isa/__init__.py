@@ -20,6 +20,7 @@ from warpsim.isa import (  # noqa: F401
     memory_access,
     mma,
     proxies,
+    tensormaps,
     video,
     warp,
     wgmma,

@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import floating
 from warpsim.numerics.convert import to_half
-from warpsim.types import TYPES
+from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 Update = Callable[..., Lanes]
@@ -81,6 +81,18 @@ def _update(op: Op) -> Update:
     return _add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
 
 
+def reduction(operation: str, type: ScalarType) -> Update:
+    """The update of a reduction by the async proxy, on arrays of ``type.dtype``."""
+    if type.name not in ("f16", "bf16"):
+        return _add_flushed if operation == "add" and type.name == "f32" else UPDATES[operation]
+    combine = _HALF_UPDATES[operation]
+
+    def update(old: Lanes, b: Lanes) -> Lanes:
+        return to_half(combine(old.astype(np.float32), b.astype(np.float32)), type.dtype, "rn")
+
+    return update
+
+
 def _shared_update(op: Op) -> Update | None:
     """Where shared memory differs, as an H100 has it: f32 keeps subnormals; of two f64 NaNs the old value's stays."""
     if "op" not in op.__dict__ or op.op != "add" or op.type.kind != "f" or op.type.bits < 32:
@@ -91,7 +103,7 @@ def _shared_update(op: Op) -> Update | None:
 def _half_update(op: Op) -> Update:
     """The update of .f16 and .bf16, alone or two in a word; subnormals are kept."""
     half = TYPES[op.type.name.removesuffix("x2")].dtype
-    combine = _half_add if op.op == "add" else _half_min if op.op == "min" else _half_max
+    combine = _HALF_UPDATES[op.op]
 
     def one(old: Lanes, b: Lanes) -> Lanes:
         x, y = old.view(half).astype(np.float32), b.view(half).astype(np.float32)
@@ -120,6 +132,9 @@ def _half_min(x: Lanes, y: Lanes) -> Lanes:
 def _half_max(x: Lanes, y: Lanes) -> Lanes:
     first = (x > y) | np.isnan(y) | ((x == y) & np.signbit(y))
     return np.where(first, x, y)
+
+
+_HALF_UPDATES: dict[str, Update] = {"add": _half_add, "min": _half_min, "max": _half_max}
 
 
 def _atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+from warpsim.isa.atomics import reduction
 from warpsim.isa.spec import Op, instruction
 
 Lanes = Any
@@ -61,7 +63,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: Any) -> None:
     """A box from shared memory, combined with a tensor."""
-    bulk.tensor_store(map, src, op.redOp)
+    bulk.tensor_store(map, src, functools.partial(reduction, op.redOp))
 
 
 @instruction(
@@ -94,7 +96,7 @@ def load(
     op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: Any
 ) -> None:
     """Bytes of global memory into shared memory."""
-    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask, None)
+    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
 
 
 @instruction(
@@ -106,7 +108,7 @@ def load(
 )
 def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> None:
     """Bytes of shared memory into that of another CTA."""
-    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, None, None)
+    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
 
 
 @instruction(
@@ -118,7 +120,78 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> Non
 )
 def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
     """Bytes of shared memory into global memory."""
-    bulk.copy(("global", dst), ("shared", src), size, None, None, None)
+    bulk.copy(("global", dst), ("shared", src), size)
+
+
+_REDUCE = "data-movement-and-conversion-instructions-cp-reduce-async-bulk"
+_BITWISE, _COUNTING = ("and", "or", "xor"), ("inc", "dec")
+
+
+def _illegal_in_global(op: Op) -> str | None:
+    kind, name = op.type.kind, op.type.name
+    if op.redOp in _BITWISE:
+        good = kind == "b"
+    elif op.redOp in _COUNTING:
+        good = name == "u32"
+    else:
+        good = kind in "us" and (op.redOp != "add" or name != "s64")
+        good |= kind == "f" and (op.type.bits > 16 if op.redOp == "add" else op.type.bits == 16)
+    return None if good else f".{op.redOp} does not take .{name}"
+
+
+def _illegal_in_shared(op: Op) -> str | None:
+    allowed = {"add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "max": ("u32", "s32")}
+    types = ("b32",) if op.redOp in _BITWISE else ("u32",) if op.redOp in _COUNTING else allowed[op.redOp]
+    return None if op.type.name in types else f".{op.redOp} does not take .{op.type.name} in shared memory"
+
+
+@instruction(
+    """
+    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.redOp.type [dst], [src], size{, cache_policy};
+    .redOp = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
+    .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f16, .bf16, .f32, .f64 };
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    legal=_illegal_in_global,
+    **_COMMON,
+)
+def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
+    """Elements of shared memory, combined with global memory."""
+    bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, op.redOp), type=op.type)
+
+
+@instruction(
+    """
+    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.add.noftz.type [dst], [src], size{, cache_policy};
+    .type = { .f16, .bf16 };
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    **_COMMON,
+)
+def reduce_global_halves(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
+    """Halves of shared memory, added to global memory."""
+    bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, "add"), type=op.type)
+
+
+@instruction(
+    f"""
+    cp.reduce.async.bulk.shared::cluster.shared::cta.{_BYTES}.redOp.type [dst], [src], size, [bar];
+    .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }}; .type = {{ .b32, .u32, .s32, .u64 }};
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    legal=_illegal_in_shared,
+    **_COMMON,
+)
+def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> None:
+    """Elements of shared memory, combined with the shared memory of another CTA."""
+    choose = functools.partial(reduction, op.redOp)
+    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
 
 
 @instruction(

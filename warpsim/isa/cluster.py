@@ -1,9 +1,10 @@
-"""Stores to other CTAs of a cluster, and register counts (PTX ISA: st.async, setmaxnreg)."""
+"""Stores and reductions to other CTAs of a cluster, and register counts (PTX ISA: st.async, red.async, setmaxnreg)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from warpsim.isa.atomics import UPDATES
 from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
@@ -16,6 +17,7 @@ Lanes = Any
     """,
     anchor="data-movement-and-conversion-instructions-st-async",
     spaces={"address": {"shared"}, "bar": {"shared"}},
+    legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
     version=(8, 1),
     target=90,
 )
@@ -28,6 +30,33 @@ def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: Any, bulk: Any) 
         op.type.bytes * len(values),
         lambda: memory.store("shared::cluster", address, op.type, values),
     )
+
+
+def _illegal(op: Op) -> str | None:
+    types = {"add": ("u32", "s32", "u64", "s64"), "min": ("u32", "s32"), "max": ("u32", "s32")}
+    allowed = types.get(op.op, ("u32",) if op.op in ("inc", "dec") else ("b32",))
+    return None if op.type.name in allowed else f".{op.op} takes {', '.join('.' + t for t in allowed)}"
+
+
+@instruction(
+    """
+    red.async.relaxed.cluster{.shared::cluster}.mbarrier::complete_tx::bytes.op.type [address], b, [bar];
+    .op = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
+    .type = { .b32, .u32, .s32, .u64, .s64 };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-red-async",
+    spaces={"address": {"shared"}, "bar": {"shared"}},
+    legal=_illegal,
+    version=(8, 1),
+    target=90,
+)
+def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: Any, bulk: Any) -> None:
+    """Combine with shared memory of the cluster and count the bytes at an mbarrier."""
+
+    def act() -> None:
+        memory.atomic("shared::cluster", address, op.type, UPDATES[op.op], (b,), returns=False, kind=op.op)
+
+    bulk.remote(address, bar, op.type.bytes, act)
 
 
 @instruction(

@@ -33,3 +33,34 @@ def fence_proxy(op: Op, *, objects: Any) -> None:
 def fence_mbarrier_init(op: Op, *, objects: Any) -> None:
     """Make initialised mbarriers visible to the cluster."""
     objects.fence()
+
+
+@instruction(
+    """
+    fence.proxy.tensormap::generic.release.scope;
+    fence.proxy.tensormap::generic.acquire.scope [address], size;
+    .scope = { .cta, .cluster, .gpu, .sys };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    types={"size": ".u32"},
+    constants={"size": {128}},
+    spaces={"address": {"global"}},
+    version=(8, 3),
+    target=90,
+)
+def fence_tensormap(op: Op, address: Any = None, size: Any = None) -> None:
+    """Order accesses to a tensor map through the tensormap proxy."""
+
+
+@instruction(
+    """
+    fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;
+    fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    version=(8, 6),
+    target=90,
+)
+def fence_proxy_restricted(op: Op, *, objects: Any) -> None:
+    """Order accesses through different proxies, for mbarriers alone."""
+    objects.fence()

@@ -72,6 +72,8 @@ DATA_TYPES = (
     "TFLOAT32",
     "TFLOAT32_FTZ",
 )
+ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ")
+"""The data types by the numbers that tensormap.replace uses (PTX ISA, tensormap.replace, new_val of .elemtype)."""
 SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
@@ -110,6 +112,13 @@ class Fields:
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
         return _NAN.get(self.data_type, 0) if self.oob_fill else 0
+
+
+def place_of(field: str, order: int = 0) -> tuple[int, int]:
+    """Offset and size in bytes of a field of the encoding, of its entry ``order`` where it has several."""
+    assert LAYOUT.fields is not None
+    dtype, offset = LAYOUT.fields[field][:2]
+    return offset + order * dtype.base.itemsize, dtype.base.itemsize
 
 
 def encode(fields: Fields) -> bytes:

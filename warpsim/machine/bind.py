@@ -291,7 +291,7 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False
         if special is not None:
             return special
         step = _bind_plain(plan, instruction) or _bind_thread(plan, instruction, unread)
-        if form.root == "wmma":
+        if form.root in ("wmma", "tensormap"):
             step = bind_gate(plan, instruction, step)
     elif form.root == "wgmma":
         step = bind_gate(plan, instruction, bind_wgmma(plan, instruction, _bind_warp(plan, instruction)))

@@ -17,12 +17,13 @@ from warpsim.layout.boxes import Boxes
 from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.footprints import Footprint
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.reductions import combine, combine_typed
+from warpsim.machine.reductions import BY_DATA_TYPE, Choose, combine
 from warpsim.machine.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
+    from warpsim.types import ScalarType
 
 KIND = "bulk"
 ALIGNMENT = 128
@@ -78,7 +79,7 @@ class BulkCopies:
 
             self._start(mine, to, boxes.nbytes, deliver)
 
-    def tensor_store(self, map: Any, src: Any, reduction: str | None) -> None:
+    def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
         """A box from shared memory; elements outside the tensor are left out."""
         lanes = self._lanes()
         sources = self._address(src, lanes)
@@ -109,15 +110,14 @@ class BulkCopies:
         size: Any,
         bar: Any = None,
         mask: Any = None,
-        reduction: tuple[str, str] | None = None,
-        bytes_kept: Any = None,
+        reduction: Choose | None = None,
+        type: ScalarType | None = None,
     ) -> None:
-        """``size`` bytes from one space to another; ``reduction`` is (operation, type)."""
+        """``size`` bytes from one space to another; with ``reduction`` elements of ``type`` are combined."""
         lanes = self._lanes()
         targets, sources, sizes = (self._address(a, lanes) for a in (dst[1], src[1], (size, 0)))
         masks = None if mask is None else self._flat(mask, lanes)
         bars = None if bar is None else self._address(bar, lanes)
-        kept = None if bytes_kept is None else self._flat(bytes_kept, lanes)
         for n in np.unique(sizes).tolist():
             part = np.flatnonzero(sizes == n)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
@@ -127,13 +127,13 @@ class BulkCopies:
             if n:
                 args = (mine, targets[part], sources[part], int(n))
                 if dst[0] == "global":
-                    self._to_global(*args, reduction, None if kept is None else kept[part])
+                    self._to_global(*args, reduction, type)
                 else:
                     assert bars is not None
-                    self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction)
+                    self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction, type)
 
     def _to_global(
-        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: tuple[str, str] | None, kept: Any
+        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: Choose | None, type: Any
     ) -> None:
         owners, start = self._shared(lanes.columns, sources)
         taken = np.zeros((len(start), n), np.uint8)
@@ -145,16 +145,11 @@ class BulkCopies:
             taken[which] = words.view(np.uint8)
 
         def deliver(which: Which) -> None:
-            keep = None
-            if kept is not None:
-                keep = (kept[which, None].astype(np.int64) >> np.arange(n) % 16 & 1).astype(np.bool_)
             steps = [slice(None)] if reduction is None else [slice(k, k + 1) for k in range(len(which))]
             for some in steps:  # reductions one after the other: runs may overlap
                 new = taken[which[some]]
                 if reduction is not None:
-                    new = combine_typed(*reduction, self._runs(targets[which[some]], n), new)
-                if keep is not None:
-                    new = np.where(keep, new, self._runs(targets[which], n))
+                    new = combine(reduction, type, self._runs(targets[which[some]], n), new)
                 self._put_runs(targets[which[some]], new)
 
         self._start_store(lanes, Footprint(owners, start, n), fetch, deliver)
@@ -168,7 +163,8 @@ class BulkCopies:
         space: str,
         bars: Array,
         masks: Array | None,
-        reduction: tuple[str, str] | None,
+        reduction: Choose | None,
+        type: Any,
     ) -> None:
         to = self._receivers(lanes, targets, bars, masks)
         if not self._inside(to.start, n):
@@ -193,7 +189,7 @@ class BulkCopies:
             for row in range(len(which)):
                 column = to.columns[which[row : row + 1]][:, None]
                 old = self._read(column, where[row : row + 1], np.dtype("u4"))
-                new = combine_typed(*reduction, old.reshape(-1).view(np.uint8), words[row].view(np.uint8))
+                new = combine(reduction, type, old.reshape(-1).view(np.uint8), words[row].view(np.uint8))
                 self._write(column, where[row : row + 1], new.view(np.uint32).reshape(1, -1))
 
         self._start(lanes, to, n, deliver, reads)
@@ -379,7 +375,7 @@ class BulkCopies:
                 out[inside] = elements[(kept - low) // boxes.dtype.itemsize]
         return boxes.finished(out)
 
-    def _scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: str | None) -> None:
+    def _scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
         place, inside = boxes.elements(lanes)
         place, values = place[inside], values[inside]
         if not len(place):
@@ -391,7 +387,7 @@ class BulkCopies:
         elements = raw.view(boxes.dtype)
         index = (place - low) // boxes.dtype.itemsize
         if reduction is not None:
-            values = combine(boxes.fields.data_type, reduction, elements[index], values)
+            values = combine(reduction, BY_DATA_TYPE[boxes.fields.data_type], elements[index], values)
         elements[index] = values
 
     def _read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:

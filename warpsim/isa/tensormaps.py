@@ -1,0 +1,104 @@
+"""Tensor maps made and changed on the device (PTX ISA: tensormap.replace, tensormap.cp_fenceproxy)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.spec import Op, instruction
+from warpsim.layout import tensor_map
+from warpsim.types import TYPES, bits_type
+
+Lanes = Any
+_ANCHOR = "data-movement-and-conversion-instructions-tensormap-replace"
+_COMMON: dict[str, Any] = {"anchor": _ANCHOR, "version": (8, 3), "arch": "90a 100f 110f 120f"}
+_SPACES = ".ss = { .global, .shared::cta };"
+_CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
+
+
+def _store(memory: Any, op: Op, address: Any, field: str, order: int, value: Lanes) -> None:
+    """Change a field; the bytes are a map from then on."""
+    space = op.ss or ""
+    offset, nbytes = tensor_map.place_of(field, order)
+    kind = bits_type(8 * nbytes)
+    memory.store(space, memory.advance(address, offset), kind, (value.astype(kind.dtype),))
+    memory.store(space, address, TYPES["u32"], (np.array([tensor_map.MAGIC], np.uint32),))
+
+
+@instruction(
+    f"""
+    tensormap.replace.tile.global_address{{.ss}}.b1024.b64 [address], value;
+    tensormap.replace.tile.rank{{.ss}}.b1024.b32 [address], value;
+    {_SPACES}
+    """,
+    types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
+    **_COMMON,
+)
+def replace_single(op: Op, address: Any, value: Lanes, *, memory: Any) -> None:
+    """Change the address or the rank; a rank is given less one."""
+    if "rank" in op.modifiers:
+        _store(memory, op, address, "rank", 0, value + value.dtype.type(1))
+    else:
+        _store(memory, op, address, "address", 0, value)
+
+
+_FIELDS = {"box_dim": "box", "global_dim": "dims", "global_stride": "strides", "element_stride": "element_strides"}
+
+
+def _field(op: Op) -> str:
+    return next(_FIELDS[word] for word in op.modifiers if word in _FIELDS)
+
+
+@instruction(
+    f"""
+    tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], order, value;
+    tensormap.replace.tile.global_stride{{.ss}}.b1024.b64 [address], order, value;
+    .field = {{ .box_dim, .global_dim, .element_stride }}; {_SPACES}
+    """,
+    types={"order": ".u32", "value": lambda op: ".b64" if "global_stride" in op.modifiers else ".b32"},
+    constants={"order": (0, 4)},
+    **_COMMON,
+)
+def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: Any) -> None:
+    """Change the entry of a dimension; a stride is that of the dimension after it, in bytes."""
+    n = int(order.reshape(-1)[0])
+    if _field(op) != "strides" or n < 4:
+        _store(memory, op, address, _field(op), n, value)
+
+
+@instruction(
+    f"""
+    tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], value;
+    .field = {{ .elemtype, .interleave_layout, .swizzle_mode, .fill_mode }}; {_SPACES}
+    """,
+    types={"value": ".u32"},
+    constants={"value": lambda op: range(_CHOICES[op.field])},
+    **_COMMON,
+)
+def replace_choice(op: Op, address: Any, value: Lanes, *, memory: Any) -> None:
+    """Change the element type, interleave layout, swizzle or fill mode."""
+    number = int(value.reshape(-1)[0])
+    if op.field == "elemtype":
+        number = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[number])
+    names = {"elemtype": "data_type", "interleave_layout": "interleave", "swizzle_mode": "swizzle"}
+    _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32))
+
+
+@instruction(
+    """
+    tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned [dst], [src], size;
+    .scope = { .cta, .cluster, .gpu, .sys };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy",
+    types={"size": ".u32"},
+    constants={"size": {128}},
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    version=(8, 3),
+    target=90,
+)
+def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: Any) -> None:
+    """Copy a map from shared into global memory and make it visible to the tensormap proxy."""
+    for at in range(0, 128, 16):
+        words = memory.load("shared", memory.advance(src, at), TYPES["b32"], 4)
+        memory.store("global", memory.advance(dst, at), TYPES["b32"], words)
