@@ -56,7 +56,7 @@ def test_adjacent_arrays_are_apart(saxpy):
 def test_device_array_outlives_a_launch(saxpy):
     """A DeviceArray keeps its address and contents from launch to launch."""
     device = warpsim.Device("sm_80")
-    x, y = device.array(np.ones(8, np.float32)), device.empty(8, np.float32)
+    x, y = device.array(np.ones(8, np.float32)), device.array(np.zeros(8, np.float32))
 
     for _ in range(2):
         saxpy((1,), (32,), (8, 2.0, x, y.ptr), device=device)

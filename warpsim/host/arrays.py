@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ Array = NDArray[Any]
 class DeviceArray:
     """Memory of a device, seen as an array. ``ptr`` is its address; `get` copies out, `set` copies in."""
 
-    def __init__(self, data: Array, ptr: int) -> None:
+    def __init__(self, data: Array, ptr: int, on_set: Callable[[int], object] = lambda ptr: None) -> None:
         self._data = data
         self.ptr = ptr
+        self._on_set = on_set
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,6 +41,7 @@ class DeviceArray:
     def set(self, values: Any) -> None:
         """New contents, broadcast to the shape."""
         self._data[...] = values
+        self._on_set(self.ptr)
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, ptr=0x{self.ptr:x})"

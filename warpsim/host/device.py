@@ -78,11 +78,14 @@ class Device:
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        """New memory of zeros."""
-        return self._place(np.zeros(shape, dtype))
+        """New memory that nothing has written: a kernel that uses what it holds (zeros here) is reported."""
+        array = self._place(np.zeros(shape, dtype))
+        self.memory.undefine(array.ptr)
+        return array
 
     def _place(self, data: Array) -> DeviceArray:
-        return DeviceArray(data, self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}"))
+        address = self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}")
+        return DeviceArray(data, address, self.memory.define)
 
     def __repr__(self) -> str:
         return f"Device({self.target!r}, numerics={self.numerics!r})"

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 class Memory:
     """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
 
-    ``flight`` is set while asynchronous operations use shared memory: it is told of every access."""
+    ``flight`` is set while asynchronous operations use shared memory: it is told of every access. ``undefined`` is set
+    when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
+    twins for the moment)."""
 
     def __init__(self, batch: Batch, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
         self.batch = batch
@@ -41,6 +43,8 @@ class Memory:
         self.active: Array | None = None
         self.unused = False
         self.flight: Transfers | None = None
+        self.undefined = False
+        self.twins = False
         self.global_port = GlobalAccess(self)
         self.word_port = WordAccess(self)
         self.row_port = RowAccess(self)
@@ -53,6 +57,8 @@ class Memory:
         if kind == "":
             return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)
         if kind == "global":
+            if self.twins:
+                return self.global_port.defined_bits(address, type.dtype, count)
             return self.global_port.load(address, type.dtype, count)
         return self.word_port.load(kind, address, type.dtype, count)
 
@@ -65,7 +71,8 @@ class Memory:
         self.globals.version += 1
         values = tuple([_view(v, type.dtype) for v in values])
         if kind == "global":
-            self.global_port.store(address, values)
+            if not self.twins:
+                self.global_port.store(address, values)
         else:
             self.word_port.store(kind, address, values)
 

@@ -58,6 +58,8 @@ def apply_atomic(
         for index in np.unique(owner[chosen]):
             lanes = chosen[owner[chosen] == index]
             allocation = memory.globals.allocation(int(index))
+            if allocation.defined is not None:
+                memory.global_port.note_atomic(allocation.defined, place[lanes], dtype.itemsize, name == "exch")
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
@@ -65,6 +67,11 @@ def apply_atomic(
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
         if memory.flight is not None and kind != "local":
             memory.flight.touch("write", found, dtype.itemsize, columns, active)
+        if space.defined is not None:
+            if name == "exch":
+                space.defined.mark(found, columns, False, dtype.itemsize, active)
+            else:
+                memory.undefined |= space.defined.lacks(found, columns, False, dtype.itemsize, active)
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
             values = as_array(operands[0]).view(dtype)

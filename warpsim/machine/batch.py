@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.machine.access import Memory
 from warpsim.machine.cp_async import AsyncGroups
+from warpsim.machine.defined import DefinedBits
 from warpsim.machine.group import Frame, Group
 from warpsim.machine.mbarrier_objects import MbarrierObjects
 from warpsim.machine.selection import Selection, Shape, from_positions, union
@@ -55,6 +56,10 @@ class Batch:
         self.generation = 0
         self.shared = WordSpace(launch.shared_size, shape.n_ctas)
         self.local = WordSpace(launch.local_size, shape.n)
+        self.origins: dict[int, Any] = {}
+        if "uninitialised" in launch.settings.checks:
+            for space in (self.shared, self.local):
+                space.defined = DefinedBits(space.size, space.n_columns)
         self.memory = Memory(self, launch.memory, self.shared, self.local)
         self.transfers = Transfers(self)
         self.async_groups = AsyncGroups(self)

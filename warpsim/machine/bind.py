@@ -19,6 +19,7 @@ from warpsim.machine.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
+from warpsim.machine.shadows import commit_loaded, loaded
 from warpsim.machine.values import FLAT, Affine, Array, NotAffine, as_array, extend, retype
 from warpsim.machine.warpgroups import SharedMatrix
 from warpsim.machine.wgmma_steps import bind_wgmma, rows_of, watch_registers
@@ -434,16 +435,17 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
     guard = _guard(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
 
-    def step(group: Group) -> None:
+    def step(group: Group) -> object:
         active = None
         if guard is not None:
             active = guard(group)
             if active is False:
-                return
+                return None
         batch = group.batch
-        batch.memory.group = group
-        batch.memory.active = active
-        batch.memory.unused = unread
+        memory = batch.memory
+        memory.group = group
+        memory.active = active
+        memory.unused = unread
         arguments = [get(group) for get in getters]
         if ports:
             result = function(op, *arguments, **{p: port(batch, p, group, active) for p in ports})
@@ -456,6 +458,10 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
             result = function(op, *arguments)
         if commit is not None and result is not None:
             commit(group, result, active)
+        if memory.undefined:
+            bits = loaded(group, instruction, arguments, {p: port(batch, p, group, active) for p in ports})
+            return None if commit is None or bits is None else commit_loaded(group, commit, instruction, bits, active)
+        return None
 
     return step
 
@@ -530,12 +536,12 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
             value = value[:, :32] if value.strides[1] == 0 else value.reshape(n * 4, 32, m)
         return warps.collect(value)
 
-    def step(group: Group) -> None:
+    def step(group: Group) -> object:
         active = None
         if guard is not None:
             active = guard(group)
             if active is False:
-                return
+                return None
         batch = group.batch
         batch.memory.group = group
         batch.memory.active = None
@@ -550,6 +556,11 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         result = function(op, *arguments, **keywords)
         if commit is not None and result is not None:
             commit(group, collect(warps, result), active)
+        if batch.memory.undefined:
+            bits = loaded(group, instruction, arguments, keywords)
+            if commit is not None and bits is not None:
+                return commit_loaded(group, commit, instruction, collect(warps, bits), active)
+        return None
 
     return step
 

@@ -125,6 +125,9 @@ def _compact(group: Group, keep: Array, live: frozenset[int] | None) -> Group:
         value = group.env[index]
         if value is not None:
             child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
+    for index, bits in group.shadows.items():
+        if child.env[index] is not None:
+            child.shadows[index] = bits if bits.size == 1 else bits.take(keep)
     child.dirty = set(kept)
     return child
 
@@ -187,7 +190,10 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
         target = plan.kernel.function(name)
         group.batch.launch.check_depth(group)
         base = group.local_base + plan.frame_size
-        group.batch.local.grow(base + target.frame_size + 16)
+        local = group.batch.local
+        local.grow(base + target.frame_size + 16)
+        if local.defined is not None:
+            local.defined.forget(base, target.frame_size, group.selection.positions.reshape(-1))
         for argument, param in zip(arguments, target.function.params, strict=False):
             _copy_in(group, plan, argument, base + target.offset(param), param)
         group.flush(None)
@@ -224,9 +230,7 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
 def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
     local, positions = group.batch.local, group.selection.positions.reshape(-1)
     if isinstance(argument, Variable):
-        source = group.local_base + plan.offset(argument)
-        for k in range(-(-param.size // 4)):
-            local.words[(target >> 2) + k, positions] = local.words[(source >> 2) + k, positions]
+        local.move(group.local_base + plan.offset(argument), target, param.size, positions)
         return
     if isinstance(argument, Reg):
         value = as_array(group.read(argument.register.index))
@@ -255,9 +259,7 @@ def _return(group: Group) -> int | None:
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         source = group.local_base + group.plan.offset(param)
         if isinstance(operand, Variable):
-            target = base + caller.offset(operand)
-            for k in range(-(-param.size // 4)):
-                local.words[(target >> 2) + k, positions] = local.words[(source >> 2) + k, positions]
+            local.move(source, base + caller.offset(operand), param.size, positions)
         elif isinstance(operand, Reg):
             value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
             back.set(operand.register.index, value.reshape(group.selection.shape))

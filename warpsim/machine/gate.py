@@ -7,6 +7,8 @@ here until the others come, which is how diverged lanes of a warp meet under ind
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from warpsim.isa.spec import Scope
@@ -25,11 +27,10 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         return _bind_warpgroup(step)
     members = _membermask(instruction)
 
-    def gated(group: Group) -> bool:
+    def gated(group: Group) -> Any:
         missing = missing_lanes(group, members)
         if missing is None:
-            step(group)
-            return False
+            return step(group)
         return wait(group, missing)
 
     return gated
@@ -38,11 +39,10 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 def _bind_warpgroup(step: Step) -> Step:
     """``step`` behind a gate of four whole warps."""
 
-    def gated(group: Group) -> bool:
+    def gated(group: Group) -> Any:
         selection, batch = group.selection, group.batch
         if selection.n == batch.shape.n:
-            step(group)
-            return False
+            return step(group)
         n_ctas, size = batch.shape.n_ctas, (-(-batch.shape.n_threads // 128)) * batch.shape.n_ctas
         places = (selection.threads >> 7) * n_ctas + selection.ctas
         present = np.bincount(places.reshape(-1), minlength=size)
@@ -51,8 +51,7 @@ def _bind_warpgroup(step: Step) -> Step:
         needed = np.bincount((alive // n_ctas >> 7) * n_ctas + alive % n_ctas, minlength=size)
         lacking = (present < needed)[places]
         if not lacking.any():
-            step(group)
-            return False
+            return step(group)
         if lacking.all():
             batch.park(group)
             return True

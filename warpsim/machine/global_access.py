@@ -35,7 +35,16 @@ class GlobalAccess:
             return None
         shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
         steps = (*strides, dtype.itemsize)
-        return np.ndarray((*shape, count), dtype, allocation.data, base.base + offset - allocation.start, steps)
+        at = base.base + offset - allocation.start
+        if allocation.defined is not None:
+            bits = np.ndarray((*shape, count), f"u{min(dtype.itemsize, 8)}", allocation.defined.data, at, steps)
+            if write:
+                if not disjoint(base, nbytes):
+                    return None
+                bits[...] = np.iinfo(bits.dtype).max
+            elif (bits != np.iinfo(bits.dtype).max).any():
+                return None
+        return np.ndarray((*shape, count), dtype, allocation.data, at, steps)
 
     def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
@@ -50,7 +59,7 @@ class GlobalAccess:
         nbytes = dtype.itemsize * count
         low, high = int(array.min()) + offset, int(array.max()) + offset
         allocation = self.port.globals.find(low, high + nbytes)
-        if allocation is not None and not misaligned(array, offset, nbytes):
+        if allocation is not None and allocation.defined is None and not misaligned(array, offset, nbytes):
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
@@ -59,11 +68,26 @@ class GlobalAccess:
         out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
         for index in np.unique(owner[good]):
             here = good & (owner == index)
-            for target, values in zip(
-                out, _take(self.port.globals.allocation(int(index)), place[here], 0, dtype, count), strict=True
-            ):
+            allocation = self.port.globals.allocation(int(index))
+            if allocation.defined is not None:
+                self.port.undefined |= _lacks(allocation.defined, place[here], dtype.itemsize * count)
+            for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
                 target[here] = values
         return out
+
+    def defined_bits(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+        """Ones for each bit of the elements that something has written."""
+        base, offset = address
+        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
+        out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
+        for index in np.unique(owner[good]):
+            bits = self.port.globals.allocation(int(index)).defined
+            if bits is not None:
+                here = good & (owner == index)
+                for k, target in enumerate(out):
+                    at = place[here] - bits.start + k * dtype.itemsize
+                    target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
+        return tuple([target.view(dtype)[..., 0] for target in out])
 
     def resolve(self, array: Array, offset: int, nbytes: int, write: bool) -> tuple[Array, Array, Array]:
         """Absolute addresses in the group's shape, their allocations, and which lanes may access (faults reported)."""
@@ -108,6 +132,13 @@ class GlobalAccess:
                 good = good & ~wrong
         return place, owner, good
 
+    def note_atomic(self, bits: Allocation, place: Array, nbytes: int, overwrites: bool) -> None:
+        """An atomic reads what is at these addresses, or only replaces it."""
+        if overwrites:
+            _mark(bits, place, nbytes)
+        else:
+            self.port.undefined |= _lacks(bits, place, nbytes)
+
     def outside(self, address: int, nbytes: int) -> str:
         """What to say of an access outside any allocation: the nearest one and the distance."""
         text = f"access of {nbytes} bytes at address 0x{address:x} is outside any live allocation"
@@ -140,6 +171,7 @@ class GlobalAccess:
         if (
             allocation is not None
             and not allocation.read_only
+            and allocation.defined is None
             and self.port.active is None
             and not misaligned(array, offset, nbytes)
         ):
@@ -152,6 +184,8 @@ class GlobalAccess:
         for which in np.unique(owner[good]):
             here = good & (owner == which)
             chosen = self.port.globals.allocation(int(which))
+            if chosen.defined is not None:
+                _mark(chosen.defined, place[here], nbytes)
             _put(chosen, (place[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 
 
@@ -174,3 +208,14 @@ def _put(allocation: Allocation, index: Array, values: tuple[Array, ...]) -> Non
         return
     for k, value in enumerate(values):
         view[index, k] = value
+
+
+def _lacks(bits: Allocation, place: Array, nbytes: int) -> bool:
+    """Whether any of ``nbytes`` at these addresses was never written."""
+    return not all(bits.data[place - bits.start + k].all() for k in range(nbytes))
+
+
+def _mark(bits: Allocation, place: Array, nbytes: int) -> None:
+    """``nbytes`` at these addresses were written."""
+    for k in range(nbytes):
+        bits.data[place - bits.start + k] = 0xFF

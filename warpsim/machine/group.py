@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 
 class Frame:
-    """Registers of one activation depth of one function, for all threads of a batch."""
+    """Registers of one activation depth of one function, for all threads of a batch; ``shadows`` holds the undefined
+    bits of those that have any (see `warpsim.machine.shadows`)."""
 
-    __slots__ = ("owned", "values")
+    __slots__ = ("owned", "shadows", "values")
 
     def __init__(self, values: list[Value | None]) -> None:
         self.values = values
         self.owned: set[int] = set()
+        self.shadows: dict[int, Array] = {}
 
 
 Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
@@ -50,6 +52,7 @@ class Group:
         "plan",
         "seen",
         "selection",
+        "shadows",
         "stack",
     )
 
@@ -81,6 +84,7 @@ class Group:
         self.frame = self.batch.frame(len(self.stack), self.plan)
         self.env: list[Any] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
+        self.shadows: dict[int, Array] = {}
 
     # ---- place -------------------------------------------------------------------------------
 
@@ -102,6 +106,10 @@ class Group:
         value = self.frame.values[index]
         value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
         self.env[index] = value
+        if index in self.frame.shadows:
+            bits = self.selection.fetch(self.frame.shadows[index])
+            if bits.any():
+                self.shadows[index] = bits
         return value
 
     def need(self, index: int, use: str) -> Value:
@@ -145,7 +153,21 @@ class Group:
             elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
                 target = target.view(array.dtype)  # type: ignore[union-attr]
             self.selection.write(target, array)  # type: ignore[arg-type]
+        if self.shadows or frame.shadows:
+            self._flush_shadows(live)
         self.dirty.clear()
+
+    def _flush_shadows(self, live: frozenset[int] | None) -> None:
+        kept = self.frame.shadows
+        for index in self.dirty if live is None else self.dirty & live:
+            bits = self.shadows.get(index)
+            if bits is None:
+                if index in kept:
+                    self.selection.write(kept[index], np.zeros(1, kept[index].dtype))
+                continue
+            if index not in kept:
+                kept[index] = np.zeros(self.batch.shape.extents, bits.dtype)
+            self.selection.write(kept[index], bits)
 
     def _private(self, old: Value | None, dtype: np.dtype[Any]) -> Array:
         shape = self.batch.shape.extents

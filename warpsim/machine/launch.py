@@ -17,6 +17,7 @@ from warpsim.machine.group import Group
 from warpsim.machine.memory import GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
 from warpsim.machine.selection import Shape
+from warpsim.machine.shadows import SHADOWED, check_end, steps_of
 from warpsim.machine.values import Affine, Array
 from warpsim.types import ScalarType
 
@@ -142,6 +143,7 @@ class Launch:
                 self.memory.unmap(self._param_address)
             if self._workspace is not None:
                 self.memory.unmap(self._workspace)
+            self.memory.settle()
             self._tally()
         return self.stats
 
@@ -213,18 +215,23 @@ class Launch:
             block = group.plan.blocks[group.block]
             if group.at == 0:
                 self._count(block, group)
-            steps = block.steps
+            steps = block.steps if not (group.shadows or group.frame.shadows) else steps_of(group.plan, block)
             for at in range(group.at, len(steps)):
                 group.at = at
                 if observer is not None:
                     observer.before(block.instructions[at], group)
-                if steps[at](group):
-                    return
+                gone = steps[at](group)
+                if gone:
+                    if gone is not SHADOWED:
+                        return
+                    steps = steps_of(group.plan, block)
                 if observer is not None:
                     observer.after(block.instructions[at], group)
             group.at = len(steps)
             if observer is not None and len(steps) < len(block.instructions):
                 observer.before(block.instructions[-1], group)
+            if group.shadows or group.frame.shadows:
+                check_end(group, block)
             place = block.end(group)
             if place is None:
                 return

@@ -19,9 +19,11 @@ WINDOW = 1 << 32
 
 
 class Allocation:
-    """A run of bytes of global memory; ``data`` is the memory itself, as uint8."""
+    """A run of bytes of global memory; ``data`` is the memory itself, as uint8.
 
-    __slots__ = ("_views", "data", "end", "name", "read_only", "start")
+    ``defined`` is the same for memory that was not initialised: its bits are 1 where something was written since."""
+
+    __slots__ = ("_views", "data", "defined", "end", "name", "read_only", "start")
 
     def __init__(self, start: int, data: Array, name: str, read_only: bool) -> None:
         self.start = start
@@ -29,7 +31,13 @@ class Allocation:
         self.data = data
         self.name = name
         self.read_only = read_only
+        self.defined: Allocation | None = None
         self._views: dict[tuple[Any, int], Array] = {}
+
+    def settle(self) -> None:
+        """Forget about what is defined once everything is."""
+        if self.defined is not None and self.defined.data.all():
+            self.defined = None
 
     def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
         """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
@@ -115,6 +123,23 @@ class GlobalMemory:
         at = np.searchsorted(starts, low, "right") - 1
         inside = (at >= 0) & (low + nbytes <= ends[np.maximum(at, 0)])
         return np.where(inside, at, -1)
+
+    def undefine(self, address: int) -> None:
+        """Nothing has been written to the allocation that starts at an address."""
+        allocation = self.at(address)
+        if allocation is not None:
+            allocation.defined = Allocation(address, np.zeros(allocation.data.size, np.uint8), allocation.name, False)
+
+    def define(self, address: int) -> None:
+        """Everything in the allocation that starts at an address has been written."""
+        allocation = self.at(address)
+        if allocation is not None:
+            allocation.defined = None
+
+    def settle(self) -> None:
+        """Forget about what is defined where everything is."""
+        for allocation in self._allocations:
+            allocation.settle()
 
     def allocation(self, index: int) -> Allocation:
         """The allocation of an index that `owners` gave."""

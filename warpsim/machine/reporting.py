@@ -9,12 +9,12 @@ import numpy as np
 
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.values import Array
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
     from warpsim.machine.launch import Launch
-    from warpsim.program.program import Instruction
 
 ALWAYS = frozenset({"out-of-bounds", "misaligned", "read-only", "deadlock", "limit", "trap", "assert"})
 ADVICE = {
@@ -30,6 +30,7 @@ class Collector:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
+        self.muted = 0
         self._found: dict[tuple[str, int, int], Finding] = {}
 
     def all(self) -> list[Finding]:
@@ -47,6 +48,8 @@ class Collector:
         other = values.pop("other", None)
         place = values.pop("place", None)
         advice = str(values.pop("advice", ADVICE.get(rule, "")))
+        if self.muted:
+            return
         if rule not in ALWAYS and rule not in self.launch.settings.checks:
             return
         instruction: Instruction = place or present(group)  # type: ignore[assignment]
@@ -66,7 +69,7 @@ class Collector:
             warp=warp,
             lanes=which,
             values=values,
-            other=None if other is None else finding_at(self.launch, other),  # type: ignore[arg-type]
+            other=finding_at(self.launch, other) if isinstance(other, Instruction) else other,  # type: ignore[arg-type]
         )
         self._found[key] = finding
         if severity == "error" and (
@@ -88,6 +91,13 @@ def finding_at(launch: Launch, instruction: Instruction) -> Finding:
         instruction=instruction.text,
         text=line_text(launch, instruction.span.line),
     )
+
+
+def party(group: Group, message: str) -> Finding:
+    """The group's present step as the other party of a finding."""
+    launch = group.batch.launch
+    cta, warp, lanes = locate(launch, group.batch, group, None)
+    return attrs.evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=lanes)
 
 
 def line_text(launch: Launch, line: int) -> str:

@@ -39,6 +39,11 @@ class RowAccess:
         if self.port.flight is not None and kind.startswith("shared"):
             access = "read" if words is None else "write"
             self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
+        bits = self.port.shared.defined if kind.startswith("shared") and words is None else None
+        if bits is not None and int(array.min()) >= 0 and int(array.max()) + nbytes <= self.port.shared.size:
+            columns = self._warp_columns(shape)
+            rows = columns.size == self.port.shared.n_columns and array.shape[2] == 1 and warps.dense
+            self.port.undefined |= bits.lacks(array & -4, columns, rows, nbytes, active)
         if kind.startswith("shared") and warps.dense and array.shape[2] == 1 and words is None:
             selection = self.port.group.selection
             assert isinstance(selection, Rect)

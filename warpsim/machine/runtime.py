@@ -92,6 +92,8 @@ def system_call(launch: Launch, group: Group, name: str, plan: Any, arguments: A
     elif name == "malloc":
         sizes = np.broadcast_to(values[0], group.selection.shape)
         out = np.array([launch.memory.allocate(int(n), "device malloc")[0] for n in sizes.reshape(-1)], np.uint64)
+        for address in out:
+            launch.memory.undefine(int(address))
         _result(group, plan, returns, out.reshape(sizes.shape))
     elif name == "free":
         for address in np.broadcast_to(values[0], group.selection.shape).reshape(-1):

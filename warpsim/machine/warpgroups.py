@@ -53,6 +53,13 @@ class SharedMatrix:
                 address=high,
             )
             address = np.minimum(address, max(space.size - 16, 0)) & -16
+        if space.defined is not None and space.defined.lacks(address, self.columns, False, dtype.itemsize, None):
+            self.group.batch.fault(
+                "uninitialised",
+                "wgmma reads shared memory that nothing has written",
+                self.group,
+                advice="write the whole tile before it is multiplied",
+            )
         if address.shape[-2:] == (1, 1) and not space.size % 4:
             rows = space.words.take(address.reshape(-1) >> 2, axis=0)
             shift = ((address.reshape(-1) & 3) << 3).astype(np.uint32)[:, None]

@@ -104,6 +104,9 @@ class WordAccess:
         size = dtype.itemsize
         if self.port.flight is not None and kind != "local":
             self.port.flight.touch("read", place, size * count, columns, active)
+        if space.defined is not None:
+            rows = covered and _by_rows(kind, place)
+            self.port.undefined |= space.defined.lacks(place, columns, rows, size * count, active)
         if covered and size * count >= 4:
             n_words = size * count // 4
             parts = self._rows(kind, space, place, n_words)
@@ -138,12 +141,13 @@ class WordAccess:
         shape = self.port.group.selection.shape
         if self.port.flight is not None and kind != "local":
             self.port.flight.touch("write", place, size * count, columns, active)
-        if covered and active is None and size >= 4 and kind != "local":
-            rows = isinstance(place, int) or (place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1)
-            if rows:
+        rows = covered and _by_rows(kind, place)
+        if rows and active is None and size >= 4:
+            if space.defined is not None:
+                space.defined.mark(place, columns, True, size * count, None)
+            if kind != "local":
                 self._store_rows(space, place, values, shape)
                 return
-        if covered and active is None and size >= 4 and isinstance(place, int):
             words = [w for v in values for w in (split_words(v) if size > 4 else [v.view(np.uint32)])]
             for k, word in enumerate(words):
                 space.words[(place >> 2) + k].reshape(shape)[...] = word
@@ -172,3 +176,10 @@ class WordAccess:
             last = last_along(word, out)
             rows = np.broadcast_to(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
             space.words[index + k] = rows
+
+
+def _by_rows(kind: str, place: Any) -> bool:
+    """Whether all columns are accessed at the same addresses."""
+    if isinstance(place, int):
+        return True
+    return kind != "local" and place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1

@@ -6,21 +6,25 @@ same in every column is a copy of rows. Elements below 32 bits lie inside a word
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.machine.values import Array
 
+if TYPE_CHECKING:
+    from warpsim.machine.defined import DefinedBits
+
 
 class WordSpace:
-    """``n_columns`` memories of ``size`` bytes."""
+    """``n_columns`` memories of ``size`` bytes; ``defined`` tells what was written, where that is checked."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.size = size
         self.n_columns = n_columns
         self.words = np.zeros((-(-size // 4), n_columns), np.uint32)
         self.flat = self.words.reshape(-1)
+        self.defined: DefinedBits | None = None
 
     def grow(self, size: int) -> None:
         """Room for at least ``size`` bytes in each column."""
@@ -28,6 +32,8 @@ class WordSpace:
             words = np.zeros((-(-size // 4) * 2, self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
             self.words, self.flat, self.size = words, words.reshape(-1), len(words) * 4
+            if self.defined is not None:
+                self.defined.grow(size)
 
     def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat`` viewed as elements of that size."""
@@ -49,12 +55,22 @@ class WordSpace:
     def scatter(self, address: Array, columns: Array, values: Array) -> None:
         """Store elements; of equal places the last in C order wins."""
         size = values.dtype.itemsize
+        if self.defined is not None:
+            self.defined.mark(address, columns, False, size, None)
         if size <= 4:
             self.flat.view(f"u{size}")[self.element_index(address, columns, size)] = values.view(f"u{size}")
             return
         index = (address >> 2) * self.n_columns + columns
         for k, word in enumerate(split_words(values)):
             self.flat[index + k * self.n_columns] = word
+
+    def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
+        """Copy whole words from one place of each column to another."""
+        a, b = source >> 2, target >> 2
+        for k in range(-(-nbytes // 4)):
+            self.words[b + k, columns] = self.words[a + k, columns]
+        if self.defined is not None:
+            self.defined.move(source, target, nbytes, columns)
 
     def rows(self, word: int | Array, count: int = 1) -> Array:
         """Rows of words, all columns."""

@@ -1,0 +1,177 @@
+"""uninitialised: bytes of memory that nobody wrote, reported where they matter, with the load they came from."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = (
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
+    ".reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<9>; .reg .f32 %f<20>;\n"
+    ".shared .align 16 .b32 s[256]; .local .align 16 .b32 t[16];\n"
+    "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s;\n"
+    "add.u32 %r3, %r3, %r2; cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;\n"
+)
+FIRST = HEAD.count("\n") + 1
+
+
+def findings(body, n=32, grid=1, a=None, b=None, device=None):
+    """(line of the body, line of the load) of each finding of these lines, by default checks."""
+    data = np.zeros(256, np.uint32)
+    result = warpsim.load(HEAD + body + "\nret;\n}\n")["k"](
+        grid, n, (data if a is None else a, data if b is None else b), on_finding="collect", device=device
+    )
+    assert {f.rule for f in result.findings} <= {"uninitialised"}
+    return [(f.line - FIRST, f.other.line - FIRST if f.other else None, f.lanes) for f in result.findings]
+
+
+ALL = tuple(range(32))
+WRITE = "st.shared.u32 [%r3], %r1; bar.sync 0;"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.global.u32 [%rd4], %r4;",
+        "cvt.u64.u32 %rd6, %r4; add.u64 %rd6, %rd6, %rd1; ld.global.u8 %r5, [%rd6];",
+        "setp.eq.u32 %p1, %r4, 3; @%p1 bra done; done:",
+        "red.global.add.u32 [%rd4], %r4;",
+        "mov.u32 %r5, 0; setp.eq.u32 %p1, %r4, 3; @%p1 st.global.u32 [%rd4], %r5;",
+        "xor.b32 %r5, %r4, 1; shl.b32 %r5, %r5, 3; add.s32 %r5, %r5, 1; st.global.u32 [%rd4], %r5;",
+        "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; st.global.u32 [%rd4], %r5;",
+        "mov.b64 %rd6, {%r1, %r4}; mov.b64 {%r6, %r7}, %rd6; st.global.u32 [%rd4], %r7;",
+        "st.shared.u32 [%r3+128], %r4; ld.shared.u32 %r5, [%r3+128]; st.global.u32 [%rd4], %r5;",
+        "st.local.u32 [t], %r4; ld.local.u32 %r5, [t]; st.global.u32 [%rd4], %r5;",
+    ],
+)
+def test_shared_memory_where_it_matters(use):
+    """An unwritten word of shared memory is reported at the use, the load is the other party; a store before is silent."""
+    (found,) = findings(f"ld.shared.u32 %r4, [%r3];\n{use}")
+
+    assert (found[0], found[2]) == (1, ALL)
+    assert findings(f"{WRITE}\nld.shared.u32 %r4, [%r3];\n{use}") == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "st.shared.u32 [%r3+512], %r4;",
+        "add.u32 %r5, %r4, 1; mov.u32 %r4, 7; st.global.u32 [%rd4], %r4;",
+        "setp.ge.u32 %p1, %r1, 0; selp.u32 %r5, %r1, %r4, %p1; st.global.u32 [%rd4], %r5;",
+        "and.b32 %r5, %r4, 0; st.global.u32 [%rd4], %r5;",
+        "mov.b64 %rd6, {%r1, %r4}; mov.b64 {%r6, %r7}, %rd6; st.global.u32 [%rd4], %r6;",
+        "prmt.b32 %r5, %r4, %r1, 0x7654; st.global.u32 [%rd4], %r5;",
+        "st.shared.u32 [%r3+512], %r4; st.shared.u32 [%r3+512], %r1; ld.shared.u32 %r5, [%r3+512]; st.global.u32 [%rd4], %r5;",
+    ],
+)
+def test_copies_alone_are_silent(use):
+    """Moving undefined bits, dropping them or masking them off is no fault."""
+    assert findings(f"ld.shared.u32 %r4, [%r3];\n{use}") == []
+
+
+def test_only_the_lanes_that_read_unwritten_bytes():
+    """Half a warp writes; the other half is reported."""
+    half = "setp.lt.u32 %p1, %r1, 16; @%p1 st.shared.u32 [%r3], %r1;"
+
+    assert findings(f"{half} ld.shared.u32 %r4, [%r3];\nst.global.u32 [%rd4], %r4;") == [(1, 0, ALL[16:])]
+
+
+def test_after_lanes_diverge_and_meet():
+    """Shadows follow registers through branches."""
+    body = (
+        "ld.shared.u32 %r4, [%r3]; setp.lt.u32 %p1, %r1, 8; @%p1 bra low; mov.u32 %r4, 1; low:\n"
+        "add.u32 %r4, %r4, 1; st.global.u32 [%rd4], %r4;"
+    )
+
+    assert findings(body) == [(1, 0, ALL[:8])]
+
+
+def test_padding_of_structures_may_be_copied():
+    """A word of which only some bytes were written may go to global memory; one without any may not."""
+    some = "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];\nst.global.u32 [%rd4], %r4;"
+
+    assert findings(some) == []
+    assert findings("st.shared.u8 [%r3], %r1; ld.shared.u8 %r4, [%r3+1];\nst.global.u8 [%rd4], %r4;") == [(1, 0, ALL)]
+
+
+@pytest.mark.parametrize("index", ["t", "t+4"])
+def test_local_array(index):
+    """An element of a local array that was not written."""
+    body = f"st.local.u32 [t], %r1; ld.local.u32 %r4, [{index}];\nst.global.u32 [%rd4], %r4;"
+
+    assert findings(body) == ([] if index == "t" else [(1, 0, ALL)])
+
+
+def test_matrix_operand():
+    """Unwritten shared memory that ldmatrix brings into a product."""
+    multiply = (
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r8]; mov.b32 %r9, 0; mov.f32 %f1, 0f00000000;\n"
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%r4,%r5,%r6,%r7}, {%r9,%r9}, {%f1,%f1,%f1,%f1};"
+    )
+    rows = "mov.u32 %r8, s; shl.b32 %r10, %r1, 4; add.u32 %r8, %r8, %r10; mov.u32 %r11, 0;"
+    full = rows + "st.shared.v4.u32 [%r8], {%r11, %r11, %r11, %r11}; bar.sync 0;"
+    some = rows + "st.shared.v2.u32 [%r8], {%r11, %r11}; bar.sync 0;"
+
+    assert {line for line, _, _ in findings(some + multiply)} == {1}
+    assert findings(full + multiply) == []
+
+
+def test_device_memory():
+    """device.empty is memory that nothing has written, until a kernel or set() writes it."""
+    device = warpsim.Device("sm_80")
+    fresh = device.empty(32, np.uint32)
+    copy = "ld.global.u32 %r4, [%rd4];\nst.global.u32 [%rd5], %r4;"
+
+    assert findings(copy, a=fresh, device=device) == [(1, 0, ALL)]
+    fresh.set(np.zeros(32))
+    assert findings(copy, a=fresh, device=device) == []
+    fresh = device.empty(32, np.uint32)
+    assert findings("st.global.u32 [%rd4], %r1;" + copy, a=fresh, device=device) == []
+    assert findings(copy, a=fresh, device=device) == []
+
+
+def test_atomic_on_unwritten_memory():
+    """An atomic leaves unwritten memory undefined; an exchange writes it."""
+    use = "ld.shared.u32 %r5, [%r3];\nst.global.u32 [%rd4], %r5;"
+
+    assert findings("red.shared.add.u32 [%r3], 1;" + use) == [(1, 0, ALL)]
+    assert findings("atom.shared.exch.b32 %r6, [%r3], %r1;" + use) == []
+
+
+def test_cp_async_passes_undefined_bytes_on():
+    """A copy of unwritten global memory is found when it is used."""
+    device = warpsim.Device("sm_80")
+    body = (
+        "cp.async.ca.shared.global [%r3], [%rd4], 4; cp.async.wait_all; ld.shared.u32 %r4, [%r3];\n"
+        "st.global.u32 [%rd5], %r4;"
+    )
+
+    assert findings(body, a=device.empty(32, np.uint32), device=device) == [(1, 0, ALL)]
+    assert findings(body, a=device.array(np.zeros(32, np.uint32)), device=device) == []
+
+
+@pytest.mark.parametrize("name", ["transpose", "reduce_shfl", "histogram", "mma_f16_gemm", "softmax_rows"])
+def test_recorded_kernels_are_silent(ablation, name):
+    """Correct programs break no rule."""
+    assert ablation.findings(name, "init") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "reported"),
+    [
+        ("transpose", "st.shared.f32 \t[%r7+1056]", "st.global.f32"),
+        ("reduce_shfl", "st.shared.f32 \t[%r61]", "red.global|atom.global|st.global|bra"),
+        ("histogram", "st.shared.u32 \t[%r16]", "bra|atom.global"),
+        ("mma_f16_gemm", "cp.async.cg.shared.global [%r36]", "mma.sync"),
+    ],
+)
+def test_a_store_taken_out(ablation, name, taken, reported):
+    """Each store to shared memory that is taken out is found where the unwritten value matters."""
+    lines = ablation.lines(name, taken)
+    assert lines
+    found = ablation.findings(name, "init", removed=lines)
+    allowed = {line for text in reported.split("|") for line in ablation.lines(name, text)}
+
+    assert found
+    assert {f[0] for f in found} == {"uninitialised"}
+    assert {f[2] for f in found} <= allowed
