@@ -434,6 +434,7 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
     commit = commit_of(instruction)
     guard = _guard(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
+    loads = "memory" in ports
 
     def step(group: Group) -> object:
         active = None
@@ -446,6 +447,7 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
         memory.group = group
         memory.active = active
         memory.unused = unread
+        memory.undefined = False
         arguments = [get(group) for get in getters]
         if ports:
             result = function(op, *arguments, **{p: port(batch, p, group, active) for p in ports})
@@ -458,7 +460,7 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
             result = function(op, *arguments)
         if commit is not None and result is not None:
             commit(group, result, active)
-        if memory.undefined:
+        if loads and memory.undefined:
             bits = loaded(group, instruction, arguments, {p: port(batch, p, group, active) for p in ports})
             return None if commit is None or bits is None else commit_loaded(group, commit, instruction, bits, active)
         return None
@@ -545,6 +547,7 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         batch = group.batch
         batch.memory.group = group
         batch.memory.active = None
+        batch.memory.undefined = False
         warps = group.warps
         arguments = [spread(warps, get(group)) for get in getters]
         keywords = {p: port(batch, p, group, active) for p in ports}

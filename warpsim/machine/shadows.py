@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.machine.defined import UndefinedMemory
+from warpsim.machine.defined import AtOnce, UndefinedMemory
 from warpsim.machine.flow import registers_of
 from warpsim.machine.memory import LOCAL_WINDOW
 from warpsim.machine.reporting import party
@@ -82,7 +82,10 @@ def loaded(group: Group, instruction: Instruction, arguments: list[Any], keyword
     form = instruction.form
     if not form.n_dest and form.root != "cp":
         return None
-    bits = form.function(instruction.op, *arguments, **{**keywords, "memory": UndefinedMemory(memory)})
+    keywords = {**keywords, "memory": UndefinedMemory(memory)}
+    if "async_groups" in keywords:
+        keywords["async_groups"] = AtOnce()
+    bits = form.function(instruction.op, *arguments, **keywords)
     memory.undefined = False
     return bits
 
