@@ -39,6 +39,11 @@ def disjoint(base: Affine, nbytes: int) -> bool:
     return True
 
 
+def bits_of(array: Array) -> Array:
+    """Elements as unsigned integers, so that equal NaNs are equal."""
+    return array if array.dtype.itemsize > 8 else array.view(f"u{array.dtype.itemsize}")
+
+
 def last_along(value: Array, shape: tuple[int, ...]) -> Array:
     """The last thread's value along axes that the target does not have."""
     if value.size == 1 or value.ndim != len(shape):

@@ -52,6 +52,9 @@ def apply_atomic(
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
         place, owner, good = memory.global_port.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        if memory.races is not None:
+            for index in np.unique(owner[good]):
+                memory.races.globals(memory.globals.allocation(int(index)), place, dtype.itemsize, good & (owner == index), True, True)  # fmt: skip
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
         out = np.zeros(len(place), dtype) if returns else None
@@ -67,6 +70,8 @@ def apply_atomic(
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
         if memory.flight is not None and kind != "local":
             memory.flight.touch("write", found, dtype.itemsize, columns, active)
+        if memory.races is not None and kind != "local":
+            memory.races.shared(found, dtype.itemsize, columns, active, True, True)
         if space.defined is not None:
             if name == "exch":
                 space.defined.mark(found, columns, False, dtype.itemsize, active)

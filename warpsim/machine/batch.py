@@ -11,6 +11,7 @@ from warpsim.machine.cp_async import AsyncGroups
 from warpsim.machine.defined import DefinedBits
 from warpsim.machine.group import Frame, Group
 from warpsim.machine.mbarrier_objects import MbarrierObjects
+from warpsim.machine.races import Races
 from warpsim.machine.selection import Selection, Shape, from_positions, union
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.transfers import Transfers
@@ -28,10 +29,12 @@ U32 = np.dtype(np.uint32)
 class Barrier:
     """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
 
-    ``expected`` is 0 where all threads of the CTA that have not exited are meant.
+    ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were.
     """
 
-    def __init__(self, n_ctas: int) -> None:
+    def __init__(self, number: int, n_ctas: int) -> None:
+        self.number = number
+        self.partial = False
         self.arrived = np.zeros(n_ctas, np.int64)
         self.expected = np.zeros(n_ctas, np.int64)
         self.waiting: list[tuple[Group, Any]] = []
@@ -61,6 +64,8 @@ class Batch:
             for space in (self.shared, self.local):
                 space.defined = DefinedBits(space.size, space.n_columns)
         self.memory = Memory(self, launch.memory, self.shared, self.local)
+        if launch.races is not None:
+            self.memory.races = Races(launch.races, self)
         self.transfers = Transfers(self)
         self.async_groups = AsyncGroups(self)
         self.objects = MbarrierObjects(self)
@@ -167,7 +172,7 @@ class Batch:
         """A named barrier of the CTAs."""
         found = self.barriers.get(number)
         if found is None:
-            found = self.barriers[number] = Barrier(self.shape.n_ctas)
+            found = self.barriers[number] = Barrier(number, self.shape.n_ctas)
         return found
 
     def arrive(
@@ -178,9 +183,15 @@ class Batch:
         ``finish(group, barrier_votes)`` runs on each released group (reductions write their result there)."""
         barrier = self.barrier(number)
         selection = group.selection
+        races = self.memory.races
         unused = vote is None and not barrier.waiting and not barrier.arrived.any()
         if waits and unused and selection.n == self.shape.n and count in (0, self.shape.n_threads):
+            if races is not None:
+                races.cta_barrier(None)
             return False
+        if races is not None and count not in (0, self.shape.n_threads):
+            barrier.partial = True
+            races.barrier_arrive(group, number)
         per_cta = selection.per_cta
         here = per_cta > 0
         barrier.arrived += per_cta
@@ -205,10 +216,14 @@ class Batch:
             if stay is not None:
                 barrier.waiting.append((stay, finish))
             if go is not None:
+                if self.memory.races is not None:
+                    self.memory.races.barrier_leave(go, barrier.number if barrier.partial else None)
                 if finish is not None:
                     finish(go, votes)
                 go.generation = self.generation
                 self.push(go)
+        if barrier.partial and self.memory.races is not None:
+            self.memory.races.barrier_reset(barrier.number, np.flatnonzero(done))
         barrier.arrived[done] = 0
         barrier.expected[done] = 0
 

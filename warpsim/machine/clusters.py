@@ -57,11 +57,16 @@ class ClusterBarrier:
         positions = group.selection.positions
         clusters = self.cluster[group.selection.ctas]
         held = self.phase[clusters] <= self.entered[positions]
+        races = self.batch.memory.races
         if not held.any():
+            if races is not None:
+                races.cluster_barrier(group)
             return False
         if not held.all():
             stays, goes = self.batch.divide(group, held)
             goes.generation = self.batch.generation
+            if races is not None:
+                races.cluster_barrier(goes)
             self.batch.push(goes)
             group = stays
         self.waiting.append(group)

@@ -30,6 +30,8 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     def gated(group: Group) -> Any:
         missing = missing_lanes(group, members)
         if missing is None:
+            if group.batch.memory.races is not None:
+                group.batch.memory.races.warp_sync(group, members)
             return step(group)
         return wait(group, missing)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.addresses import Address, cta_order, disjoint, last_along, misaligned
+from warpsim.machine.addresses import Address, bits_of, cta_order, disjoint, last_along, misaligned
 from warpsim.machine.memory import Allocation
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 
@@ -36,6 +36,8 @@ class GlobalAccess:
         shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
         steps = (*strides, dtype.itemsize)
         at = base.base + offset - allocation.start
+        if self.port.races is not None and not write:
+            self.port.races.globals(allocation, base.array().astype(np.int64) + offset, nbytes, None, False)
         if allocation.defined is not None:
             bits = np.ndarray((*shape, count), f"u{min(dtype.itemsize, 8)}", allocation.defined.data, at, steps)
             if write:
@@ -60,6 +62,8 @@ class GlobalAccess:
         low, high = int(array.min()) + offset, int(array.max()) + offset
         allocation = self.port.globals.find(low, high + nbytes)
         if allocation is not None and allocation.defined is None and not misaligned(array, offset, nbytes):
+            if self.port.races is not None:
+                self.port.races.globals(allocation, array + offset, nbytes, self.port.active, False)
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
@@ -69,6 +73,8 @@ class GlobalAccess:
         for index in np.unique(owner[good]):
             here = good & (owner == index)
             allocation = self.port.globals.allocation(int(index))
+            if self.port.races is not None:
+                self.port.races.globals(allocation, place, dtype.itemsize * count, here, False)
             if allocation.defined is not None:
                 self.port.undefined |= _lacks(allocation.defined, place[here], dtype.itemsize * count)
             for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
@@ -153,8 +159,46 @@ class GlobalAccess:
         )
         return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})"
 
+    def _note_store(self, address: Address, values: tuple[Array, ...]) -> None:
+        """Tell the race detector of a store."""
+        base, offset = address
+        races, nbytes = self.port.races, values[0].dtype.itemsize * len(values)
+        assert races is not None
+        array = as_array(base).view(np.int64)
+        allocation = self.port.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
+        if allocation is not None and not misaligned(array, offset, nbytes):
+            races.globals(allocation, array + offset, nbytes, self.port.active, True)
+            return
+        shape = self.port.group.selection.shape
+        place = np.broadcast_to(array + offset, shape)
+        owner = self.port.globals.owners(place, nbytes)
+        good = (owner >= 0) & (place % nbytes == 0)
+        if self.port.active is not None:
+            good &= self.port.active
+        for which in np.unique(owner[good]):
+            races.globals(self.port.globals.allocation(int(which)), place, nbytes, good & (owner == which), True)
+
+    def _differs(self, address: Address, values: tuple[Array, ...]) -> Array:
+        """The lanes that do not find their values in memory."""
+        shape = self.port.group.selection.shape
+        found: Array = np.zeros(shape, np.bool_)
+        for held, value in zip(self.load(address, values[0].dtype, len(values)), values, strict=True):
+            found |= bits_of(held) != bits_of(value)
+        return found if self.port.active is None else found & self.port.active
+
     def store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        races = self.port.races
+        if races is not None:
+            self._note_store(address, values)
+            if races.doubts:
+                self.port.races = None
+                changed = self._differs(address, values)
+                self.store(address, values)
+                lost = self._differs(address, values)
+                self.port.races = races
+                races.settle(changed, lost)
+                return
         base, offset = address
         dtype, count = values[0].dtype, len(values)
         nbytes = dtype.itemsize * count

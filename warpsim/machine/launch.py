@@ -16,8 +16,11 @@ from warpsim.machine.batch import Batch
 from warpsim.machine.group import Group
 from warpsim.machine.memory import GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
+from warpsim.machine.raced import steps_of
+from warpsim.machine.races import RULE as RACE
+from warpsim.machine.races import LaunchRaces
 from warpsim.machine.selection import Shape
-from warpsim.machine.shadows import SHADOWED, check_end, steps_of
+from warpsim.machine.shadows import SHADOWED, check_end
 from warpsim.machine.values import Affine, Array
 from warpsim.types import ScalarType
 
@@ -103,6 +106,7 @@ class Launch:
         self.stats = RunStats()
         self.counts: dict[BoundBlock, int] = {}
         self.findings = reporting.Collector(self)
+        self.races = LaunchRaces(self) if RACE in settings.checks else None
         self.sleeping: list[Group] = []
         self.on_start: Callable[[Batch], object] | None = None
         self.batches: list[Batch] = []
@@ -151,6 +155,7 @@ class Launch:
         return (
             bool(batch.parked)
             or any(b.waiting for b in batch.barriers.values())
+            or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
             or any(g.batch is batch for g in self.sleeping)
         )
 
@@ -209,13 +214,15 @@ class Launch:
 
     def _run_group(self, batch: Batch, group: Group) -> None:
         observer = self.settings.observer
+        raced = self.races is not None
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
         while True:
             block = group.plan.blocks[group.block]
             if group.at == 0:
                 self._count(block, group)
-            steps = block.steps if not (group.shadows or group.frame.shadows) else steps_of(group.plan, block)
+            shadowed = bool(group.shadows or group.frame.shadows)
+            steps = steps_of(group.plan, block, raced, shadowed) if raced or shadowed else block.steps
             for at in range(group.at, len(steps)):
                 group.at = at
                 if observer is not None:
@@ -224,7 +231,7 @@ class Launch:
                 if gone:
                     if gone is not SHADOWED:
                         return
-                    steps = steps_of(group.plan, block)
+                    steps = steps_of(group.plan, block, raced, True)
                 if observer is not None:
                     observer.after(block.instructions[at], group)
             group.at = len(steps)

@@ -56,6 +56,9 @@ class MbarrierObjects:
         """The word before ``change(word, *operands)``, lane after lane."""
         if self.checked and space == "shared::cluster":
             self._check_visible(*self.places(space, address))
+        races = self.batch.memory.races
+        if races is not None and races.note.release:
+            races.release_to(self.batch.transfers.lanes(), *self.places(space, address))
 
         def checked(old: Array, *values: Array) -> Array:
             word = old.view(U64)
@@ -78,6 +81,12 @@ class MbarrierObjects:
         word = batch.memory.load(space, address, B64)[0].view(U64)
         if self.checked:
             self._check_valid(word)
+        races = batch.memory.races
+        if races is not None and races.note.acquire:
+            over = np.broadcast_to(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
+            over = over.reshape(-1)[self._lanes()]
+            columns, place = self.places(space, address)
+            races.acquire_from(batch.transfers.lanes()[over], columns[over], place[over])
         return word
 
     def fence(self) -> None:

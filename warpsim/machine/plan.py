@@ -28,7 +28,7 @@ FUNCTION_CODE = 0x1000
 class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
-    __slots__ = ("end", "index", "instructions", "live_in", "names", "returns", "shadow_steps", "steps", "waits")
+    __slots__ = ("end", "index", "instructions", "live_in", "names", "returns", "steps", "variants", "waits")
 
     def __init__(self, block: Block, instructions: tuple[Instruction, ...]) -> None:
         self.index = block.index
@@ -37,7 +37,7 @@ class BoundBlock:
         self.instructions = instructions
         self.names = Counter(i.text for i in instructions)
         self.steps: list[Step] = []
-        self.shadow_steps: list[Step] | None = None
+        self.variants: dict[tuple[bool, bool], list[Step]] = {}
         self.returns: tuple[Operand, ...] = ()
         self.end: Callable[[Group], int | None] = lambda group: None
 

@@ -173,6 +173,10 @@ def deadlock(launch: Launch) -> None:
                     f"{group.selection.n} threads wait at barrier {number} in line {present(group).span.line} ({int(barrier.arrived[cta])} arrived)"
                 )
                 rule = "barrier-divergence"
+        for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
+            group.at = max(group.at - 1, 0)
+            first = first or group
+            notes.append(f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}")
         for group in batch.parked:
             first = group if rule != "setmaxnreg" else first
             notes.append(

@@ -106,13 +106,9 @@ def commit_loaded(
     return SHADOWED
 
 
-def steps_of(plan: FunctionPlan, block: BoundBlock) -> list[Step]:
-    """The steps of a block for groups that hold shadows."""
-    if block.shadow_steps is None:
-        block.shadow_steps = [
-            _bind(plan, instruction, step) for instruction, step in zip(block.instructions, block.steps, strict=False)
-        ]
-    return block.shadow_steps
+def shadowed_steps(plan: FunctionPlan, block: BoundBlock, steps: list[Step]) -> list[Step]:
+    """Steps of a block for groups that hold shadows, around the plain ones."""
+    return [_bind(plan, instruction, step) for instruction, step in zip(block.instructions, steps, strict=False)]
 
 
 def check_end(group: Group, block: BoundBlock) -> None:
@@ -455,4 +451,4 @@ def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Grou
     return rule
 
 
-__all__ = ["SHADOWED", "Shadows", "check_end", "commit_loaded", "loaded", "shadow", "steps_of"]
+__all__ = ["SHADOWED", "Shadows", "check_end", "commit_loaded", "loaded", "shadow", "shadowed_steps"]

@@ -93,6 +93,9 @@ class Transfers:
             transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
         if transfer.signal is not None:
             transfer.phase = mbarriers.phase(self._words(transfer.signal.columns, transfer.signal.address))
+        races = self.batch.memory.races
+        if races is not None and (self.late or transfer.kind != "cp.async"):
+            races.copies(transfer)
         if not self.late:
             self._act(transfer, np.arange(len(transfer.positions)))
         if self.late or self.watched:
@@ -196,9 +199,16 @@ class Transfers:
 
     def _act(self, transfer: Transfer, which: Which) -> None:
         self._fetch(transfer, which)
+        races = self.batch.memory.races
+        if self.late or transfer.kind != "cp.async":
+            self.batch.memory.races = None  # the copies themselves were noted when they began
         transfer.deliver(which)
+        self.batch.memory.races = races
         if transfer.signal is not None:
             self._count(transfer.signal, which)
+            if races is not None:
+                signal = transfer.signal
+                races.release_to(transfer.positions[which], signal.columns[which], signal.address[which])
         self.batch.memory.globals.version += 1
 
     def _fetch(self, transfer: Transfer, which: Which) -> None:

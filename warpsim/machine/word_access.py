@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.addresses import CLUSTER_SHIFT, Address, last_along, misaligned
+from warpsim.machine.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 from warpsim.machine.word_space import WordSpace, join_words, split_words
@@ -104,6 +104,8 @@ class WordAccess:
         size = dtype.itemsize
         if self.port.flight is not None and kind != "local":
             self.port.flight.touch("read", place, size * count, columns, active)
+        if self.port.races is not None and kind != "local":
+            self.port.races.shared(place, size * count, columns, active, False)
         if space.defined is not None:
             rows = covered and _by_rows(kind, place)
             self.port.undefined |= space.defined.lacks(place, columns, rows, size * count, active)
@@ -137,6 +139,17 @@ class WordAccess:
     def store(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         size, count = values[0].dtype.itemsize, len(values)
+        races = self.port.races
+        if races is not None and kind != "local":
+            place, space, columns, _, active = self.address(kind, address, size * count)
+            races.shared(place, size * count, columns, active, True)
+            if races.doubts:
+                self.port.races = None
+                changed = self._differs(space, place, columns, active, values)
+                self.store(kind, address, values)
+                self.port.races = races
+                races.settle(changed, self._differs(space, place, columns, active, values))
+                return
         place, space, columns, covered, active = self.address(kind, address, size * count)
         shape = self.port.group.selection.shape
         if self.port.flight is not None and kind != "local":
@@ -161,6 +174,18 @@ class WordAccess:
             else:
                 mask = np.broadcast_to(active, shape)
                 space.scatter(place[mask] + k * size, columns[mask], full[mask])
+
+    def _differs(
+        self, space: WordSpace, place: Any, columns: Array, active: Array | None, values: tuple[Array, ...]
+    ) -> Array:
+        """The lanes that do not find their values in memory."""
+        shape = self.port.group.selection.shape
+        found: Array = np.zeros(shape, np.bool_)
+        at = np.broadcast_to(np.asarray(place, np.int64), shape)
+        for k, value in enumerate(values):
+            held = space.gather(at + k * value.dtype.itemsize, np.broadcast_to(columns, shape), value.dtype)
+            found |= bits_of(held) != bits_of(value)
+        return found if active is None else found & active
 
     def _store_rows(self, space: WordSpace, place: Any, values: tuple[Array, ...], shape: tuple[int, ...]) -> None:
         words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]

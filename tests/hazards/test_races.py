@@ -1,0 +1,292 @@
+"""race: conflicting accesses that nothing orders, by ablation of correct programs.
+
+Each row of a table says what is taken out and which line then races with which other; "silent" rows say why."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = (
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
+    ".reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<9>;\n"
+    ".shared .align 16 .b32 s[256]; .shared .align 8 .b64 m;\n"
+    "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s;\n"
+    "add.u32 %r3, %r3, %r2; cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;\n"
+    "mov.u32 %r9, %ctaid.x; xor.b32 %r8, %r2, 4; mov.u32 %r7, s; add.u32 %r7, %r7, %r8; setp.eq.u32 %p8, %r1, 0;\n"
+)
+FIRST = HEAD.count("\n") + 1
+
+
+def races(body, block=64, grid=1, cluster=None, severity="error"):
+    """(line, other line) of each race in these lines, counted from the first."""
+    data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+    result = warpsim.load(HEAD + body + "\nret;\n}\n")["k"](
+        grid, block, (data, more), checks="race", on_finding="collect", cluster=cluster
+    )
+    return [
+        (f.line - FIRST, f.other.line - FIRST if f.other else None) for f in result.findings if f.severity == severity
+    ]
+
+
+BARRIER = "bar.sync 0;"
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("transpose", 96, {(107, 56), (119, 56), (131, 56), (143, 56)}),
+        ("reduce_shfl", 150, {(164, 141), (167, 144), (170, 147)}),
+        ("histogram", 53, {(70, 46)}),  # zeros against increments
+        ("histogram", 77, {(86, 70), (70, 86)}),
+        ("mma_f16_gemm", 284, {(292, 67), (297, 67), (302, 108), (306, 108)}),
+        ("mma_f16_gemm", 373, {(237, 292), (242, 292), (252, 302), (261, 343)}),  # ldmatrix and the next stage's copies
+        ("softmax_rows", 101, {(102, 98), (146, 98)}),
+        ("softmax_rows", 156, {(214, 102)}),
+        ("cub_scan_reduce", 98, {(101, 94)}),
+        ("cub_scan_reduce", 102, {(110, 101)}),
+        ("cub_scan_reduce", 164, {(165, 161), (167, 155)}),
+        ("grid_sync", 114, {(141, 101)}),  # data of other CTAs, behind the grid's barrier
+        ("grid_sync", 171, {(101, 141)}),
+        ("coop_groups", 82, set()),  # each thread reads the element that it copied itself
+        ("its_lock", 50, set()),  # the data under the lock is volatile: strong accesses do not race
+    ],
+)
+def test_a_barrier_taken_out(ablation, name, line, expected):
+    """Every barrier and fence that matters is missed at the accesses that it ordered; with it nothing is reported."""
+    found = ablation.findings(name, "race", removed=[line])
+
+    assert expected <= {(at, other) for _, _, at, other in found}
+    assert bool(expected) == bool(found)
+    assert {(rule, severity) for rule, severity, _, _ in found} <= {("race", "error")}
+
+
+CORRECT = (
+    "transpose reduce_shfl histogram mma_f16_gemm softmax_rows cub_scan_reduce grid_sync its_lock coop_groups bfs_level"
+    " generic_ptrs tinygrad_gemm_f16_sm80 triton_flash_sm80 triton_scan_sort_sm80"
+)
+
+
+@pytest.mark.parametrize("name", CORRECT.split())
+def test_recorded_kernels_do_not_race(ablation, name):
+    """Correct programs have no error; Triton's threads store equal values to one place, which is a warning."""
+    found = ablation.findings(name, "race")
+
+    assert all(severity == "warning" and name.startswith("triton") for _, severity, _, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("first", "order", "second", "expected"),
+    [
+        ("st.shared.u32 [%r3], %r1;", "", "ld.shared.u32 %r4, [%r7];", [(1, 0)]),
+        ("st.shared.u32 [%r3], %r1;", BARRIER, "ld.shared.u32 %r4, [%r7];", []),
+        ("ld.shared.u32 %r4, [%r7];", "", "st.shared.u32 [%r3], %r1;", [(1, 0)]),
+        ("ld.shared.u32 %r4, [%r7];", BARRIER, "st.shared.u32 [%r3], %r1;", []),
+        ("st.shared.u32 [%r3], %r1;", "", "add.u32 %r5, %r1, 9; st.shared.u32 [%r7], %r5;", [(1, 0)]),
+        ("st.shared.u32 [%r3], %r1;", "", "ld.shared.u32 %r4, [%r3];", []),  # its own element
+        ("st.shared.u32 [%r3], %r1;", "bar.warp.sync -1;", "ld.shared.u32 %r4, [%r7];", []),  # the neighbour's warp
+        ("st.shared.u32 [%r3], %r1;", "shfl.sync.idx.b32 %r6, %r1, 0, 31, -1;", "ld.shared.u32 %r4, [%r7];", []),
+        ("st.shared.u32 [%r3], %r1;", "vote.sync.any.pred %p1, %p8, -1;", "ld.shared.u32 %r4, [%r7];", []),
+        ("st.shared.u32 [%r3], %r1;", "membar.cta;", "ld.shared.u32 %r4, [%r7];", [(1, 0)]),  # a fence alone
+        ("st.global.u32 [%rd4], %r1;", "", "ld.global.u32 %r4, [%rd6];", [(1, 0)]),
+        ("st.global.u32 [%rd4], %r1;", BARRIER, "ld.global.u32 %r4, [%rd6];", []),
+        ("ld.global.u32 %r4, [%rd6];", "", "st.global.u32 [%rd4], %r1;", [(1, 0)]),
+        ("red.global.add.u32 [%rd1], 1;", "", "red.global.add.u32 [%rd1], 1;", []),
+        ("red.global.add.u32 [%rd1], 1;", "", "ld.global.u32 %r4, [%rd1];", [(1, 0)]),
+        ("red.global.add.u32 [%rd1], 1;", "", "ld.relaxed.gpu.global.u32 %r4, [%rd1];", []),
+        ("st.volatile.global.u32 [%rd1], %r1;", "", "ld.volatile.global.u32 %r4, [%rd1];", []),
+        ("red.shared.add.u32 [%r7], 1;", "", "ld.shared.u32 %r4, [%r3];", [(1, 0)]),
+        ("red.shared.add.u32 [%r7], 1;", BARRIER, "ld.shared.u32 %r4, [%r3];", []),
+    ],
+)
+def test_two_lines(first, order, second, expected):
+    """An access of one thread, an access of its neighbour, and what stands between them."""
+    neighbour = "cvt.u64.u32 %rd6, %r8; add.u64 %rd6, %rd6, %rd1;"
+
+    assert races(f"{neighbour} {first}\n{order} {second}") == expected
+
+
+def test_the_warp_orders_only_its_own_lanes():
+    """bar.warp.sync does not order the warps of a CTA."""
+    body = "st.shared.u32 [%r3], %r1;\n{} xor.b32 %r8, %r2, 128; mov.u32 %r7, s; add.u32 %r7, %r7, %r8; ld.shared.u32 %r4, [%r7];"
+
+    assert races(body.format("bar.warp.sync -1;")) == [(1, 0)]
+    assert races(body.format(BARRIER)) == []
+
+
+def test_masks_of_a_warp():
+    """A mask of half a warp orders that half: a neighbour inside it, not a lane of the other half."""
+    body = (
+        "st.shared.u32 [%r3], %r1; setp.lt.u32 %p1, %r1, 16; mov.u32 %r10, 0xffff; @%p1 bra low; not.b32 %r10, %r10; low:"
+        "bar.warp.sync %r10; xor.b32 %r8, %r2, {}; mov.u32 %r7, s; add.u32 %r7, %r7, %r8;\nld.shared.u32 %r4, [%r7];"
+    )
+
+    assert races(body.format(4), block=32) == []
+    assert races(body.format(64), block=32) == [(1, 0)]
+
+
+def test_bytes_beside_each_other():
+    """Threads that write neighbouring bytes do not meet; a word over them does."""
+    body = "mov.u32 %r4, s; add.u32 %r4, %r4, %r1; st.shared.u8 [%r4], %r1;\n{}"
+
+    assert races(body.format("ld.shared.u8 %r5, [%r4];")) == []
+    assert races(body.format("and.b32 %r4, %r4, -4; ld.shared.u32 %r5, [%r4];")) == [(1, 0)]
+
+
+def test_equal_values():
+    """Threads of one warp that store one value to one place are defined; of several warps it is a warning."""
+    body = "mov.u32 %r4, 5; st.shared.u32 [s], {};\n"
+
+    assert races(body.format("%r4"), block=32) == races(body.format("%r4"), block=32, severity="warning") == []
+    assert races(body.format("%r4")) == []
+    assert races(body.format("%r4"), severity="warning") == [(0, 0)]
+    assert races(body.format("%r1")) == [(0, 0)]
+
+
+def test_ctas_race_in_global_memory():
+    """CTAs are not ordered by their own barriers."""
+    body = "@%p8 st.global.u32 [%rd1], %r9;\nbar.sync 0;"
+
+    assert races(body, grid=2) == [(0, 0)]
+    assert races(body, grid=1) == []
+    assert races("@%p8 red.global.add.u32 [%rd1], %r9;\nbar.sync 0;", grid=2) == []
+
+
+FLAG = (
+    "setp.ne.u32 %p7, %r9, 0; @%p7 bra consumer;\n"
+    "st.global.u32 [%rd4], %r1; {barrier} @!%p8 bra done;\n"
+    "{release}\n"
+    "bra done;\nconsumer: @!%p8 bra behind;\nagain: {acquire} setp.eq.u32 %p1, %r4, 0; @%p1 bra again; {fence} behind: {late}\n"
+    "ld.global.u32 %r5, [%rd4];\ndone:"
+)
+GOOD = {
+    "barrier": "bar.sync 0;",
+    "release": "st.release.gpu.global.u32 [%rd2], 1;",
+    "acquire": "ld.acquire.gpu.global.u32 %r4, [%rd2];",
+    "fence": "",
+    "late": "bar.sync 1;",
+}
+FENCES = {
+    **GOOD,
+    "release": "membar.gl; st.volatile.global.u32 [%rd2], 1;",
+    "acquire": "ld.volatile.global.u32 %r4, [%rd2];",
+    "fence": "membar.gl;",
+}
+ATOMICS = {
+    **GOOD,
+    "release": "membar.gl; red.global.add.u32 [%rd2], 1;",
+    "acquire": "atom.global.add.u32 %r4, [%rd2], 0;",
+    "fence": "fence.acq_rel.gpu;",
+}
+
+
+@pytest.mark.parametrize("pattern", [GOOD, FENCES, ATOMICS], ids=["release-acquire", "fences", "atomics"])
+def test_a_flag_between_ctas(pattern):
+    """Data handed from one CTA to the next through a flag."""
+    assert races(FLAG.format(**pattern), grid=2) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "changed"),
+    [
+        (GOOD, {"barrier": ""}),
+        (GOOD, {"late": ""}),
+        (GOOD, {"release": "st.relaxed.gpu.global.u32 [%rd2], 1;"}),
+        (GOOD, {"acquire": "ld.relaxed.gpu.global.u32 %r4, [%rd2];"}),
+        (GOOD, {"release": "st.release.cta.global.u32 [%rd2], 1;"}),
+        (FENCES, {"release": "st.volatile.global.u32 [%rd2], 1;"}),
+        (FENCES, {"release": "membar.cta; st.volatile.global.u32 [%rd2], 1;"}),
+        (FENCES, {"fence": ""}),
+        (ATOMICS, {"release": "red.global.add.u32 [%rd2], 1;"}),
+        (ATOMICS, {"fence": ""}),
+    ],
+)
+def test_a_flag_that_does_not_hold(pattern, changed):
+    """Every barrier, fence, scope and order of the hand-over matters."""
+    assert (6, 1) in races(FLAG.format(**{**pattern, **changed}), grid=2)
+
+
+def test_a_plain_flag():
+    """A flag itself must be written and read by strong accesses."""
+    weak = {**GOOD, "acquire": "ld.global.u32 %r4, [%rd2];"}
+
+    assert (5, 2) in races(FLAG.format(**weak), grid=2)
+
+
+NAMED = (
+    "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; st.shared.u32 [%r3], %r1;\n"
+    "{arrive} bra done;\nconsumer: {wait} add.u32 %r7, %r3, -128;\nld.shared.u32 %r4, [%r7];\ndone:"
+)
+
+
+def test_named_barriers():
+    """A producer warp arrives, a consumer warp waits."""
+    assert races(NAMED.format(arrive="bar.arrive 1, 64;", wait="bar.sync 1, 64;")) == []
+    assert races(NAMED.format(arrive="bar.arrive 1, 64;", wait="bar.sync 2, 32;")) == [(3, 0)]
+    assert races(NAMED.format(arrive="bar.arrive 1, 64;", wait="bar.sync 1, 64;"), block=64, grid=3) == []
+
+
+MBARRIER = (
+    "@%p8 mbarrier.init.shared.b64 [m], 32; bar.sync 0;\n"
+    "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; st.shared.u32 [%r3], %r1;\n"
+    "{arrive} bra done;\n"
+    "consumer: {wait} add.u32 %r7, %r3, -128;\nld.shared.u32 %r4, [%r7];\ndone:"
+)
+ARRIVE = "mbarrier.arrive.shared.b64 %rd9, [m];"
+WAIT = "again: mbarrier.try_wait.parity.shared.b64 %p1, [m], 0; @!%p1 bra again;"
+
+
+def test_mbarriers():
+    """The threads of one warp arrive, another warp waits for the phase."""
+    assert races(MBARRIER.format(arrive=ARRIVE, wait=WAIT)) == []
+    assert races(MBARRIER.format(arrive=ARRIVE, wait="")) == [(4, 1)]
+    assert races(MBARRIER.format(arrive=ARRIVE.replace("arrive", "arrive.relaxed.cta"), wait=WAIT)) == [(4, 1)]
+    assert (0, 0) not in races(MBARRIER.format(arrive=ARRIVE, wait=WAIT).replace("bar.sync 0;", "", 1))
+    assert races(MBARRIER.format(arrive=ARRIVE, wait=WAIT).replace("bar.sync 0;", "", 1)) != []
+
+
+CLUSTER = (
+    "st.shared.u32 [%r3], %r1;\n{sync} mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1;\n"
+    "mapa.shared::cluster.u32 %r11, %r3, %r10; ld.shared::cluster.u32 %r12, [%r11];\n{end}"
+)
+SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
+
+
+def test_clusters():
+    """Distributed shared memory needs the cluster's barrier, not the CTA's; rewriting needs it again."""
+    assert races(CLUSTER.format(sync=SYNC, end=SYNC), grid=2, cluster=(2, 1, 1)) == []
+    assert races(CLUSTER.format(sync=BARRIER, end=SYNC), grid=2, cluster=(2, 1, 1)) == [(2, 0)]
+    again = "st.shared.u32 [%r3], 77;"
+    assert races(CLUSTER.format(sync=SYNC, end=again), grid=2, cluster=(2, 1, 1)) == [(3, 2)]
+    assert races(CLUSTER.format(sync=SYNC, end=SYNC + again), grid=2, cluster=(2, 1, 1)) == []
+
+
+def test_a_lone_cluster_wait_is_a_deadlock():
+    """barrier.cluster.wait without an arrival never ends."""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        races("barrier.cluster.wait;", grid=2, cluster=(2, 1, 1))
+
+    assert caught.value.findings[0].rule == "deadlock"
+
+
+def test_many_ctas_side_by_side_and_in_waves():
+    """What is found does not depend on how many CTAs run at once, nor on CTAs that go their own ways."""
+    body = "{} st.shared.u32 [%r3], %r1;\n{} ld.shared.u32 %r4, [%r7];\n"
+    apart = "mov.u32 %r20, %r9; loop: setp.eq.u32 %p1, %r20, 0; @%p1 bra out; sub.u32 %r20, %r20, 1; bra loop; out:"
+
+    for before in ("", apart):
+        assert races(body.format(before, ""), grid=40) == [(1, 0)]
+        assert races(body.format(before, BARRIER), grid=40) == []
+
+
+def test_parties():
+    """A race names both threads, both lines and the address."""
+    data = np.zeros(1024, np.uint32)
+    body = "st.shared.u32 [%r3], %r1;\n xor.b32 %r8, %r2, 128; mov.u32 %r7, s; add.u32 %r7, %r7, %r8; ld.shared.u32 %r4, [%r7];"
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(HEAD + body + "\nret;\n}\n")["k"](1, 64, (data, data), checks="race")
+    (found,) = caught.value.findings
+
+    assert (found.rule, found.severity, found.warp, found.lanes) == ("race", "error", 0, tuple(range(32)))
+    assert (found.other.warp, found.other.lanes, found.other.line) == (1, (0,), FIRST)
+    assert found.values["address"] == 128

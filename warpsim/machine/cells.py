@@ -1,0 +1,49 @@
+"""The last accesses of every granule of a memory: one writer and two readers.
+
+A cell is ``time << 32 | thread``, 0 where nobody has been. Granules are as large as the smallest access so far, so that
+neighbouring bytes of different threads never meet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.machine.values import Array
+
+SHIFT = 32
+THREAD = (1 << SHIFT) - 1
+LARGEST = 16
+
+
+class Cells:
+    """Cells of ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost)."""
+
+    def __init__(self, size: int, width: int) -> None:
+        self.size = size
+        self.width = width
+        self.granule = LARGEST
+        self.kinds: dict[str, Array] = {}
+
+    def fit(self, nbytes: int) -> None:
+        """Granules of at most ``nbytes``."""
+        wanted = nbytes & -nbytes
+        if wanted < self.granule:
+            for name, cells in self.kinds.items():
+                rows = cells.reshape(-1, self.width)
+                self.kinds[name] = np.repeat(rows, self.granule // wanted, axis=0).reshape(-1)
+            self.granule = wanted
+
+    def of(self, kind: str) -> Array:
+        """The cells of ``write``, ``read`` or ``other`` (a second reader)."""
+        found = self.kinds.get(kind)
+        if found is None:
+            rows = -(-self.size // LARGEST) * (LARGEST // self.granule)
+            found = self.kinds[kind] = np.zeros(rows * self.width, np.int64)
+        return found
+
+    def widen(self, width: int) -> None:
+        """Columns of their own for CTAs that so far shared one: thread ``t`` becomes ``t * width + column``."""
+        for name, cells in self.kinds.items():
+            wide = (cells >> SHIFT << SHIFT | (cells & THREAD) * width)[:, None] + np.arange(width)
+            self.kinds[name] = np.where(cells[:, None] == 0, 0, wide).reshape(-1)
+        self.width = width

@@ -1,0 +1,280 @@
+"""Which accesses happen before which: clocks of a batch's threads.
+
+Time is the number of the step: it rises with every step of a launch. Since steps run one after the other, an access of
+thread t at time s happens before what thread u does now exactly if some synchronisation of both came after s. What a
+CTA, a warp or a cluster synchronises as a whole is one number for each thread, the time of the last barrier. Everything
+else (mbarriers, barriers of some warps, flags with fences) hands on *knowledge*: for each CTA a row with, for each of
+its threads, the time before which its accesses are known. Knowledge never changes once made; threads share it.
+
+While every CTA of the batch does the same, clocks have one column for all of them. Behind the threads of a CTA come
+agents, one for each warpgroup: its wgmma read shared memory in their name, until a thread of the warpgroup has waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+
+from warpsim.machine.selection import Shape
+from warpsim.machine.values import Array
+
+Rows = dict[int, Array]
+"""CTA -> ``[n_threads]`` times."""
+
+
+class Order:
+    """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
+
+    ``variables`` holds what was released through each sync variable, ``clusters()`` gives the cluster of each CTA,
+    ``owner(cta)`` the width and the first thread of a CTA's batch: these are shared by the batches of a launch."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        base: int,
+        variables: dict[Hashable, Rows],
+        clusters: Callable[[], Array],
+        owner: Callable[[int], tuple[int, int]],
+    ) -> None:
+        self.shape = shape
+        self.base = base
+        self.variables = variables
+        self.uniform = True
+        self.width = 1
+        self.rows = rows_of(shape)
+        self.cta_time = np.ones((self.rows, 1), np.int64)
+        self.warp_time = np.zeros((self.rows, 1), np.int64)
+        self.agent_time: Array | None = None
+        self.part_time: Array | None = None
+        self.part_mask: Array | None = None
+        self.cluster_time: Array | None = None
+        self.fence_time: dict[str, Array] = {}
+        self.known: Array | None = None
+        self.table: list[Rows] = [{}]
+        self.pending: dict[int, Rows] = {}
+        self.floor = 1
+        self._clusters = clusters
+        self._owner = owner
+        self._cluster_of: Array | None = None
+
+    # ---- storage -----------------------------------------------------------------------------
+
+    def widen(self) -> None:
+        """From now on each CTA has clocks of its own."""
+        if not self.uniform:
+            return
+        self.uniform, self.width = False, self.shape.n_ctas
+        for name in ("cta_time", "warp_time", "agent_time", "part_time", "part_mask", "cluster_time"):
+            array = getattr(self, name)
+            if array is not None:
+                setattr(self, name, np.repeat(array, self.width, axis=1))
+        self.fence_time = {scope: np.repeat(a, self.width, axis=1) for scope, a in self.fence_time.items()}
+
+    def _index(self, positions: Array) -> Array:
+        return positions // self.shape.n_ctas if self.uniform else positions
+
+    def _of(self, array: Array, positions: Array) -> Array:
+        return array.reshape(-1)[self._index(positions)]
+
+    def _fresh(self) -> Array:
+        return np.zeros((self.rows, self.width), np.int64)
+
+    def _settle(self) -> None:
+        self.floor = int(self.cta_time.min())
+
+    # ---- synchronisation ---------------------------------------------------------------------
+
+    def cta_barrier(self, positions: Array | None, now: int) -> None:
+        """These threads (None: all) have passed a barrier of their whole CTAs."""
+        if positions is None:
+            self.cta_time[...] = now
+            self.floor = now
+        else:
+            self.cta_time.reshape(-1)[self._index(positions)] = now
+            self._settle()
+        if self.known is not None:
+            self._share(np.arange(self.shape.n) if positions is None else positions)
+
+    def _share(self, positions: Array) -> None:
+        """What one thread of a CTA knows of other CTAs, all know after a barrier."""
+        assert self.known is not None
+        flat, n_ctas = self.known.reshape(-1), self.shape.n_ctas
+        for column in np.unique(positions[flat[positions] > 0] % n_ctas).tolist():
+            mine = positions[positions % n_ctas == column]
+            rows: Rows = {}
+            for number in np.unique(flat[mine]).tolist():
+                join(rows, self.table[number])
+            rows.pop(self.base + column, None)
+            flat[mine] = self._number(rows)
+
+    def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
+        """These threads have synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
+        index = self._index(positions)
+        if masks is None:
+            self.warp_time.reshape(-1)[index] = now
+            return
+        if self.part_time is None or self.part_mask is None:
+            self.part_time, self.part_mask = self._fresh(), self._fresh()
+        self.part_time.reshape(-1)[index] = now
+        self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
+
+    def agent_wait(self, positions: Array, now: int) -> None:
+        """These threads have waited for the wgmma of their warpgroups."""
+        if self.agent_time is None:
+            self.agent_time = self._fresh()
+        self.agent_time.reshape(-1)[self._index(positions)] = now
+
+    def cluster_barrier(self, positions: Array, now: int) -> None:
+        """These threads have passed a barrier of their whole clusters."""
+        if self.cluster_time is None:
+            self.cluster_time = self._fresh()
+        self.cluster_time.reshape(-1)[self._index(positions)] = now
+
+    def fence(self, positions: Array, scope: str, now: int) -> None:
+        """A fence: earlier accesses may be released by later strong writes, earlier strong reads acquire."""
+        for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
+            if level not in self.fence_time:
+                self.fence_time[level] = self._fresh()
+            self.fence_time[level].reshape(-1)[self._index(positions)] = now
+        self.take_pending(positions)
+
+    def take_pending(self, positions: Array) -> None:
+        """What these threads have read from flags is known to them."""
+        if self.pending:
+            for position in positions.reshape(-1).tolist():
+                rows = self.pending.pop(position, None)
+                if rows:
+                    self.acquire(rows, np.array([position]))
+
+    def fenced(self, positions: Array, scope: str) -> Array:
+        """The time of the last fence of at least this scope of each thread, 0 where there was none."""
+        times = self.fence_time.get(scope)
+        return np.zeros(positions.shape, np.int64) if times is None else self._of(times, positions)
+
+    # ---- knowledge ---------------------------------------------------------------------------
+
+    def publish(self, key: Hashable, positions: Array, own: Array) -> None:
+        """Threads release what they know, and their own accesses before ``own``, through a sync variable."""
+        self.widen()
+        rows = self.variables.setdefault(key, {})
+        n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
+        for column in np.unique(positions % n_ctas).tolist():
+            mine = positions[positions % n_ctas == column]
+            times = own[positions % n_ctas == column]
+            threads = mine // n_ctas
+            row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
+            warp_times = self.warp_time.reshape(-1)[mine]
+            for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
+                part = row[warp * 32 : warp * 32 + 32]
+                np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
+            if self.part_time is not None and self.part_mask is not None:
+                for position in mine[self.part_time.reshape(-1)[mine] > 0].tolist():
+                    lanes = self.part_mask.reshape(-1)[position] >> np.arange(32) & 1
+                    first = position // n_ctas & ~31
+                    part = row[first : first + 32]
+                    at = lanes[: len(part)].astype(np.bool_)
+                    part[at] = np.maximum(part[at], self.part_time.reshape(-1)[position])
+            np.maximum.at(row, threads, times)
+            if self.agent_time is not None:
+                np.maximum.at(row, n_threads + (threads >> 7), self.agent_time.reshape(-1)[mine])
+            join(rows, {self.base + column: row})
+            if self.cluster_time is not None:
+                latest = int(self.cluster_time.reshape(-1)[mine].max())
+                for peer in self._peers(column) if latest else ():
+                    join(rows, {self.base + peer: np.full(self.rows, latest)})
+            if self.known is not None:
+                for number in np.unique(self.known.reshape(-1)[mine]).tolist():
+                    join(rows, self.table[number])
+
+    def acquire(self, rows: Rows, positions: Array) -> None:
+        """Threads learn what a sync variable holds."""
+        self.widen()
+        if self.known is None:
+            self.known = self._fresh()
+        flat = self.known.reshape(-1)
+        for number in np.unique(flat[positions]).tolist():
+            mine = positions[flat[positions] == number]
+            old = self.table[number]
+            if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
+                continue
+            new = {cta: row.copy() for cta, row in old.items()}
+            join(new, rows)
+            flat[mine] = self._number(new)
+
+    def _number(self, rows: Rows) -> int:
+        if not rows:
+            return 0
+        if len(self.table) > 4096 and self.known is not None:  # keep what is still in use
+            used, places = np.unique(self.known, return_inverse=True)
+            self.table = [{}, *(self.table[k] for k in used.tolist())]
+            self.known = (places + 1).reshape(self.known.shape).astype(np.int64)
+        self.table.append(rows)
+        return len(self.table) - 1
+
+    def _peers(self, column: int) -> Iterable[int]:
+        clusters = self._cluster_map()
+        found: Iterable[int] = np.flatnonzero(clusters == clusters[column]).tolist()
+        return found
+
+    def _cluster_map(self) -> Array:
+        if self._cluster_of is None:
+            self._cluster_of = self._clusters()
+        return self._cluster_of
+
+    # ---- the question ------------------------------------------------------------------------
+
+    def unordered(self, threads: Array, times: Array, positions: Array) -> Array:
+        """Which accesses of ``threads`` (numbers in the launch) at ``times`` do not happen before what the thread at
+        each of ``positions`` does now."""
+        n_ctas = self.shape.n_ctas
+        theirs = threads - self.base
+        inside = (theirs >= 0) & (theirs < self.rows * n_ctas)
+        same_cta = inside & (theirs % n_ctas == positions % n_ctas)
+        ordered = theirs == positions
+        ordered |= same_cta & (times < self._of(self.cta_time, positions))
+        same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
+        ordered |= same_warp & (times < self._of(self.warp_time, positions))
+        if self.part_time is not None and self.part_mask is not None:
+            named = self._of(self.part_mask, positions) >> (theirs // n_ctas & 31) & 1
+            ordered |= same_warp & (named != 0) & (times < self._of(self.part_time, positions))
+        if self.agent_time is not None:
+            agent = self.shape.n_threads + (positions // n_ctas >> 7)
+            ordered |= same_cta & (theirs // n_ctas == agent) & (times < self._of(self.agent_time, positions))
+        if self.cluster_time is not None:
+            clusters = self._cluster_map()
+            near = inside & (clusters[np.where(inside, theirs % n_ctas, 0)] == clusters[positions % n_ctas])
+            ordered |= near & (times < self._of(self.cluster_time, positions))
+        if self.known is not None and not ordered.all():
+            self._ask(threads, times, positions, ordered)
+        return ~ordered
+
+    def _ask(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
+        """Mark the accesses that the threads have learnt of."""
+        assert self.known is not None
+        numbers = self.known.reshape(-1)[positions]
+        left = np.flatnonzero(~ordered & (numbers > 0))
+        for number in np.unique(numbers[left]).tolist():
+            mine = left[numbers[left] == number]
+            for cta, row in self.table[number].items():
+                n_ctas, base = self._owner(cta)
+                at = threads[mine] - base
+                here = (at >= 0) & (at < len(row) * n_ctas)
+                here &= at % n_ctas == cta - base
+                chosen = mine[here]
+                ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]
+
+
+def rows_of(shape: Shape) -> int:
+    """How many threads and agents a CTA has."""
+    return shape.n_threads + -(-shape.n_threads // 128)
+
+
+def join(into: Rows, rows: Rows) -> None:
+    """Add what ``rows`` know."""
+    for cta, row in rows.items():
+        old = into.get(cta)
+        into[cta] = row if old is None else np.maximum(old, row)
+
+
+__all__ = ["Order", "Rows", "join", "rows_of"]

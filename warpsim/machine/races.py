@@ -1,0 +1,622 @@
+"""The race rule: two accesses to the same byte by different threads, at least one a write, that nothing orders.
+
+Every access of a step comes here from the memory ports, as arrays over its lanes; what synchronises comes from the
+barriers, the mbarriers and the steps. `Order` knows what happens before what, `Cells` who was where last.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding
+from warpsim.machine.cells import SHIFT, THREAD, Cells
+from warpsim.machine.order import Order, Rows, join, rows_of
+from warpsim.machine.reporting import finding_at
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Imm, Reg
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.group import Group
+    from warpsim.machine.launch import Launch
+    from warpsim.machine.memory import Allocation
+    from warpsim.program.program import Instruction
+
+RULE = "race"
+ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
+CTA, CLUSTER, GPU = 1, 2, 3
+"""How far a strong access reaches; 0 is a weak access."""
+
+
+@attrs.frozen
+class Note:
+    """What an instruction is to the memory model."""
+
+    level: int = 0
+    release: bool = False
+    acquire: bool = False
+
+
+@attrs.frozen(eq=False)
+class Doubt:
+    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race."""
+
+    threads: Array
+    message: str
+    address: int
+    other: Finding | None
+    together: bool
+
+
+class LaunchRaces:
+    """What the batches of a launch share."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.events: list[Instruction | None] = [None, None]
+        self.levels = np.zeros(1 << 12, np.int8)
+        self.variables: dict[Hashable, Rows] = {}
+        self.flags: set[int] = set()
+        self.cells: dict[int, tuple[Allocation, Cells]] = {}
+        self.bases: list[int] = []
+        self.batches: list[tuple[Array, int, int]] = []
+
+    def begin(self, instruction: Instruction | None, level: int) -> None:
+        """A step begins: its number is the time from now on."""
+        self.events.append(instruction)
+        if len(self.events) > len(self.levels):
+            self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
+        self.levels[len(self.events) - 1] = level
+
+    def enter(self, batch: Batch) -> int:
+        """The number of the first thread of a new batch."""
+        base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
+        self.bases.append(base)
+        self.batches.append((batch.ctas, batch.shape.n_ctas, rows_of(batch.shape) * batch.shape.n_ctas))
+        return base
+
+    def owner(self, number: int) -> tuple[int, int]:
+        """The width and the first thread of the batch of a thread or CTA."""
+        at = bisect.bisect(self.bases, number) - 1
+        return self.batches[at][1], self.bases[at]
+
+    def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
+        """CTA, warp and lane of a thread's number."""
+        at = bisect.bisect(self.bases, thread) - 1
+        ctas, n_ctas, _ = self.batches[at]
+        position = thread - self.bases[at]
+        number, t = int(ctas[position % n_ctas]), position // n_ctas
+        gx, gy, _ = self.launch.grid
+        bx, by, bz = self.launch.block
+        agent = t - bx * by * bz
+        t = agent * 128 if agent >= 0 else t
+        return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
+
+
+class Races:
+    """The detector of a batch. Threads of shared cells are numbered in the batch, those of global cells in the launch."""
+
+    def __init__(self, shared: LaunchRaces, batch: Batch) -> None:
+        self.launch = shared
+        self.batch = batch
+        self.base = shared.enter(batch)
+        self.order = Order(batch.shape, self.base, shared.variables, self._clusters, shared.owner)
+        self.shared_cells = Cells(batch.shared.size, 1)
+        self.clustered = batch.launch.cluster != (1, 1, 1)
+        self.note = Note()
+        self.doubts: list[Doubt] = []
+
+    def _clusters(self) -> Array:
+        from warpsim.machine.clusters import ClusterBarrier
+
+        clusters: Array = ClusterBarrier(self.batch.launch, self.batch).cluster
+        return clusters
+
+    @property
+    def now(self) -> int:
+        """The number of the present step."""
+        return len(self.launch.events) - 1
+
+    def begin(self, instruction: Instruction, note: Note) -> None:
+        """A step begins that accesses memory."""
+        self.note = note
+        self.launch.begin(instruction, note.level)
+
+    def widen(self) -> None:
+        """CTAs do different things from now on."""
+        if self.order.uniform:
+            self.order.widen()
+            self.shared_cells.widen(self.batch.shape.n_ctas)
+
+    def threads_of(self, group: Group, mask: Array | None = None) -> Array:
+        """Flat positions of a group's threads (where ``mask``); those of one CTA where all do the same."""
+        selection = group.selection
+        if self.order.uniform:
+            if isinstance(selection, Rect) and selection.all_ctas and (mask is None or _alike(mask)):
+                rows = selection.positions[:, :, 0, 0]
+                return rows.reshape(-1) if mask is None else rows[np.broadcast_to(mask[:, :, 0, 0], rows.shape)]
+            self.widen()
+        positions = selection.positions
+        return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
+
+    # ---- accesses from the ports -------------------------------------------------------------
+
+    def shared(
+        self, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool, reads: bool = False
+    ) -> None:
+        """An access to shared memory: ``place`` broadcasts over the lanes with ``columns``; ``reads`` says that it is an
+        atomic, which reads and writes."""
+        group = self.batch.memory.group
+        selection = group.selection
+        at = np.asarray(place, np.int64)
+        if self.order.uniform:
+            alike = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
+            if alike and _alike(at) and (active is None or _alike(active)):
+                at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
+                threads = selection.threads[:, :, 0, 0]
+                mask = None if active is None else active[:, :, 0, 0]
+                self._lanes(self.shared_cells, at, nbytes, threads, mask, write, group, None)
+                return
+            self.widen()
+        shape = np.broadcast_shapes(at.shape, columns.shape)
+        if len(shape) < len(selection.shape):
+            shape = selection.shape
+        at = np.broadcast_to(at, shape)
+        where = np.broadcast_to(columns, shape)
+        self._lanes(self.shared_cells, at, nbytes, selection.positions, active, write, group, where)
+        if self.note.level:
+            self._strong(at, active, reads or not write, write, np.broadcast_to(where, selection.shape))
+
+    def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+        """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
+        group = self.batch.memory.group
+        warps = group.warps
+        lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
+        first = np.where(lanes < 0, self.batch.shape.n, lanes).min(axis=1, keepdims=True)
+        last = lanes.max(axis=1, keepdims=True)
+        uniform = self.order.uniform
+        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.batch.shape.n_ctas:
+            n_ctas = self.batch.shape.n_ctas
+            first, last, columns = first[:, :, :1] // n_ctas, last[:, :, :1] // n_ctas, np.zeros((1, 1, 1), np.int64)
+        elif uniform:
+            self.widen()
+        last = first if write else last  # one thread stands for the warp, which writes each row together
+        shape = np.broadcast_shapes(place.shape, first.shape, columns.shape)
+        at, first, last, columns = (np.broadcast_to(x, shape) for x in (place, first, last, columns))
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
+            at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
+        self.flat(self.shared_cells, at, nbytes, first, last, write, group, columns)
+        self.settle(None, None)
+
+    def spread(self, positions: Array, columns: Array, start: Array, nbytes: int, write: bool, group: Group) -> None:
+        """Runs of bytes of shared memory that asynchronous copies of these threads access."""
+        self.widen()
+        step = min(nbytes & -nbytes, 16)
+        at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
+        who = np.repeat(positions, nbytes // step)
+        self.flat(self.shared_cells, at, step, who, who, write, group, np.repeat(columns, nbytes // step))
+        self.settle(None, None)
+
+    def globals(
+        self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None, write: bool, reads: bool = False
+    ) -> None:
+        """An access to one allocation of global memory: absolute addresses that broadcast over the group."""
+        if allocation.read_only:
+            return
+        found = self.launch.cells.get(allocation.start)
+        if found is None or found[0] is not allocation:
+            found = self.launch.cells[allocation.start] = allocation, Cells(allocation.data.size, 1)
+        group = self.batch.memory.group
+        threads = group.selection.positions + self.base
+        self._lanes(found[1], place - allocation.start, nbytes, threads, mask, write, group, allocation)
+        if self.note.level:
+            self._strong(place, mask, reads or not write, write, None)
+
+    def matrix(self, address: Array, columns: Array) -> None:
+        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
+        self.widen()
+        group = self.batch.memory.group
+        warps, n_ctas = group.warps, self.batch.shape.n_ctas
+        start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
+        rows = address.reshape(-1, *address.shape[-2:]) & ~15
+        if rows.shape[1:] == (1, 1):
+            rows = np.unique(rows).reshape(-1, 1, 1)
+        shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
+        at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
+        agents = (self.batch.shape.n_threads + (first >> 7)) * n_ctas + where
+        first, last = first * n_ctas + where, (first + 127) * n_ctas + where
+        self.flat(self.shared_cells, at, 16, first, last, False, group, where, agents)
+
+    # ---- one step's lanes --------------------------------------------------------------------
+
+    def _lanes(
+        self,
+        cells: Cells,
+        at: Array,
+        nbytes: int,
+        threads: Array,
+        mask: Array | None,
+        write: bool,
+        group: Group,
+        where: Any,
+    ) -> None:
+        """Addresses that may be the same along axes of the group: only the first and last thread of those count."""
+        if mask is not None:
+            mask = np.broadcast_to(mask, threads.shape)
+            at = np.broadcast_to(at, threads.shape)[mask]
+            where = np.broadcast_to(where, threads.shape)[mask] if isinstance(where, np.ndarray) else where
+            first = last = threads[mask]
+            if not len(first):
+                return
+        else:
+            if at.ndim != threads.ndim:
+                at = at.reshape((1,) * threads.ndim) if at.size == 1 else at.reshape(threads.shape)
+            first = last = threads
+            if at.shape != threads.shape:
+                first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
+                last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
+        self.flat(cells, at, nbytes, first, last, write, group, where)
+
+    def flat(
+        self,
+        cells: Cells,
+        at: Array,
+        nbytes: int,
+        first: Array,
+        last: Array,
+        write: bool,
+        group: Group,
+        where: Any,
+        agents: Array | None = None,
+    ) -> None:
+        """The accesses themselves: check each granule against its cells, then leave this step there (in the name of
+        ``agents``, if given)."""
+        at, one = at.reshape(-1), first.reshape(-1)
+        first, last = one, one if last is first else last.reshape(-1)
+        allocation = None if where is None or isinstance(where, np.ndarray) else where
+        cells.fit(nbytes)
+        per = nbytes // cells.granule
+        index = at // cells.granule
+        if cells.width > 1:
+            index = index * cells.width + np.asarray(where).reshape(-1)
+        for k in range(per):
+            place = index + k * cells.width if k else index
+            self._granule(cells, place, at, first, last, write, group, allocation, agents)
+
+    def _granule(
+        self,
+        cells: Cells,
+        index: Array,
+        at: Array,
+        first: Array,
+        last: Array,
+        write: bool,
+        group: Group,
+        allocation: Allocation | None,
+        agents: Array | None,
+    ) -> None:
+        stamp = self.now << SHIFT | last
+        writes = cells.kinds.get("write")
+        if writes is not None:
+            self._check(writes.take(index), at, first, last, write, True, group, allocation)
+        if write:
+            for kind in ("read", "other"):
+                readers = cells.kinds.get(kind)
+                if readers is not None:
+                    self._check(readers.take(index), at, first, last, True, False, group, allocation)
+            writes = cells.of("write")
+            writes[index] = stamp
+            if not self.note.level:
+                apart = (first != last) | (writes.take(index) != stamp)
+                if apart.any():
+                    self._doubt_step(at[apart], np.r_[first[apart], last[apart]], allocation)
+        elif agents is not None:
+            agents = agents.reshape(-1)
+            self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
+        elif not self.note.level:
+            self._note_readers(cells, index, first, last, stamp)
+
+    def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
+        """Keep two readers, of different warps where there are any."""
+        fresh = "read" not in cells.kinds
+        reads = cells.of("read")
+        old = None if fresh else reads.take(index)
+        reads[index] = stamp
+        others = first != last
+        if others.any():
+            cells.of("other")[index] = np.where(others, self.now << SHIFT | first, stamp)
+            return
+        lost = reads.take(index) != stamp
+        if lost.any():
+            cells.of("other")[index[lost]] = stamp[lost]
+            return
+        if old is None or not old.any():
+            return
+        n_ctas = (
+            1 if cells.width == 1 and self.order.uniform and cells is self.shared_cells else self.batch.shape.n_ctas
+        )
+        before = old & THREAD
+        second = cells.of("other")
+        kept = second.take(index)
+        far = before // (n_ctas * 32) != last // (n_ctas * 32)
+        wanted = (old != 0) & (before != last) & (far | (kept == 0))
+        if wanted.any():
+            second[index[wanted]] = old[wanted]
+
+    # ---- checking ----------------------------------------------------------------------------
+
+    def _check(
+        self,
+        seen: Array,
+        at: Array,
+        first: Array,
+        last: Array,
+        write: bool,
+        was_write: bool,
+        group: Group,
+        allocation: Allocation | None,
+    ) -> None:
+        """Compare the accesses with those that the cells remember."""
+        order = self.order
+        top = int(seen.max()) if len(seen) else 0
+        if not top or (allocation is None and not self.clustered and top < order.floor << SHIFT):
+            return
+        threads = seen & THREAD
+        suspect = (seen != 0) & ((threads != first) | (threads != last))
+        if self.note.level and suspect.any():  # strong accesses that reach each other do not race
+            levels = self.launch.levels[seen >> SHIFT]
+            if self.note.level == GPU:
+                suspect &= levels < GPU
+            elif allocation is None:
+                suspect &= levels == 0
+        if not suspect.any():
+            return
+        chosen = np.flatnonzero(suspect)
+        theirs, times = threads[chosen], seen[chosen] >> SHIFT
+        local = allocation is None
+        if local and order.uniform:
+            n_ctas = self.batch.shape.n_ctas
+            theirs = theirs * n_ctas + self.base
+            ends = [first[chosen] * n_ctas, last[chosen] * n_ctas]
+        else:
+            shift = 0 if local else self.base
+            theirs = theirs + (self.base if local else 0)
+            ends = [first[chosen] - shift, last[chosen] - shift]
+        bad = order.unordered(theirs, times, ends[0])
+        if first is not last:
+            bad |= order.unordered(theirs, times, ends[1])
+        if bad.any():
+            which = int(np.flatnonzero(bad)[0])
+            who = ends[0] if bool(order.unordered(theirs[which : which + 1], times[which : which + 1], ends[0][which : which + 1])[0]) else ends[1]  # fmt: skip
+            self._report(
+                group,
+                who[bad],
+                int(at[chosen[which]]),
+                int(theirs[which]),
+                int(times[which]),
+                write,
+                was_write,
+                allocation,
+            )
+
+    def _report(
+        self,
+        group: Group,
+        positions: Array,
+        at: int,
+        thread: int,
+        time: int,
+        write: bool,
+        was_write: bool,
+        allocation: Allocation | None,
+    ) -> None:
+        event = self.launch.events[time]
+        cta, warp, lanes = self.launch.place(thread)
+        other: Finding | None = None
+        if event is not None:
+            verb = "written" if was_write else "read"
+            other = attrs.evolve(
+                finding_at(self.launch.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes
+            )
+        verb, was = "written" if write else "read", "wrote" if was_write else "read"
+        message = (
+            f"{self._name(at, allocation)} is {verb} after CTA {cta}, warp {warp}, lane {lanes[0]} {was} it in line"
+            f" {event.span.line if event is not None else 0}, and nothing orders the two"
+        )
+        address = at if allocation is None else at + allocation.start
+        doubt = Doubt(positions, message, address, other, False)
+        if write and not self.note.level:
+            self.doubts.append(doubt)
+        else:
+            self._fault(group, doubt, "error")
+
+    def _doubt_step(self, at: Array, threads: Array, allocation: Allocation | None) -> None:
+        event = self.launch.events[-1]
+        other = None
+        if event is not None:
+            other = attrs.evolve(finding_at(self.launch.launch, event), message="and here by another thread")
+        if allocation is None:
+            scale = self.batch.shape.n_ctas if self.order.uniform else 1
+            threads = threads * scale
+        else:
+            threads = threads - self.base
+        message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
+        self.doubts.append(Doubt(threads, message, int(at[0]), other, True))
+
+    def settle(self, changed: Array | None, lost: Array | None) -> None:
+        """The store of the step is done: ``changed`` marks the lanes that found another value there than they stored,
+        ``lost`` those whose value is not there afterwards (None: not known). What changes nothing is no error."""
+        doubts, self.doubts = self.doubts, []
+        group = self.batch.memory.group
+        for doubt in doubts:
+            mask = lost if doubt.together else changed
+            harmful = mask is None or self._meet(group, doubt.threads, mask)
+            n_ctas = self.batch.shape.n_ctas
+            one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
+            if harmful or not (doubt.together and one_warp):
+                self._fault(group, doubt, "error" if harmful else "warning")
+
+    def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
+        here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
+        scale = self.batch.shape.n_ctas if self.order.uniform else 1
+        return bool(np.isin(threads // scale, here // scale).any())
+
+    def _name(self, at: int, allocation: Allocation | None) -> str:
+        if allocation is None:
+            return f"shared address 0x{at:x}"
+        return f"byte {at} of {allocation.name}"
+
+    def _fault(self, group: Group, doubt: Doubt, severity: str) -> None:
+        here, threads = group.selection.positions, doubt.threads
+        if self.order.uniform:
+            here, threads = here // self.batch.shape.n_ctas, threads // self.batch.shape.n_ctas
+        lanes = np.isin(here, threads)
+        self.batch.fault(
+            RULE,
+            doubt.message + ("" if severity == "error" else "; the value there stays the same"),
+            group,
+            lanes if lanes.any() else None,
+            address=doubt.address,
+            other=doubt.other,
+            advice=ADVICE,
+            severity=severity,
+        )
+
+    # ---- synchronisation ---------------------------------------------------------------------
+
+    def _strong(self, place: Array, mask: Array | None, reads: bool, writes: bool, columns: Array | None) -> None:
+        """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released."""
+        positions = self.batch.memory.group.selection.positions
+        if place.size == 1 and place.ndim != positions.ndim:
+            place = place.reshape((1,) * positions.ndim)
+        place = np.broadcast_to(place, positions.shape)
+        where = positions % self.batch.shape.n_ctas if columns is None else columns
+        chosen = slice(None) if mask is None else np.broadcast_to(mask, positions.shape).reshape(-1)
+        place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
+        narrow = self.note.level == CTA
+        if reads and self.launch.flags:
+            for address in self.launch.flags.intersection(np.unique(place).tolist()):
+                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
+                    self._take(mine, keys[:1])
+        if writes:
+            if self.note.release:
+                own = np.full(len(positions), self.now + 1)
+            else:
+                own = self.order.fenced(positions, "cta" if narrow else "gpu")
+                place, positions, where, own = (x[own > 0] for x in (place, positions, where, own))
+            if len(positions):
+                self.widen()
+            for address in np.unique(place).tolist():
+                self.launch.flags.add(address)
+                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
+                    for key in keys:
+                        self.order.publish(key, mine, own[np.isin(positions, mine)])
+
+    def _keys(
+        self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
+    ) -> Iterator[tuple[Array, list[Hashable]]]:
+        """The threads at an address, and the sync variables that it is to them, the widest first."""
+        here = place == address
+        if not shared and not narrow:
+            yield positions[here], [("gpu", address)]
+        for column in np.unique(where[here]).tolist():
+            mine = positions[here & (where == column)]
+            key: Hashable = (self.base + column, address) if shared else (self.base + column, "cta", address)
+            yield mine, [key]
+
+    def _take(self, positions: Array, keys: list[Hashable]) -> None:
+        for key in keys:
+            rows = self.launch.variables.get(key)
+            if rows and self.note.acquire:
+                self.widen()
+                self.order.acquire(rows, positions)
+            elif rows:
+                for position in positions.tolist():
+                    join(self.order.pending.setdefault(position, {}), rows)
+
+    def copies(self, transfer: Any) -> None:
+        """Asynchronous copies begin: accesses of the threads that started them."""
+        for footprint, write in ((transfer.writes, True), (transfer.reads, False)):
+            if footprint is not None:
+                self.spread(transfer.positions, footprint.columns, footprint.start, footprint.nbytes, write, transfer.group)  # fmt: skip
+
+    def cta_barrier(self, group: Group | None) -> None:
+        """The threads of a group (None: all) have passed a barrier of their whole CTAs."""
+        self.launch.begin(None, 0)
+        self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
+
+    def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
+        """The threads of a group have met in a warp-wide instruction, all or those of a membermask."""
+        masks: Array | None = None
+        if isinstance(members, Imm):
+            if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
+                masks = np.full(1, members.bits & 0xFFFFFFFF)
+        elif members is not None:
+            masks = as_array(group.read(members.register.index)).view(np.uint32)
+            if (masks == 0xFFFFFFFF).all():
+                masks = None
+        if masks is not None and masks.size > 1:
+            self.widen()
+            masks = np.broadcast_to(masks, group.selection.shape).reshape(-1)
+        self.order.warp_sync(self.threads_of(group), masks, self.now)
+
+    def agent_wait(self, group: Group) -> None:
+        """The threads of a group have waited for wgmma."""
+        self.order.agent_wait(self.threads_of(group), self.now)
+
+    def fence(self, group: Group, scope: str) -> None:
+        """The threads of a group have executed a fence of scope "cta" or "gpu"."""
+        self.order.fence(self.threads_of(group), scope, self.now)
+
+    def cluster_barrier(self, group: Group) -> None:
+        """The threads of a group have passed a barrier of their clusters."""
+        self.launch.begin(None, 0)
+        self.order.cluster_barrier(self.threads_of(group), self.now)
+
+    def barrier_arrive(self, group: Group, number: int) -> None:
+        """Threads arrive at a barrier that not all threads of the CTA need take part in."""
+        self.widen()
+        positions = group.selection.positions.reshape(-1)
+        self.release_to(positions, positions % self.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+
+    def barrier_leave(self, group: Group, number: int | None) -> None:
+        """Threads have passed such a barrier, or (None) one of their whole CTAs."""
+        if number is None:
+            self.cta_barrier(group)
+            return
+        positions = group.selection.positions.reshape(-1)
+        self.acquire_from(positions, positions % self.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+
+    def barrier_reset(self, number: int, columns: Array) -> None:
+        """Such a barrier is complete in these CTAs."""
+        for column in columns.tolist():
+            self.launch.variables.pop((self.base + column, -1 - number), None)
+
+    def release_to(self, positions: Array, columns: Array, address: Array) -> None:
+        """Threads release through sync variables in shared memory."""
+        self.widen()
+        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
+            mine = positions[(columns == column) & (address == place)]
+            self.order.publish((self.base + column, place), mine, np.full(len(mine), self.now + 1))
+
+    def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
+        """Threads acquire what was released through sync variables in shared memory."""
+        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
+            rows = self.launch.variables.get((self.base + column, place))
+            if rows:
+                self.order.acquire(rows, positions[(columns == column) & (address == place)])
+
+
+def _alike(array: Array) -> bool:
+    """Whether an array over a group does not depend on the CTA."""
+    return array.ndim != 4 or array.shape[2] == array.shape[3] == 1
+
+
+__all__ = ["CLUSTER", "CTA", "GPU", "LaunchRaces", "Note", "Races"]
