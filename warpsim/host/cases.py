@@ -177,20 +177,21 @@ def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Dev
     if kind == "bytes":
         return bytes.fromhex(spec["hex"])
     if kind == "tensormap":
-        tensor = TensorMap(
-            buffers[spec["buffer"]],
-            data_type=spec["data_type"],
-            global_dim=spec["global_dim"],
-            global_strides=spec["global_strides_bytes"],
-            box_dim=spec["box_dim"],
-            element_strides=spec["element_strides"],
-            interleave=spec["interleave"],
-            swizzle=spec["swizzle"],
-            l2_promotion=spec["l2_promotion"],
-            oob_fill=spec["oob_fill"],
-        )
+        tensor = _tensor_map(spec, buffers[spec["buffer"]])
         return tensor.encode(buffers[spec["buffer"]].ptr)
     raise LaunchError(f"parameter of kind {kind!r}")
+
+
+def _tensor_map(spec: dict[str, Any], buffer: DeviceArray) -> TensorMap:
+    common = {
+        "data_type": spec["data_type"],
+        "global_dim": spec["global_dim"],
+        "global_strides": spec["global_strides_bytes"],
+        **{k: spec[k] for k in ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill")},
+    }
+    if spec.get("im2col"):
+        return TensorMap.im2col(buffer, **common, **spec["im2col"])
+    return TensorMap(buffer, **common, box_dim=spec["box_dim"])
 
 
 def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: dict[str, Any]) -> OutputResult:
@@ -234,7 +235,8 @@ def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: di
 def _as_float(values: Array, name: str) -> Array | None:
     if name == "bf16":
         return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return values.astype(np.float64) if name in ("f16", "f32", "f64") else None
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return values.astype(np.float64) if name in ("f16", "f32", "f64") else None
 
 
 def _shown(value: Any, floats: Array | None, at: tuple[int, ...]) -> Any:

@@ -23,6 +23,8 @@ _BY_DTYPE = {
     "float64": "FLOAT64",
     "bfloat16": "BFLOAT16",
 }
+_FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
+"""The ends of the driver's names, and the short words for them."""
 
 
 class TensorMap:
@@ -54,7 +56,7 @@ class TensorMap:
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
             l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_choice("oob_fill", oob_fill, layout.FILLS),
+            oob_fill=_choice("oob_fill", _FILL_NAMES.get(oob_fill, oob_fill), layout.FILLS),
             address=0,
             dims=_integers("global_dim", global_dim, rank),
             strides=_integers("global_strides", global_strides, rank - 1),
@@ -93,7 +95,7 @@ class TensorMap:
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
             l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_choice("oob_fill", oob_fill, layout.FILLS),
+            oob_fill=_choice("oob_fill", _FILL_NAMES.get(oob_fill, oob_fill), layout.FILLS),
             address=0,
             dims=_integers("global_dim", global_dim, rank),
             strides=_integers("global_strides", global_strides, rank - 1),

@@ -81,10 +81,10 @@ def _update(op: Op) -> Update:
     return _add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
 
 
-def reduction(operation: str, type: ScalarType) -> Update:
-    """The update of a reduction by the async proxy, on arrays of ``type.dtype``."""
+def reduction(operation: str, type: ScalarType, flush: bool) -> Update:
+    """The update of a reduction by the async proxy, on arrays of ``type.dtype``; f32 subnormals are kept unless ``flush``."""
     if type.name not in ("f16", "bf16"):
-        return _add_flushed if operation == "add" and type.name == "f32" else UPDATES[operation]
+        return _add_flushed if flush and operation == "add" else UPDATES[operation]
     combine = _HALF_UPDATES[operation]
 
     def update(old: Lanes, b: Lanes) -> Lanes:

@@ -5,6 +5,7 @@ The bytes are opaque, as on a GPU; `tensormap.replace` edits them through the of
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -79,7 +80,10 @@ INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
 PROMOTIONS = ("none", "64B", "128B", "256B")
 FILLS = ("zero", "nan")
-_NAN = {6: 0x7FFF, 7: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF, 9: 0x7FFF, 10: 0x7FFFFFFF, 11: 0x7FFFFFFF, 12: 0x7FFFFFFF}
+_NAN = 0x7FF7_7FF7_7FF7_7FF7
+"""What stands for NaN outside the tensor, in every width (read off an H200)."""
+ROW_UNIT = 16
+"""The innermost coordinate of a copy, in bytes, has to be a multiple of this: otherwise an H200 faults."""
 
 
 @attrs.frozen
@@ -111,7 +115,7 @@ class Fields:
     @property
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
-        return _NAN.get(self.data_type, 0) if self.oob_fill else 0
+        return _NAN & ((1 << 8 * self.itemsize) - 1) if self.oob_fill else 0
 
 
 def place_of(field: str, order: int = 0) -> tuple[int, int]:
@@ -216,7 +220,8 @@ def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Arra
     )
 
 
-_SPANS = (0, 32, 64, 128)
+SPANS = (0, 32, 64, 128)
+MAX_BOX = 227 * 1024
 _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
 
@@ -247,6 +252,9 @@ def _box_problem(fields: Fields) -> str | None:
     for axis, size in enumerate(fields.box):
         if not 0 < size <= 256:
             return f"box_dim[{axis}] is {size}; it must be 1 to 256"
+    total = math.prod(fields.box) * fields.itemsize
+    if total > MAX_BOX:
+        return f"the box has {total} bytes; shared memory holds {MAX_BOX}"
     return _inner_problem(fields, fields.box[0] * fields.itemsize)
 
 
@@ -257,6 +265,10 @@ def _im2col_problem(fields: Fields) -> str | None:
     for name, corner in (("lower", fields.lower), ("upper", fields.upper)):
         if any(not -limit <= v < limit for v in corner):
             return f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]"
+    for axis in range(1, fields.rank - 1):
+        extent = fields.dims[axis] + fields.upper[axis - 1] - fields.lower[axis - 1]
+        if not 0 < extent < 1 << 32:
+            return f"the bounding box has an extent of {extent} along dimension {axis}"
     if not 0 < fields.channels <= 256:
         return f"channels_per_pixel is {fields.channels}; it must be 1 to 256"
     if not 0 < fields.pixels <= 1024:
@@ -269,7 +281,7 @@ def _inner_problem(fields: Fields, inner: int) -> str | None:
         return None
     if inner % 16:
         return f"a row of the box has {inner} bytes; it must be a multiple of 16"
-    span = _SPANS[fields.swizzle]
+    span = SPANS[fields.swizzle]
     if span and inner > span:
         return f"a row of the box has {inner} bytes, more than the swizzle span of {span}"
     return None

@@ -14,6 +14,7 @@ import numpy as np
 
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
+from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.footprints import Footprint
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -65,19 +66,20 @@ class BulkCopies:
         targets, bars = self._address(dst, lanes), self._address(bar, lanes)
         masks = None if mask is None else self._flat(mask, lanes)
         columns = [self._flat(c, lanes) for c in _coordinates(map)]
-        extra = [self._flat(o, lanes) for o in (offsets or ())]
+        parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
+        extra = [self._flat(o, lanes) for o in parts]
         for fields, part in self._maps(map, lanes):
             boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra])
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             to = self._receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
-            if not self._fits(to, boxes):
+            if not (self._placed(boxes) and self._fits(to, boxes)):
                 continue
 
             def deliver(which: Which, boxes: Boxes = boxes, to: Receivers = to) -> None:
                 values = self._gather(boxes, to.lane[which])
                 self._write(to.columns[which][:, None], boxes.shared(to.start[which]), values)
 
-            self._start(mine, to, boxes.nbytes, deliver)
+            self._start(mine, to, boxes.nbytes, deliver, extent=boxes.extent)
 
     def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
         """A box from shared memory; elements outside the tensor are left out."""
@@ -89,7 +91,7 @@ class BulkCopies:
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             owners, start = self._shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
-            if not self._fits(box, boxes):
+            if not (self._placed(boxes, store=True) and self._fits(box, boxes)):
                 continue
             taken = np.zeros((len(start), boxes.count), boxes.dtype)
 
@@ -101,7 +103,7 @@ class BulkCopies:
                 for some in steps:  # reductions one after the other: boxes may overlap
                     self._scatter(boxes, some, taken[some], reduction)
 
-            self._start_store(mine, Footprint(owners, start, boxes.nbytes), fetch, deliver)
+            self._start_store(mine, Footprint(owners, start, boxes.extent), fetch, deliver)
 
     def copy(
         self,
@@ -210,6 +212,7 @@ class BulkCopies:
         nbytes: int,
         deliver: Callable[[Which], None],
         reads: Footprint | None = None,
+        extent: int | None = None,
     ) -> None:
         self.batch.objects.use_by_copies(to.bar_columns, to.bar)
         self.batch.transfers.start(
@@ -217,7 +220,7 @@ class BulkCopies:
                 self.batch.memory.group,
                 lanes.positions[to.lane],
                 deliver,
-                writes=Footprint(to.columns, to.start, nbytes),
+                writes=Footprint(to.columns, to.start, extent or nbytes),
                 reads=reads,
                 signal=Signal(to.bar_columns, to.bar, np.array([nbytes])),
             )
@@ -297,6 +300,23 @@ class BulkCopies:
             return False
         return True
 
+    def _placed(self, boxes: Boxes, store: bool = False) -> bool:
+        """Whether boxes begin where a copy may begin in the tensor (read off an H200, which faults elsewhere)."""
+        if store and any((c < 0).any() for c in boxes.coordinates):
+            self._fault(
+                "tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0"
+            )
+            return False
+        wrong = boxes.misplaced()
+        if wrong.any():
+            first = int(boxes.coordinates[0][wrong][0])
+            self._fault(
+                "tensor-map",
+                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}",
+                advice="boxes begin at multiples of 16 bytes; other coordinates are free",
+            )
+        return not wrong.any()
+
     def _fits(self, to: Receivers, boxes: Boxes) -> bool:
         """Whether boxes lie in shared memory, and where the copy asks for them to lie."""
         odd = to.start % ALIGNMENT != 0
@@ -307,8 +327,8 @@ class BulkCopies:
                 advice="boxes in shared memory are aligned to 128 bytes",
             )
         size = self.batch.shared.size
-        if len(to.start) and int(to.start.max()) + boxes.nbytes > size:
-            self._fault("tensor-map", f"a box of {boxes.nbytes} bytes leaves the {size} bytes of shared memory")
+        if len(to.start) and int(to.start.max()) + boxes.extent > size:
+            self._fault("tensor-map", f"a box of {boxes.extent} bytes leaves the {size} bytes of shared memory")
             return False
         return True
 
@@ -365,15 +385,15 @@ class BulkCopies:
 
     def _gather(self, boxes: Boxes, lane: Array) -> Array:
         place, inside = boxes.elements(lane)
-        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)
+        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)  # the fill is no value that a type would round
         kept = place[inside]
         if len(kept):
             low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
             raw = self._global(boxes.fields.address + low, high - low, False)
             if raw is not None:
                 elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
-                out[inside] = elements[(kept - low) // boxes.dtype.itemsize]
-        return boxes.finished(out)
+                out[inside] = boxes.finished(elements[(kept - low) // boxes.dtype.itemsize])
+        return out
 
     def _scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
         place, inside = boxes.elements(lanes)
@@ -387,7 +407,9 @@ class BulkCopies:
         elements = raw.view(boxes.dtype)
         index = (place - low) // boxes.dtype.itemsize
         if reduction is not None:
-            values = combine(reduction, BY_DATA_TYPE[boxes.fields.data_type], elements[index], values)
+            kind = boxes.fields.data_type
+            flush = tensor_map.DATA_TYPES[kind].endswith("_FTZ")
+            values = combine(reduction, BY_DATA_TYPE[kind], elements[index], values, flush)
         elements[index] = values
 
     def _read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:

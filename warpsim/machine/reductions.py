@@ -9,15 +9,15 @@ import numpy as np
 from warpsim.machine.values import Array
 from warpsim.types import TYPES, ScalarType
 
-Choose = Callable[[ScalarType], Callable[[Array, Array], Array]]
-"""Gives the update ``new = update(old, operand)`` of a reduction on elements of a type."""
+Choose = Callable[[ScalarType, bool], Callable[[Array, Array], Array]]
+"""Gives the update ``new = update(old, operand)`` of a reduction on elements of a type, flushing subnormals or not."""
 BY_DATA_TYPE = tuple(
     TYPES[name] for name in ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "f32", "f32")
 )
 """In the order of `tensor_map.DATA_TYPES`."""
 
 
-def combine(choose: Choose, type: ScalarType, old: Array, new: Array) -> Array:
+def combine(choose: Choose, type: ScalarType, old: Array, new: Array, flush: bool = False) -> Array:
     """Old and new elements as bits of any integer dtype that is not wider than the type."""
-    result = choose(type)(*(np.ascontiguousarray(x).view(type.dtype) for x in (old, new)))
+    result = choose(type, flush)(*(np.ascontiguousarray(x).view(type.dtype) for x in (old, new)))
     return np.ascontiguousarray(result.astype(type.dtype)).view(old.dtype).reshape(old.shape)

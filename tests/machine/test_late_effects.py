@@ -1,0 +1,21 @@
+"""Recorded kernels with late asynchronous effects and all checks: correct programs cannot tell."""
+
+from pathlib import Path
+
+import pytest
+
+from warpsim.host.cases import run_case
+
+CASES = Path(__file__).parent.parent / "cases"
+ASYNC = ("cp.async", "cp.reduce.async", "wgmma.", "st.async")
+NAMES = sorted(c.parent.name for c in CASES.glob("*/kernel.ptx") if any(word in c.read_text() for word in ASYNC))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_late_effects_change_no_bit(name):
+    """The bytes of the hardware, and no finding but warnings."""
+    result = run_case(CASES / name, async_effects="at_wait", checks="all")
+
+    assert result.error is None
+    assert result.bits_equal
+    assert [f.headline() for f in result.findings if f.severity == "error"] == []
