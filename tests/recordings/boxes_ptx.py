@@ -59,7 +59,7 @@ def kernel(rank, size, *, room=None, op=None, im2col=False, store=False):
     mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0;
     mov.u32 %r2, tile; mov.u32 %r3, bar;
     shl.b32 %r4, %r1, 2; add.u32 %r6, %r2, %r4; cvt.u64.u32 %rd5, %r4;
-    setp.ge.u64 %p2, %rd5, {size}; @%p2 bra LATE;{body}
+    setp.ge.u64 %p2, %rd5, {room}; @%p2 bra LATE;{body}
     ret;
 }}
 """
