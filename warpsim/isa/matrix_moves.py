@@ -1,4 +1,8 @@
-"""ldmatrix, stmatrix and movmatrix (PTX ISA: Warp-level matrix load and move instructions)."""
+"""ldmatrix, stmatrix and movmatrix (PTX ISA: Warp-level matrix load and move instructions).
+
+Figures of the byte forms are not in the text: their layouts are those that CUTLASS relies on (``SM100_U8x8_LDSM_T``,
+``SM100_SU4_DU8x16_x1_LDSM_N``, ``SM100_U8x4_STSM_T``).
+"""
 
 from __future__ import annotations
 
@@ -9,35 +13,97 @@ import numpy as np
 from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
+Words = tuple[Lanes, ...]
+_BYTES = (("100a", "103a", "107a", "110a", "120a", "121a", "100f", "110f", "120f"), (8, 6))
+"""Where the shapes of 8-bit elements exist."""
+_CTA = (None, (7, 8))
 
 
 def _count(op: Op) -> int:
     return int(op.num[1:])
 
 
+def _registers(op: Op) -> int:
+    return _count(op) * (2 if op.shape == "m16n16" else 1)
+
+
+def _formats_in_order(op: Op) -> str | None:
+    words = op.modifiers
+    if op.source and words.index("b8x16") > words.index(op.source):
+        return f".b8x16 comes before .{op.source}"
+    return None
+
+
 @instruction(
     """
-    ldmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 r, [p];
+    ldmatrix.sync.aligned.shape.num{.trans}{.space}.b16 r, [p];  .shape = { .m8n8 };
     .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
     """,
     anchor="warp-level-matrix-instructions-ldmatrix",
     scope=Scope.WARP,
     types={"r": ".b32"},
-    vectors={"r": _count},
+    vectors={"r": _registers},
     version=(6, 5),
     target=75,
+    gates={"shared::cta": _CTA},
 )
 def ldmatrix(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     """Load 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
     out = []
     for number in range(_count(op)):
-        rows = p[:, 8 * number : 8 * number + 8]
-        words = memory.read_words(op.space or "", rows, 4)
+        words = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 4)
         out.append(_transposed(words) if op.trans else _straight(words))
     return tuple(out)
 
 
-def _straight(words: tuple[Lanes, ...]) -> Lanes:
+@instruction(
+    """
+    ldmatrix.sync.aligned.shape.num{.space}.b8x16.source r, [p];
+    .shape = { .m8n16 };  .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
+    .source = { .b6x16_p32, .b4x16_p64 };
+    """,
+    anchor="warp-level-matrix-instructions-ldmatrix",
+    scope=Scope.WARP,
+    types={"r": ".b32"},
+    vectors={"r": _registers},
+    version=_BYTES[1],
+    target=_BYTES[0],
+    legal=_formats_in_order,
+)
+def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
+    """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
+    out = []
+    for number in range(_count(op)):
+        words = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 4)
+        out.append(_straight(_unpacked(words, op.source)))
+    return tuple(out)
+
+
+@instruction(
+    """
+    ldmatrix.sync.aligned.shape.num.trans{.space}.b8            r, [p];
+    ldmatrix.sync.aligned.shape.num.trans{.space}.b8x16.source  r, [p];
+    .shape = { .m16n16 };  .num = { .x1, .x2 };  .space = { .shared, .shared::cta };
+    .source = { .b6x16_p32, .b4x16_p64 };
+    """,
+    anchor="warp-level-matrix-instructions-ldmatrix",
+    scope=Scope.WARP,
+    types={"r": ".b32"},
+    vectors={"r": _registers},
+    version=_BYTES[1],
+    target=_BYTES[0],
+    legal=_formats_in_order,
+)
+def ldmatrix_bytes(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
+    """Load 16x16 matrices of bytes, transposed; lanes 16i to 16i+15 give the row addresses of matrix i."""
+    out: tuple[Lanes, ...] = ()
+    for number in range(_count(op)):
+        words = memory.read_words(op.space or "", p[:, 16 * number : 16 * number + 16], 4)
+        out += _transposed_bytes(_unpacked(words, op.source) if op.source else words)
+    return out
+
+
+def _straight(words: Words) -> Lanes:
     n, rows, m = words[0].shape
     out = np.empty((n, rows, 4, m), np.uint32)
     for t, word in enumerate(words):
@@ -45,7 +111,7 @@ def _straight(words: tuple[Lanes, ...]) -> Lanes:
     return out.reshape(n, 32, m)
 
 
-def _transposed(words: tuple[Lanes, ...]) -> Lanes:
+def _transposed(words: Words) -> Lanes:
     n, _, m = words[0].shape
     out = np.empty((n, 8, 4, m), np.uint32)
     for t, word in enumerate(words):
@@ -53,6 +119,38 @@ def _transposed(words: tuple[Lanes, ...]) -> Lanes:
             column = (word >> np.uint32(16 * h)) & np.uint32(0xFFFF)
             out[:, 2 * t + h] = column[:, 0::2] | (column[:, 1::2] << np.uint32(16))
     return out.reshape(n, 32, m)
+
+
+def _transposed_bytes(words: Words) -> tuple[Lanes, Lanes]:
+    """16 rows of 16 bytes: lane ``4g + t`` gets rows ``4t`` to ``4t + 3`` of columns ``g`` and ``g + 8``."""
+    n, _, m = words[0].shape
+    out = np.empty((2, n, 8, 4, m), np.uint32)
+    for column in range(16):
+        byte = (words[column >> 2] >> np.uint32(8 * (column & 3))) & np.uint32(0xFF)
+        out[column >> 3, :, column & 7] = _joined([byte[:, b::4] for b in range(4)])
+    return out[0].reshape(n, 32, m), out[1].reshape(n, 32, m)
+
+
+def _joined(parts: list[Lanes]) -> Lanes:
+    """Words of their four bytes, the lowest first."""
+    word = parts[0].astype(np.uint32)
+    for number in range(1, 4):
+        word |= parts[number].astype(np.uint32) << np.uint32(8 * number)
+    return word
+
+
+def _unpacked(words: Words, source: str) -> Words:
+    """Rows of sixteen 6-bit or 4-bit elements and padding, as four words of bytes with the element in the low bits."""
+    bits = int(source[1])
+    mask = np.uint32((1 << bits) - 1)
+    out = []
+    for t in range(4):
+        first, shift = divmod(4 * bits * t, 32)
+        run = words[first] >> np.uint32(shift)
+        if shift + 4 * bits > 32:
+            run = run | words[first + 1] << np.uint32(32 - shift)
+        out.append(_joined([run >> np.uint32(bits * b) & mask for b in range(4)]))
+    return tuple(out)
 
 
 @instruction(
@@ -72,24 +170,42 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
 
 @instruction(
     """
-    stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16 [p], r;
+    stmatrix.sync.aligned.m8n8.num{.trans}{.space}.b16  [p], r;
+    stmatrix.sync.aligned.m16n8.num.trans{.space}.b8    [p], r;
     .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
     """,
     anchor="warp-level-matrix-instructions-stmatrix",
     scope=Scope.WARP,
     types={"r": ".b32"},
     vectors={"r": _count},
+    registers=("r",),
     version=(7, 8),
     target=90,
+    gates={"m16n8": _BYTES},
 )
 def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: Any, active: Lanes) -> None:
-    """Store 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
+    """Store 8x8 matrices of 16-bit or 16x8 matrices of 8-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
     for number, register in enumerate(r):
         n, m = max(register.shape[0], p.shape[0]), max(register.shape[2], p.shape[2])
-        source = np.broadcast_to(register.view(np.uint32), (n, 32, m))
-        if op.trans:
-            rows = source.reshape(n, 8, 4, m)
-            source = _transposed(tuple(rows[:, :, t] for t in range(4)))
-        words = source.reshape(n, 8, 4, m)
+        lanes = np.broadcast_to(register.view(np.uint32), (n, 32, m)).reshape(n, 8, 4, m)
+        if "m16n8" in op.modifiers:
+            words = _columns(lanes)
+        else:
+            words = tuple(lanes[:, :, t] for t in range(4))
+            if op.trans:
+                lanes = _transposed(words).reshape(n, 8, 4, m)
+                words = tuple(lanes[:, :, t] for t in range(4))
         rows = np.broadcast_to(p, (n, 32, m))[:, 8 * number : 8 * number + 8]
-        memory.write_words(op.space or "", rows, tuple(words[:, :, t] for t in range(4)), active[:, :8])
+        memory.write_words(op.space or "", rows, words, active[:, :8])
+
+
+def _columns(lanes: Lanes) -> Words:
+    """The 8 columns of 16 bytes of accumulator fragments ``[n, 8 (g), 4 (t), m]``: bytes (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)."""
+    n, _, _, m = lanes.shape
+    words: list[Lanes] = [np.empty((n, 8, m), np.uint32) for _ in range(4)]
+    for word in range(4):
+        for odd in range(2):
+            shift = np.uint32(16 * (word >> 1) + 8 * odd)
+            part = lanes[:, 4 * (word & 1) : 4 * (word & 1) + 4] >> shift & np.uint32(0xFF)
+            words[word][:, odd::2] = _joined([part[:, g] for g in range(4)])
+    return tuple(words)

@@ -28,6 +28,10 @@ GATES = {
     **dict.fromkeys(("bf16", "tf32", "f64"), (80, (7, 0))),
     **dict.fromkeys(("s8", "u8", "s32"), (72, (6, 3))),
     **dict.fromkeys(("s4", "u4", "b1"), (75, (6, 3))),
+    "m16n16k8": (80, (7, 0)),
+    "m8n8k4": (80, (7, 0)),
+    **dict.fromkeys(("m8n8k32", "m8n8k128"), (75, (6, 3))),
+    "shared::cta": (None, (7, 8)),
 }
 _SHAPE = ".shape = { .m16n16k16, .m8n32k16, .m32n8k16, .m16n16k8, .m8n8k4, .m8n8k32, .m8n8k128 };"
 _SPACE = ".space = { .global, .shared, .shared::cta };"
@@ -310,6 +314,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     version=(6, 3),
     target=75,
     gates={"and": (80, (7, 1))},
+    legal=lambda op: None if op.modifiers.index("row") < op.modifiers.index("col") else ".row comes before .col",
 )
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""

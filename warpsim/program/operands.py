@@ -78,6 +78,8 @@ class Operands:
                     f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}",
                     weight=3,
                 )
+            if all(isinstance(e, ast.Sink) for e in node.elements):
+                raise Mismatch("operand-type", node.span, "a vector needs at least one register beside _", weight=2)
             return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
         symbol = self.find(node) if isinstance(node, ast.Name) else None
         if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:

@@ -202,6 +202,8 @@ class ExpressionParser:
             elements.append(self.operand())
             if not s.accept(","):
                 break
+            if s.text == "}":
+                raise s.problem("found '}' where an element was expected after the comma")
         s.expect("}")
         self.nesting -= 1
         return ast.Vector(tuple(elements), span)

@@ -8,7 +8,15 @@ from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import MAX_DEPTH, DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
-from warpsim.ptx.words import BODY_DIRECTIVES, ENTRY_DIRECTIVES, FUNC_DIRECTIVES, MODULE_DIRECTIVES, RESERVED, SPACES
+from warpsim.ptx.words import (
+    BODY_DIRECTIVES,
+    ENTRY_DIRECTIVES,
+    FUNC_DIRECTIVES,
+    MODULE_DIRECTIVES,
+    RESERVED,
+    SPACES,
+    TOGETHER,
+)
 
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
 HEADER = frozenset({".version", ".target", ".address_size"})
@@ -359,6 +367,8 @@ class _Parser(DeclarationParser):
                 raise s.problem(f"found the directive {s.shown()} where a modifier of {opcode} was expected")
             modifiers.append(texts[s.i][1:])
             s.i += 1
+        if opcode in TOGETHER:
+            self._check_name(opcode, len(modifiers))
         operands: list[ast.Operand] = []
         if s.text != ";":
             while True:
@@ -369,6 +379,15 @@ class _Parser(DeclarationParser):
             raise s.problem(f"found {s.shown()} where a comma or semicolon was expected after an operand of {opcode}")
         s.i += 1
         return ast.Instruction(guard, opcode, tuple(modifiers), tuple(operands), span)
+
+    def _check_name(self, opcode: str, count: int) -> None:
+        """Names of several words (wmma.load.a) are written without blanks."""
+        s = self.s
+        first = s.i - count
+        for at in range(first, min(first + TOGETHER[opcode].get(s.texts[first], 1), s.i)):
+            if s.starts[at] != s.starts[at - 1] + len(s.texts[at - 1]):
+                s.i = at
+                raise s.problem(f"found a blank before {s.shown()}, which is part of the name of the instruction")
 
     def _prototype(self) -> ast.CallPrototype:
         s = self.s

@@ -31,3 +31,5 @@ BODY_DIRECTIVES = frozenset({"pragma", "loc", "branchtargets", "calltargets"})
 MODULE_DIRECTIVES = frozenset({"pragma", "file", "loc", "alias"})
 RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
 """Directives that are never a modifier of an instruction."""
+TOGETHER = {"wmma": {".mma": 1, ".load": 2, ".store": 2}, "wgmma": {}}
+"""Names whose first modifiers (one, or as many as said) are part of the name: no blank may stand before them."""
