@@ -24,6 +24,7 @@ from warpsim.types import ScalarType
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
+    from warpsim.machine.proxies import Proxies
     from warpsim.machine.races import Races
     from warpsim.machine.transfers import Transfers
 
@@ -32,7 +33,7 @@ class Memory:
     """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
 
     ``flight`` is set while asynchronous operations use shared memory: it is told of every access, and
-    so is ``races`` in a launch that looks for races. ``undefined`` is set when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
+    so are ``races`` and ``proxies`` in launches that look at them. ``undefined`` is set when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
     twins for the moment)."""
 
     def __init__(self, batch: Batch, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
@@ -45,6 +46,7 @@ class Memory:
         self.unused = False
         self.flight: Transfers | None = None
         self.races: Races | None = None
+        self.proxies: Proxies | None = None
         self.undefined = False
         self.twins = False
         self.global_port = GlobalAccess(self)

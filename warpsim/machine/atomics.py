@@ -70,6 +70,8 @@ def apply_atomic(
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
         if memory.flight is not None and kind != "local":
             memory.flight.touch("write", found, dtype.itemsize, columns, active)
+        if memory.proxies is not None and kind != "local":
+            memory.proxies.shared(found, dtype.itemsize, columns, active, True)
         if memory.races is not None and kind != "local":
             memory.races.shared(found, dtype.itemsize, columns, active, True, True)
         if space.defined is not None:

@@ -11,6 +11,7 @@ from warpsim.machine.cp_async import AsyncGroups
 from warpsim.machine.defined import DefinedBits
 from warpsim.machine.group import Frame, Group
 from warpsim.machine.mbarrier_objects import MbarrierObjects
+from warpsim.machine.proxies import Proxies
 from warpsim.machine.races import Races
 from warpsim.machine.selection import Selection, Shape, from_positions, union
 from warpsim.machine.slots import SpecialSlot
@@ -66,6 +67,8 @@ class Batch:
         self.memory = Memory(self, launch.memory, self.shared, self.local)
         if launch.races is not None:
             self.memory.races = Races(launch.races, self)
+        if launch.proxies is not None:
+            self.memory.proxies = Proxies(launch.proxies, self)
         self.transfers = Transfers(self)
         self.async_groups = AsyncGroups(self)
         self.objects = MbarrierObjects(self)
@@ -188,10 +191,13 @@ class Batch:
         if waits and unused and selection.n == self.shape.n and count in (0, self.shape.n_threads):
             if races is not None:
                 races.cta_barrier(None)
+            if self.memory.proxies is not None:
+                self.memory.proxies.barrier(None)
             return False
-        if races is not None and count not in (0, self.shape.n_threads):
+        if count not in (0, self.shape.n_threads):
             barrier.partial = True
-            races.barrier_arrive(group, number)
+            if races is not None:
+                races.barrier_arrive(group, number)
         per_cta = selection.per_cta
         here = per_cta > 0
         barrier.arrived += per_cta
@@ -218,6 +224,8 @@ class Batch:
             if go is not None:
                 if self.memory.races is not None:
                     self.memory.races.barrier_leave(go, barrier.number if barrier.partial else None)
+                if self.memory.proxies is not None and not barrier.partial:
+                    self.memory.proxies.barrier(go)
                 if finish is not None:
                     finish(go, votes)
                 go.generation = self.generation

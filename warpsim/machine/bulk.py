@@ -201,7 +201,7 @@ class BulkCopies:
         lanes = self._lanes()
         to = self._receivers(lanes, self._address(dst, lanes), self._address(bar, lanes), None)
         if self._inside(to.start, nbytes):
-            self._start(lanes, to, nbytes, self.batch.async_groups.replay(lanes.index, act))
+            self._start(lanes, to, nbytes, self.batch.async_groups.replay(lanes.index, act), asynchronous=False)
 
     # ---- starting ----------------------------------------------------------------------------
 
@@ -213,6 +213,7 @@ class BulkCopies:
         deliver: Callable[[Which], None],
         reads: Footprint | None = None,
         extent: int | None = None,
+        asynchronous: bool = True,
     ) -> None:
         self.batch.objects.use_by_copies(to.bar_columns, to.bar)
         self.batch.transfers.start(
@@ -222,6 +223,7 @@ class BulkCopies:
                 deliver,
                 writes=Footprint(to.columns, to.start, extent or nbytes),
                 reads=reads,
+                asynchronous=asynchronous,
                 signal=Signal(to.bar_columns, to.bar, np.array([nbytes])),
             )
         )
@@ -368,8 +370,13 @@ class BulkCopies:
             return None
         return allocation.data[address - allocation.start :][:nbytes]
 
+    def _note(self, addresses: Array, nbytes: int, write: bool) -> None:
+        if self.batch.memory.proxies is not None:
+            self.batch.memory.proxies.bulk_globals(addresses, nbytes, write)
+
     def _runs(self, addresses: Array, nbytes: int) -> Array:
         """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported."""
+        self._note(addresses, nbytes, False)
         out = np.zeros((len(addresses), nbytes), np.uint8)
         for address in np.unique(addresses).tolist():
             raw = self._global(address, nbytes, False)
@@ -378,6 +385,7 @@ class BulkCopies:
         return out
 
     def _put_runs(self, addresses: Array, values: Array) -> None:
+        self._note(addresses, values.shape[-1], True)
         for address, row in zip(addresses.tolist(), values, strict=True):
             raw = self._global(address, len(row), True)
             if raw is not None:
@@ -390,6 +398,7 @@ class BulkCopies:
         if len(kept):
             low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
             raw = self._global(boxes.fields.address + low, high - low, False)
+            self._note(boxes.fields.address + kept, boxes.dtype.itemsize, False)
             if raw is not None:
                 elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
                 out[inside] = boxes.finished(elements[(kept - low) // boxes.dtype.itemsize])
@@ -404,6 +413,7 @@ class BulkCopies:
         raw = self._global(boxes.fields.address + low, high - low, True)
         if raw is None:
             return
+        self._note(boxes.fields.address + place, boxes.dtype.itemsize, True)
         elements = raw.view(boxes.dtype)
         index = (place - low) // boxes.dtype.itemsize
         if reduction is not None:

@@ -1,4 +1,4 @@
-"""The last accesses of every granule of a memory: one writer and two readers.
+"""The last accesses of every granule of a memory: a weak and a strong writer, and two readers.
 
 A cell is ``time << 32 | thread``, 0 where nobody has been. Granules are as large as the smallest access so far, so that
 neighbouring bytes of different threads never meet.
@@ -16,12 +16,15 @@ LARGEST = 16
 
 
 class Cells:
-    """Cells of ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost)."""
+    """Cells of ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost).
+
+    ``narrow`` says that there were strong writes of less than gpu scope."""
 
     def __init__(self, size: int, width: int) -> None:
         self.size = size
         self.width = width
         self.granule = LARGEST
+        self.narrow = False
         self.kinds: dict[str, Array] = {}
 
     def fit(self, nbytes: int) -> None:
@@ -34,7 +37,7 @@ class Cells:
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
-        """The cells of ``write``, ``read`` or ``other`` (a second reader)."""
+        """The cells of ``write``, ``strong`` (atomics and other strong writes), ``read`` or ``other`` (a second reader)."""
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)

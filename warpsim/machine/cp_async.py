@@ -50,6 +50,7 @@ class AsyncGroups:
                 self.replay(lanes, act),
                 writes=Footprint(owners, starts, nbytes),
                 kind=KIND,
+                asynchronous=False,
             )
         )
 

@@ -182,15 +182,16 @@ class _Twins:
 
     def __enter__(self) -> None:
         port = self.port
-        self.kept = port.shared, port.local, port.races, port.flight
-        port.races = port.flight = None
+        self.kept = port.shared, port.local, port.races, port.flight, port.proxies
+        port.races = port.flight = port.proxies = None
         port.shared = port.shared.defined or port.shared
         port.local = port.local.defined or port.local
         port.twins = True
         port.batch.launch.findings.muted += 1
 
     def __exit__(self, *_: object) -> None:
-        self.port.shared, self.port.local, self.port.races, self.port.flight = self.kept
+        port = self.port
+        port.shared, port.local, port.races, port.flight, port.proxies = self.kept
         self.port.twins = False
         self.port.batch.launch.findings.muted -= 1
 

@@ -160,14 +160,13 @@ class GlobalAccess:
         return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})"
 
     def _note_store(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Tell the race detector of a store."""
+        """Tell those who watch of a store."""
         base, offset = address
-        races, nbytes = self.port.races, values[0].dtype.itemsize * len(values)
-        assert races is not None
+        nbytes = values[0].dtype.itemsize * len(values)
         array = as_array(base).view(np.int64)
         allocation = self.port.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
         if allocation is not None and not misaligned(array, offset, nbytes):
-            races.globals(allocation, array + offset, nbytes, self.port.active, True)
+            self._note(allocation, array + offset, nbytes, self.port.active)
             return
         shape = self.port.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
@@ -176,7 +175,13 @@ class GlobalAccess:
         if self.port.active is not None:
             good &= self.port.active
         for which in np.unique(owner[good]):
-            races.globals(self.port.globals.allocation(int(which)), place, nbytes, good & (owner == which), True)
+            self._note(self.port.globals.allocation(int(which)), place, nbytes, good & (owner == which))
+
+    def _note(self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
+        if self.port.races is not None:
+            self.port.races.globals(allocation, place, nbytes, mask, True)
+        if self.port.proxies is not None:
+            self.port.proxies.globals(allocation, place, nbytes, mask)
 
     def _differs(self, address: Address, values: tuple[Array, ...]) -> Array:
         """The lanes that do not find their values in memory."""
@@ -189,14 +194,14 @@ class GlobalAccess:
     def store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         races = self.port.races
-        if races is not None:
+        if races is not None or self.port.proxies is not None:
             self._note_store(address, values)
-            if races.doubts:
-                self.port.races = None
+            if races is not None and races.doubts:
+                proxies, self.port.races, self.port.proxies = self.port.proxies, None, None
                 changed = self._differs(address, values)
                 self.store(address, values)
                 lost = self._differs(address, values)
-                self.port.races = races
+                self.port.races, self.port.proxies = races, proxies
                 races.settle(changed, lost)
                 return
         base, offset = address

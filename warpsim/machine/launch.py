@@ -16,6 +16,8 @@ from warpsim.machine.batch import Batch
 from warpsim.machine.group import Group
 from warpsim.machine.memory import GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
+from warpsim.machine.proxies import RULE as PROXY
+from warpsim.machine.proxies import LaunchProxies
 from warpsim.machine.raced import steps_of
 from warpsim.machine.races import RULE as RACE
 from warpsim.machine.races import LaunchRaces
@@ -107,6 +109,7 @@ class Launch:
         self.counts: dict[BoundBlock, int] = {}
         self.findings = reporting.Collector(self)
         self.races = LaunchRaces(self) if RACE in settings.checks else None
+        self.proxies = LaunchProxies(self) if PROXY in settings.checks and self.plan.async_proxy else None
         self.sleeping: list[Group] = []
         self.on_start: Callable[[Batch], object] | None = None
         self.batches: list[Batch] = []
@@ -373,6 +376,8 @@ class Launch:
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
+    if len(old) != len(new):  # another loop
+        return False
     for a, b in zip(old, new, strict=True):
         if a is b:
             continue

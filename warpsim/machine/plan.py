@@ -94,6 +94,11 @@ class FunctionPlan:
         return slot
 
 
+def uses_async_proxy(program: Program) -> bool:
+    """Whether a module has wgmma or bulk copies."""
+    return any(i.form.root == "wgmma" or "bulk" in i.op.modifiers for f in program.functions.values() for i in f.code)
+
+
 def _key(item: Variable | Param) -> str:
     return item.unique if isinstance(item, Variable) else f"param {item.name}"
 
@@ -154,6 +159,7 @@ class KernelPlan:
         self.image = image
         self.program = image.program
         self.entry = image.program.functions[name]
+        self.async_proxy = uses_async_proxy(image.program)
         self.shared_offsets: dict[str, int] = {}
         self.dynamic_offset = 0
         self.static_shared = self._shared_layout()

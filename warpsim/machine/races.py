@@ -303,24 +303,27 @@ class Races:
         agents: Array | None,
     ) -> None:
         stamp = self.now << SHIFT | last
-        writes = cells.kinds.get("write")
-        if writes is not None:
-            self._check(writes.take(index), at, first, last, write, True, group, allocation)
+        strong = self.note.level
+        for kind in ("write", "strong"):
+            writes = cells.kinds.get(kind)
+            if writes is not None and (kind == "write" or strong < GPU or cells.narrow):
+                self._check(writes.take(index), at, first, last, write, True, group, allocation)
         if write:
             for kind in ("read", "other"):
                 readers = cells.kinds.get(kind)
                 if readers is not None:
                     self._check(readers.take(index), at, first, last, True, False, group, allocation)
-            writes = cells.of("write")
+            writes = cells.of("strong" if strong else "write")
             writes[index] = stamp
-            if not self.note.level:
+            cells.narrow |= 0 < strong < GPU
+            if not strong:
                 apart = (first != last) | (writes.take(index) != stamp)
                 if apart.any():
                     self._doubt_step(at[apart], np.r_[first[apart], last[apart]], allocation)
         elif agents is not None:
             agents = agents.reshape(-1)
             self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
-        elif not self.note.level:
+        elif not strong:
             self._note_readers(cells, index, first, last, stamp)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:

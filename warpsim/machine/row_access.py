@@ -39,6 +39,8 @@ class RowAccess:
         if self.port.flight is not None and kind.startswith("shared"):
             access = "read" if words is None else "write"
             self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
+        if self.port.proxies is not None and kind.startswith("shared"):
+            self.port.proxies.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
         if self.port.races is not None and kind.startswith("shared"):
             self.port.races.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
         bits = self.port.shared.defined if kind.startswith("shared") and words is None else None

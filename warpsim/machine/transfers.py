@@ -46,7 +46,8 @@ class Signal:
 
 @attrs.define(eq=False)
 class Transfer:
-    """Copies of one step. ``fetch`` takes the source of some receivers, ``deliver`` writes what was taken."""
+    """Copies of one step. ``fetch`` takes the source of some receivers, ``deliver`` writes what was taken;
+    ``asynchronous`` where that goes through the async proxy."""
 
     group: Group
     positions: Array
@@ -55,6 +56,7 @@ class Transfer:
     writes: Footprint | None = None
     reads: Footprint | None = None
     kind: str = ""
+    asynchronous: bool = True
     signal: Signal | None = None
     number: Any = None
     phase: Any = None
@@ -93,6 +95,9 @@ class Transfers:
             transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
         if transfer.signal is not None:
             transfer.phase = mbarriers.phase(self._words(transfer.signal.columns, transfer.signal.address))
+        proxies = self.batch.memory.proxies
+        if proxies is not None and transfer.asynchronous:
+            proxies.copies(transfer.writes, transfer.reads, transfer.positions)
         races = self.batch.memory.races
         if races is not None and (self.late or transfer.kind != "cp.async"):
             races.copies(transfer)

@@ -53,6 +53,8 @@ class SharedMatrix:
                 address=high,
             )
             address = np.minimum(address, max(space.size - 16, 0)) & -16
+        if self.group.batch.memory.proxies is not None:
+            self.group.batch.memory.proxies.matrix(address, self.columns)
         if self.group.batch.memory.races is not None:
             self.group.batch.memory.races.matrix(address, self.columns)
         if space.defined is not None and space.defined.lacks(address, self.columns, False, dtype.itemsize, None):

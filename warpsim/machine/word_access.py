@@ -104,6 +104,8 @@ class WordAccess:
         size = dtype.itemsize
         if self.port.flight is not None and kind != "local":
             self.port.flight.touch("read", place, size * count, columns, active)
+        if self.port.proxies is not None and kind != "local":
+            self.port.proxies.shared(place, size * count, columns, active, False)
         if self.port.races is not None and kind != "local":
             self.port.races.shared(place, size * count, columns, active, False)
         if space.defined is not None:
@@ -154,6 +156,8 @@ class WordAccess:
         shape = self.port.group.selection.shape
         if self.port.flight is not None and kind != "local":
             self.port.flight.touch("write", place, size * count, columns, active)
+        if self.port.proxies is not None and kind != "local":
+            self.port.proxies.shared(place, size * count, columns, active, True)
         rows = covered and _by_rows(kind, place)
         if rows and active is None and size >= 4:
             if space.defined is not None:

@@ -1,0 +1,280 @@
+"""The proxy-fence rule: memory written through the generic proxy that the async proxy accesses without a fence between.
+
+Loads, stores, atomics and cp.async go through the generic proxy, wgmma and bulk copies through the async one. A write
+is fenced by ``fence.proxy.async`` of the thread that wrote, of a thread that accesses, or of any thread of the CTA that
+a barrier of the CTA ordered behind the write. Only launches of modules that use the async proxy keep this account.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding
+from warpsim.machine.cells import SHIFT, THREAD, Cells
+from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.footprints import Footprint
+    from warpsim.machine.group import Group
+    from warpsim.machine.launch import Launch
+    from warpsim.machine.memory import Allocation
+    from warpsim.program.program import Instruction
+
+RULE = "proxy-fence"
+ADVICE = (
+    "fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+)
+SPACES = ("shared", "global")
+
+
+class LaunchProxies:
+    """What the batches of a launch share: time, and the last generic accesses of global memory."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.events: list[Instruction | None] = [None]
+        self.cells: dict[int, tuple[Allocation, Cells]] = {}
+        self.bases: list[int] = []
+        self.batches: list[Proxies] = []
+
+    def fenced(self, threads: Array, space: str) -> Array:
+        """The time of the last fence of threads of any batch."""
+        out = np.zeros(len(threads), np.int64)
+        owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            out[mine] = self.batches[number].fence_time[space][threads[mine] - self.bases[number]]
+        return out
+
+
+class Proxies:
+    """The account of a batch."""
+
+    def __init__(self, shared: LaunchProxies, batch: Batch) -> None:
+        self.shared_state = shared
+        self.batch = batch
+        n, n_ctas = batch.shape.n, batch.shape.n_ctas
+        self.base = shared.bases[-1] + shared.batches[-1].batch.shape.n if shared.bases else 0
+        shared.bases.append(self.base)
+        shared.batches.append(self)
+        self.cells = Cells(batch.shared.size, n_ctas)
+        self.fence_time = {space: np.zeros(n, np.int64) for space in SPACES}
+        self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
+        self.cta_time = np.zeros(n, np.int64)
+
+    def _tick(self, instruction: Instruction | None) -> int:
+        events = self.shared_state.events
+        events.append(instruction)
+        return len(events) - 1
+
+    # ---- the generic proxy -------------------------------------------------------------------
+
+    def shared(self, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+        """A generic access to shared memory."""
+        group = self.batch.memory.group
+        shape = group.selection.shape
+        at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
+        threads = group.selection.positions
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
+            at, where, threads = at[mask], where[mask], threads[mask]
+        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+
+    def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+        """Matrix rows ``[n, k, m]`` of warps."""
+        group = self.batch.memory.group
+        warps, n_ctas = group.warps, self.batch.shape.n_ctas
+        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
+        shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
+        at, where, threads = (np.broadcast_to(x, shape) for x in (place, columns, first * n_ctas + columns))
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
+            at, where, threads = at[mask], where[mask], threads[mask]
+        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+
+    def globals(self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
+        """A generic store to global memory."""
+        group = self.batch.memory.group
+        at, threads = np.broadcast_to(place - allocation.start, group.selection.shape), group.selection.positions
+        if mask is not None:
+            mask = np.broadcast_to(mask, at.shape)
+            at, threads = at[mask], threads[mask]
+        found = self.shared_state.cells.get(allocation.start)
+        if found is None or found[0] is not allocation:
+            found = self.shared_state.cells[allocation.start] = allocation, Cells(allocation.data.size, 1)
+        self._leave(found[1], at, nbytes, np.zeros(1, np.int64), threads, True, present(group))
+
+    def _leave(
+        self, cells: Cells, at: Array, nbytes: int, where: Array, threads: Array, write: bool, instruction: Instruction
+    ) -> None:
+        cells.fit(nbytes)
+        stamp = (self._tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
+        index = (at // cells.granule * cells.width + where).reshape(-1)
+        kept = cells.of("write" if write else "read")
+        for k in range(nbytes // cells.granule):
+            kept[index + k * cells.width] = stamp
+
+    # ---- the async proxy ---------------------------------------------------------------------
+
+    def copies(self, writes: Footprint | None, reads: Footprint | None, positions: Array) -> None:
+        """Bulk copies of threads begin: what they read and write in shared memory."""
+        for footprint, write in ((reads, False), (writes, True)):
+            if footprint is None or not len(footprint.start):
+                continue
+            step = min(footprint.nbytes & -footprint.nbytes, 16)
+            at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
+            where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
+            self._meet(self.cells, at, step, where, users, write, "shared", None)
+
+    def matrix(self, address: Array, columns: Array) -> None:
+        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
+        group = self.batch.memory.group
+        warps, n_ctas = group.warps, self.batch.shape.n_ctas
+        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
+        rows = address.reshape(-1, *address.shape[-2:]) & ~15
+        rows = np.unique(rows).reshape(-1, 1, 1) if rows.shape[1:] == (1, 1) else rows
+        shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
+        at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
+        self._meet(self.cells, at, 16, where, users, False, "shared", None, lanes=128)
+
+    def bulk_globals(self, address: Array, nbytes: int, write: bool) -> None:
+        """Bulk copies of the threads of the step access runs of global memory."""
+        if not len(address) or not self.shared_state.cells:
+            return
+        allocation = self.batch.memory.globals.find(int(address.min()), int(address.max()) + nbytes)
+        found = None if allocation is None else self.shared_state.cells.get(allocation.start)
+        if allocation is None or found is None or found[0] is not allocation:
+            return
+        step = min(nbytes & -nbytes, 16)
+        at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
+        user = self.batch.transfers.lanes()[:1]
+        self._meet(
+            found[1], at, step, np.zeros(1, np.int64), np.broadcast_to(user, at.shape), write, "global", allocation
+        )
+
+    def _meet(
+        self,
+        cells: Cells,
+        at: Array,
+        nbytes: int,
+        where: Array,
+        users: Array,
+        write: bool,
+        space: str,
+        allocation: Allocation | None,
+        lanes: int = 1,
+    ) -> None:
+        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before."""
+        cells.fit(nbytes)
+        index = (at // cells.granule * cells.width + where).reshape(-1)
+        at, users = at.reshape(-1), users.reshape(-1)
+        for k in range(nbytes // cells.granule):
+            place = index + k * cells.width
+            for kind in ("write", "read") if write else ("write",):
+                seen = cells.kinds.get(kind)
+                if seen is not None:
+                    self._check(seen[place], at, users, kind, write, space, allocation, lanes)
+                    if write:
+                        seen[place] = 0
+
+    def _check(
+        self,
+        seen: Array,
+        at: Array,
+        users: Array,
+        kind: str,
+        write: bool,
+        space: str,
+        allocation: Allocation | None,
+        lanes: int,
+    ) -> None:
+        open_ = np.flatnonzero(seen)
+        if not len(open_):
+            return
+        times, threads, users, at = seen[open_] >> SHIFT, seen[open_] & THREAD, users[open_], at[open_]
+        n_ctas = self.batch.shape.n_ctas
+        bad = self.shared_state.fenced(threads, space) <= times
+        inside = (threads >= self.base) & (threads < self.base + self.batch.shape.n)
+        column = users % n_ctas
+        near = inside & ((threads - self.base) % n_ctas == column)
+        bad &= ~(near & (self.floor[space][column] > times))
+        if bad.any():
+            bad[bad] = self._user_fence(users[bad], space, lanes) <= times[bad]
+        if not bad.any():
+            return
+        which = int(np.flatnonzero(bad)[0])
+        self._report(int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation)
+
+    def _user_fence(self, users: Array, space: str, lanes: int) -> Array:
+        """The last fence of the threads that access."""
+        n_ctas = self.batch.shape.n_ctas
+        times = self.fence_time[space]
+        latest = times[users]
+        if lanes > 1:
+            rows = times.reshape(-1, n_ctas)
+            for k in range(1, lanes):
+                latest = np.maximum(latest, rows[np.minimum(users // n_ctas + k, len(rows) - 1), users % n_ctas])
+        return latest
+
+    def _report(self, time: int, thread: int, at: int, kind: str, write: bool, allocation: Allocation | None) -> None:
+        group = self.batch.memory.group
+        event = self.shared_state.events[time]
+        assert event is not None
+        copied = event.form.root == "cp" and present(group).form.root == "wgmma"
+        severity = "warning" if copied or kind == "read" else "error"
+        batch = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
+        position = thread - batch.base
+        warp, lane = position // batch.batch.shape.n_ctas >> 5, position // batch.batch.shape.n_ctas & 31
+        was = "written" if kind == "write" else "read"
+        how = "by cp.async" if event.form.root == "cp" else "through the generic proxy"
+        name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
+        other: Finding = attrs.evolve(
+            finding_at(self.shared_state.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
+        )
+        self.batch.fault(
+            RULE,
+            f"{name} is {'written' if write else 'read'} through the async proxy; warp {warp}, lane {lane} has {was} it"
+            f" {how} in line {event.span.line}, and no proxy fence stands between",
+            group,
+            self.batch.memory.active if kind != "read" else None,
+            severity=severity,
+            other=other,
+            address=at,
+            advice=ADVICE,
+        )
+
+    # ---- order -------------------------------------------------------------------------------
+
+    def fence(self, group: Group, spaces: tuple[str, ...]) -> None:
+        """``fence.proxy.async`` of the threads of a group."""
+        positions = group.selection.positions.reshape(-1)
+        now = self._tick(None)
+        for space in spaces:
+            self.fence_time[space][positions] = now
+            np.maximum.at(self.floor[space], positions % self.batch.shape.n_ctas, self.cta_time[positions])
+
+    def barrier(self, group: Group | None) -> None:
+        """Threads (None: all) have passed a barrier of their CTA."""
+        self.cta_time[... if group is None else group.selection.positions] = self._tick(None)
+
+
+def bind_fence(instruction: Instruction, step: Any) -> Any:
+    """``step``, and its fence told to the account where there is one."""
+    words = instruction.op.modifiers
+    if instruction.form.root != "fence" or "proxy" not in words or "async" not in words:
+        return step
+    named = tuple([space for space in SPACES if any(w.split("::")[0] == space for w in words)])
+
+    def fenced(group: Group) -> Any:
+        gone = step(group)
+        if group.batch.memory.proxies is not None:
+            group.batch.memory.proxies.fence(group, named or SPACES)
+        return gone
+
+    return fenced
