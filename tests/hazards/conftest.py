@@ -21,6 +21,7 @@ class Ablation:
 
     def __init__(self, folder):
         self.folder = folder
+        self.count = 0
 
     def lines(self, name, text):
         """The 1-based numbers of the lines of a kernel that hold a text."""
@@ -31,7 +32,8 @@ class Ablation:
         """(rule, severity, line, line of the other party) of each finding of the kernel without the lines ``removed``.
 
         ``inserted`` maps line numbers to text that comes before them."""
-        target = self.folder / name
+        self.count += 1
+        target = self.folder / str(self.count) / name
         shutil.copytree(case_of(name), target)
         kernel = (target / "kernel.ptx").read_text().split("\n")
         for number in removed:

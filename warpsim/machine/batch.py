@@ -224,8 +224,8 @@ class Batch:
             if go is not None:
                 if self.memory.races is not None:
                     self.memory.races.barrier_leave(go, barrier.number if barrier.partial else None)
-                if self.memory.proxies is not None and not barrier.partial:
-                    self.memory.proxies.barrier(go)
+                if self.memory.proxies is not None:
+                    (self.memory.proxies.synchronised if barrier.partial else self.memory.proxies.barrier)(go)
                 if finish is not None:
                     finish(go, votes)
                 go.generation = self.generation

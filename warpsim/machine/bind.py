@@ -19,7 +19,7 @@ from warpsim.machine.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, literal, mark_waits
-from warpsim.machine.proxies import bind_fence
+from warpsim.machine.proxies import bind_proxies
 from warpsim.machine.shadows import commit_loaded, loaded
 from warpsim.machine.values import FLAT, Affine, Array, NotAffine, as_array, extend, retype
 from warpsim.machine.warpgroups import SharedMatrix
@@ -65,7 +65,7 @@ def bind_function(plan: FunctionPlan) -> None:
             bound.end = _fall(following)
         unread = _unread(plan, block, body)
         bound.steps = [
-            watch_registers(plan, i, bind_fence(i, bind_step(plan, i, n in unread))) for n, i in enumerate(body)
+            watch_registers(plan, i, bind_proxies(plan, i, bind_step(plan, i, n in unread))) for n, i in enumerate(body)
         ]
 
 

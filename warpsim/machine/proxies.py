@@ -1,8 +1,8 @@
 """The proxy-fence rule: memory written through the generic proxy that the async proxy accesses without a fence between.
 
 Loads, stores, atomics and cp.async go through the generic proxy, wgmma and bulk copies through the async one. A write
-is fenced by ``fence.proxy.async`` of the thread that wrote, of a thread that accesses, or of any thread of the CTA that
-a barrier of the CTA ordered behind the write. Only launches of modules that use the async proxy keep this account.
+is fenced by ``fence.proxy.async`` of the thread that wrote, of a thread that accesses and has synchronised since the
+write, or of any thread of the CTA that a barrier of the CTA ordered behind the write. Only launches of modules that use the async proxy keep this account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.cells import SHIFT, THREAD, Cells
+from warpsim.machine.flow import is_poll
 from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.shadows import SHADOWED
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from warpsim.machine.group import Group
     from warpsim.machine.launch import Launch
     from warpsim.machine.memory import Allocation
+    from warpsim.machine.plan import FunctionPlan, Step
     from warpsim.program.program import Instruction
 
 RULE = "proxy-fence"
@@ -65,6 +68,8 @@ class Proxies:
         shared.batches.append(self)
         self.cells = Cells(batch.shared.size, n_ctas)
         self.fence_time = {space: np.zeros(n, np.int64) for space in SPACES}
+        self.fence_sync = {space: np.zeros(n, np.int64) for space in SPACES}
+        self.sync_time = np.zeros(n, np.int64)
         self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
         self.cta_time = np.zeros(n, np.int64)
 
@@ -205,22 +210,22 @@ class Proxies:
         near = inside & ((threads - self.base) % n_ctas == column)
         bad &= ~(near & (self.floor[space][column] > times))
         if bad.any():
-            bad[bad] = self._user_fence(users[bad], space, lanes) <= times[bad]
+            bad[bad] = ~self._fenced_by_user(users[bad], threads[bad] - self.base, times[bad], space, lanes)
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
         self._report(int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation)
 
-    def _user_fence(self, users: Array, space: str, lanes: int) -> Array:
-        """The last fence of the threads that access."""
+    def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
+        """Whether a thread that accesses has synchronised after the write, or shares its warp, and has fenced then."""
         n_ctas = self.batch.shape.n_ctas
-        times = self.fence_time[space]
-        latest = times[users]
-        if lanes > 1:
-            rows = times.reshape(-1, n_ctas)
-            for k in range(1, lanes):
-                latest = np.maximum(latest, rows[np.minimum(users // n_ctas + k, len(rows) - 1), users % n_ctas])
-        return latest
+        fenced: Array = np.zeros(len(users), np.bool_)
+        for k in range(lanes):
+            user = np.minimum(users // n_ctas + k, self.batch.shape.n_threads - 1) * n_ctas + users % n_ctas
+            near = (user // n_ctas >> 5 == writers // n_ctas >> 5) & (user % n_ctas == writers % n_ctas)
+            fenced |= self.fence_sync[space][user] > times
+            fenced |= near & (self.fence_time[space][user] > times)
+        return fenced
 
     def _report(self, time: int, thread: int, at: int, kind: str, write: bool, allocation: Allocation | None) -> None:
         group = self.batch.memory.group
@@ -251,30 +256,47 @@ class Proxies:
 
     # ---- order -------------------------------------------------------------------------------
 
-    def fence(self, group: Group, spaces: tuple[str, ...]) -> None:
-        """``fence.proxy.async`` of the threads of a group."""
-        positions = group.selection.positions.reshape(-1)
+    def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
+        """``fence.proxy.async`` of threads."""
         now = self._tick(None)
         for space in spaces:
             self.fence_time[space][positions] = now
+            self.fence_sync[space][positions] = self.sync_time[positions]
             np.maximum.at(self.floor[space], positions % self.batch.shape.n_ctas, self.cta_time[positions])
 
     def barrier(self, group: Group | None) -> None:
         """Threads (None: all) have passed a barrier of their CTA."""
-        self.cta_time[... if group is None else group.selection.positions] = self._tick(None)
+        positions = ... if group is None else group.selection.positions
+        self.cta_time[positions] = self.sync_time[positions] = self._tick(None)
+
+    def synchronised(self, group: Group) -> None:
+        """Threads have synchronised with others in some way."""
+        self.sync_time[group.selection.positions] = self._tick(None)
 
 
-def bind_fence(instruction: Instruction, step: Any) -> Any:
-    """``step``, and its fence told to the account where there is one."""
-    words = instruction.op.modifiers
-    if instruction.form.root != "fence" or "proxy" not in words or "async" not in words:
+def bind_proxies(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """``step``, and what it orders told to the account, in modules that use the async proxy."""
+    from warpsim.machine.bind import _guard
+
+    words, root = instruction.op.modifiers, instruction.form.root
+    fences = root == "fence" and "proxy" in words and "async" in words
+    waits = is_poll(instruction) or root in ("fence", "membar") or "cluster" in words
+    if not plan.kernel.async_proxy or not (fences or waits):
         return step
+    guard = _guard(plan, instruction) if instruction.guard is not None else None
     named = tuple([space for space in SPACES if any(w.split("::")[0] == space for w in words)])
 
-    def fenced(group: Group) -> Any:
+    def told(group: Group) -> object:
+        proxies = group.batch.memory.proxies
+        active = None if proxies is None or guard is None else guard(group)
         gone = step(group)
-        if group.batch.memory.proxies is not None:
-            group.batch.memory.proxies.fence(group, named or SPACES)
+        if proxies is not None and active is not False and not (gone and gone is not SHADOWED):
+            if fences:
+                positions = group.selection.positions
+                chosen = positions if active is None else positions[np.broadcast_to(active, positions.shape)]
+                proxies.fence(chosen.reshape(-1), named or SPACES)
+            else:
+                proxies.synchronised(group)
         return gone
 
-    return fenced
+    return told

@@ -550,6 +550,32 @@ class Races:
             if footprint is not None:
                 self.spread(transfer.positions, footprint.columns, footprint.start, footprint.nbytes, write, transfer.group)  # fmt: skip
 
+        if transfer.signal is not None:
+            outer, self.note = self.note, Note(GPU)
+            signal = transfer.signal
+            self.launch.begin(self.launch.events[-1], GPU)
+            self.spread(transfer.positions, signal.columns, signal.address, 8, True, transfer.group)
+            self.note = outer
+
+    def waited(self, transfer: Any, which: Array) -> None:
+        """A thread has waited for copies that it started: only now are they ordered before what it does next."""
+        if not len(which):
+            return
+        self.launch.begin(transfer.place, 0)
+        cells, n_ctas = self.shared_cells, self.batch.shape.n_ctas
+        for footprint, kind in ((transfer.writes, "write"), (transfer.reads, "read")):
+            if footprint is None or kind not in cells.kinds:
+                continue
+            positions, columns, start = transfer.positions[which], footprint.columns[which], footprint.start[which]
+            if self.order.uniform:
+                first = positions % n_ctas == 0
+                positions, columns, start = positions[first] // n_ctas, columns[first] * 0, start[first]
+            at = start[:, None] + np.arange(0, footprint.nbytes, cells.granule)
+            index = (at // cells.granule * cells.width + columns[:, None]).reshape(-1)
+            mine = np.repeat(positions, at.shape[1])
+            still = cells.kinds[kind][index] & THREAD == mine
+            cells.kinds[kind][index[still]] = self.now << SHIFT | mine[still]
+
     def cta_barrier(self, group: Group | None) -> None:
         """The threads of a group (None: all) have passed a barrier of their whole CTAs."""
         self.launch.begin(None, 0)

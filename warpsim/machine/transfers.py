@@ -88,8 +88,10 @@ class Transfers:
 
     def start(self, transfer: Transfer) -> None:
         """Begin copies: they act now, or when their completion is observed."""
+        races = self.batch.memory.races
         if self.watched:
             self._touch_all(transfer)
+        if self.watched or races is not None:
             transfer.place = present(transfer.group)
         if transfer.kind:
             transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
@@ -98,12 +100,11 @@ class Transfers:
         proxies = self.batch.memory.proxies
         if proxies is not None and transfer.asynchronous:
             proxies.copies(transfer.writes, transfer.reads, transfer.positions)
-        races = self.batch.memory.races
         if races is not None and (self.late or transfer.kind != "cp.async"):
             races.copies(transfer)
         if not self.late:
             self._act(transfer, np.arange(len(transfer.positions)))
-        if self.late or self.watched:
+        if self.late or self.watched or races is not None:
             self.open.append(transfer)
             self._attend()
 
@@ -132,7 +133,7 @@ class Transfers:
 
     def commit(self, kind: str) -> None:
         """Close the present group of the threads of the step."""
-        if self.late or self.watched:
+        if self.late or self.watched or self.batch.memory.races is not None:
             self._group_numbers(kind)[self.lanes()] += 1
 
     def wait(self, kind: str, n: int, *, read_only: bool = False, everything: bool = False) -> None:
@@ -145,6 +146,8 @@ class Transfers:
         for transfer in self.open:
             if transfer.kind == kind:
                 due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
+                if self.batch.memory.races is not None:
+                    self.batch.memory.races.waited(transfer, due[~transfer.free[due]])
                 transfer.free[due] = True
                 if not read_only:
                     self._complete(transfer, due)

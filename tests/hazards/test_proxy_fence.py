@@ -1,0 +1,162 @@
+"""proxy-fence: generic accesses and the async proxy, by moving and removing the fence of correct programs."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = (
+    ".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
+    ".reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<9>; .reg .f32 %f<8>;\n"
+    ".shared .align 128 .b32 s[1024]; .shared .align 8 .b64 m;\n"
+    "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, s;\n"
+    "add.u32 %r3, %r3, %r2; cvt.u64.u32 %rd3, %r2; add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;\n"
+    "mov.u32 %r9, 7; mov.u32 %r8, s; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 32; mov.u32 %r6, m;\n"
+)
+FIRST = HEAD.count("\n") + 1
+WRITE = "st.shared.v4.u32 [%r3], {%r9, %r9, %r9, %r9};"
+STORE = "@%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r8], 2048;"
+DONE = "@%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;"
+START = "@%p1 mbarrier.init.shared.b64 [%r6], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;"
+EXPECT = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r6], 2048;"
+LOAD = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd2], 2048, [%r6];"
+WAIT = "again: mbarrier.try_wait.parity.shared.b64 %p3, [%r6], 0; @!%p3 bra again;"
+FENCE = "fence.proxy.async;"
+BARRIER = "bar.sync 0;"
+
+
+def findings(*lines, checks="proxy-fence", block=128):
+    """(severity, line, line of the other party) of each finding of these lines, counted from 0."""
+    data, more = np.zeros(4096, np.uint32), np.zeros(4096, np.uint32)
+    result = warpsim.load(HEAD + "\n".join(lines) + "\nret;\n}\n")["k"](
+        1, block, (data, more), checks=checks, on_finding="collect"
+    )
+    assert {f.rule for f in result.findings} <= {"proxy-fence"}
+    return [(f.severity, f.line - FIRST, f.other.line - FIRST) for f in result.findings]
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ((BARRIER, ""), [("error", 3, 0)]),
+        ((FENCE, BARRIER), []),
+        ((BARRIER, FENCE), []),  # the issuing thread fences after the barrier
+        ((BARRIER, f"@%p1 {FENCE}"), []),
+        ((f"@%p1 {FENCE}", BARRIER), [("error", 3, 0)]),  # one thread fences before the others have arrived
+        ((BARRIER, f"@%p2 {FENCE} bar.sync 0;"), []),  # another thread, which the barrier ordered behind the writes
+        (("fence.proxy.async.shared::cta;", BARRIER), []),
+        (("fence.proxy.async.global;", BARRIER), [("error", 3, 0)]),
+        (("membar.gl;", BARRIER), [("error", 3, 0)]),  # no other fence serves
+        (("fence.mbarrier_init.release.cluster;", BARRIER), [("error", 3, 0)]),
+    ],
+)
+def test_bulk_store_of_written_shared_memory(between, expected):
+    """The epilogue of a kernel: write, fence, barrier, bulk store."""
+    assert findings(WRITE, *between, STORE, DONE) == expected
+
+
+def test_a_fence_before_the_write_does_not_count():
+    """The fence must stand behind the write, round after round."""
+    body = (FENCE, WRITE, BARRIER, STORE, DONE)
+
+    assert findings(*body) == [("error", 3, 1)]
+    assert findings(WRITE, FENCE, BARRIER, STORE, DONE, BARRIER, WRITE, BARRIER, STORE) == [("error", 8, 6)]
+
+
+def test_only_what_the_copy_reads():
+    """Memory beside the source of a copy needs no fence."""
+    aside = "add.u32 %r3, %r3, 2048; st.shared.v4.u32 [%r3], {%r9, %r9, %r9, %r9};"
+
+    assert findings(WRITE, FENCE, aside, BARRIER, STORE, DONE) == []
+
+
+def test_bulk_load_over_generic_accesses():
+    """A bulk load over what was written needs a fence; over what was only read it is a warning, as libraries do it."""
+    read = "ld.shared.u32 %r5, [%r3];"
+
+    assert findings(START, EXPECT, WRITE, BARRIER, LOAD, WAIT) == [("error", 4, 2)]
+    assert findings(START, EXPECT, WRITE, FENCE, BARRIER, LOAD, WAIT) == []
+    assert findings(START, EXPECT, read, BARRIER, LOAD, WAIT) == [("warning", 4, 2)]
+    assert findings(START, EXPECT, read, FENCE, BARRIER, LOAD, WAIT) == []
+    assert findings(START, EXPECT, BARRIER, LOAD, WAIT, read) == []  # completion of a copy is a fence by itself
+
+
+MULTIPLY = (
+    "wgmma.fence.sync.aligned;",
+    "mov.u64 %rd9, 0x0000001000080000; cvt.u64.u32 %rd10, %r8; shr.u64 %rd10, %rd10, 4; or.b64 %rd9, %rd9, %rd10;"
+    " setp.ne.u32 %p4, 0, 0; mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;",
+    "wgmma.fence.sync.aligned;",
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2,%f3,%f4}, %rd9, %rd9, %p4, 1, 1, 0, 0;",
+    "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+)
+
+
+def test_wgmma():
+    """wgmma reads shared memory through the async proxy; what cp.async wrote is a warning, which compilers rely on."""
+    copy = "cp.async.cg.shared.global [%r3], [%rd5], 16; cp.async.wait_all;"
+    zero = "st.shared.v4.u32 [%r3+2048], {%r9, %r9, %r9, %r9};"
+
+    assert findings(WRITE, zero, BARRIER, *MULTIPLY)[0] == ("error", 6, 0)
+    assert findings(WRITE, zero, FENCE, BARRIER, *MULTIPLY) == []
+    assert findings(WRITE, zero, BARRIER, FENCE, *MULTIPLY) == []
+    assert findings(copy, BARRIER, *MULTIPLY) == [("warning", 5, 0)]
+    assert findings(copy, FENCE, BARRIER, *MULTIPLY) == []
+
+
+def test_global_memory():
+    """What a kernel has stored to global memory it loads in bulk only behind a fence."""
+    write = "st.global.v4.u32 [%rd5], {%r9, %r9, %r9, %r9};"
+
+    assert findings(START, EXPECT, write, BARRIER, LOAD, WAIT) == [("error", 4, 2)]
+    assert findings(START, EXPECT, write, FENCE, BARRIER, LOAD, WAIT) == []
+    assert findings(START, EXPECT, write, "fence.proxy.async.global;", BARRIER, LOAD, WAIT) == []
+    assert findings(START, EXPECT, write, "fence.proxy.async.shared::cta;", BARRIER, LOAD, WAIT) == [("error", 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("gemm_pingpong", 686, {("error", 699, 559)}),
+        ("gemm_stream_k", 767, {("error", 780, 749)}),
+        ("cluster_ring", 85, {("error", 195, 75), ("error", 221, 75)}),
+        ("bulk_stream", 214, {("error", 226, 212), ("error", 185, 212)}),
+        ("gemm_cp_async", 240, {("warning", 261, 88), ("warning", 278, 88)}),
+        ("gemm_cp_async", 475, set()),  # a later fence of the same threads, for buffers that another one covers
+    ],
+)
+def test_a_fence_taken_out(ablation, name, line, expected):
+    """Every proxy fence that recorded kernels need is missed at the copy or wgmma that it served."""
+    found = ablation.findings(name, "proxy-fence", removed=[line])
+
+    assert {(severity, at, other) for _, severity, at, other in found} >= expected
+    assert bool(found) == bool(expected)
+    assert ablation.findings(name, "proxy-fence") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("gemm_pingpong", 555, (559, 699)),  # the barrier behind wait_group: others store where the copy reads
+        ("gemm_pingpong", 689, (699, 559)),
+        ("gemm_stream_k", 57, (123, 50)),  # the barrier behind mbarrier.init
+        ("bulk_stream", 216, (226, 212)),
+        ("gemm_pingpong", 302, (978, 241)),  # wgmma read what the next load overwrites
+    ],
+)
+def test_races_with_copies_and_wgmma(ablation, name, line, expected):
+    """Barriers and waits between threads and asynchronous operations."""
+    assert expected in {(at, other) for _, _, at, other in ablation.findings(name, "race", removed=[line])}
+
+
+@pytest.mark.parametrize("name", ["gemm_pingpong", "gemm_stream_k", "cluster_ring", "bulk_stream", "attention"])
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_recorded_kernels_are_silent(name, effects):
+    """Correct programs break no rule, whenever their copies take effect."""
+    from pathlib import Path
+
+    from warpsim.host.cases import run_case
+
+    result = run_case(Path(__file__).parents[1] / "cases" / name, checks="all", async_effects=effects)
+
+    assert result.error is None
+    assert result.findings == ()
