@@ -1,7 +1,7 @@
 """wgmma (PTX ISA: Asynchronous Warpgroup Level Matrix Instructions).
 
 Products appear at once: a kernel that keeps the rules cannot tell. Bodies ask for two ports beside `device`:
-``accumulator``, the old values of the destination registers, and ``shared_matrix``, which reads matrices from the shared memory
+``accumulator``, the old bits of the destination registers as one stack ``[registers, n, 128, m]``, which results are too, and ``shared_matrix``, which reads matrices from the shared memory
 of each warpgroup's CTA.
 """
 
@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Gate, Op, Scope, instruction
-from warpsim.layout import descriptors
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import warpgroup_matrix as core
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
-Registers = tuple[Lanes, ...]
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
 _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
 _MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
@@ -130,10 +128,10 @@ def mma_float(
     imm_trans_a: Lanes = None,
     imm_trans_b: Lanes = None,
     *,
-    accumulator: Registers,
+    accumulator: Lanes,
     shared_matrix: Any,
     device: Any,
-) -> Registers:
+) -> Lanes:
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
     types = op.atype.name, op.btype.name
@@ -142,20 +140,15 @@ def mma_float(
     )
     left, right = _scaled(left, _one(imm_scale_a)), _scaled(right, _one(imm_scale_b))
     small = _is_f16(op)
-    gather = fragments.gather_packed if small else fragments.gather_accumulator
-    c = _kept(gather(accumulator, n, m), scale_d, n, m)
-    rows, width = c.shape[0], c.shape[2]
+    c = fragments.gather_packed(accumulator) if small else fragments.gather_accumulator(accumulator.view(np.float32))
+    c = _kept(c, scale_d, n, m)
     if k_sparse is not None:
         right = core.select_rows(right, k_sparse)
-        left = left.reshape(left.shape[0], 1, rows * width)
-        c = np.ascontiguousarray(c.transpose(1, 0, 2)).reshape(1, -1, rows * width)
     if device.numerics == "ieee":
         d = core.dot_ieee(left, right, c, types)
     else:
         d = core.dot_float(left, right, c, types, device.sm)
-    if k_sparse is not None:
-        d = d.reshape(-1, rows, width).transpose(1, 0, 2)
-    return (fragments.scatter_packed if small else fragments.scatter_accumulator)(np.ascontiguousarray(d), n, m)
+    return (fragments.scatter_packed if small else fragments.scatter_accumulator)(d, n, m)
 
 
 @_declare(
@@ -192,22 +185,22 @@ def mma_integer(
     sp_sel: Lanes = None,
     scale_d: Lanes = None,
     *,
-    accumulator: Registers,
+    accumulator: Lanes,
     shared_matrix: Any,
-) -> Registers:
+) -> Lanes:
     """D = A * B + D on 8-bit integers, or counts of common bits."""
     n, m = shared_matrix.extent
     left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, n, m)
-    c = _kept(fragments.gather_accumulator(tuple(r.view(np.int32) for r in accumulator), n, m), scale_d, n, m)
+    c = _kept(fragments.gather_accumulator(accumulator.view(np.int32)), scale_d, n, m)
     if op.atype.name == "b1":
         return fragments.scatter_accumulator(core.dot_binary(left, right, c), n, m)
     left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
     if positions is not None:
-        full = np.zeros((2 * left.shape[0], *left.shape[1:]), np.int16)
-        np.put_along_axis(full, positions, left.astype(np.int16), axis=0)
+        full = np.zeros((len(left), 2 * left.shape[1], 64), np.int16)
+        np.put_along_axis(full, positions, left.astype(np.int16), axis=1)
         left = full
     d = core.dot_integer(left, right, c, bool(op.__dict__.get("satfinite")))
-    return fragments.scatter_accumulator(np.ascontiguousarray(d), n, m)
+    return fragments.scatter_accumulator(d, n, m)
 
 
 def _one(value: Lanes) -> int:
@@ -222,7 +215,7 @@ def _scaled(bits: Lanes, scale: int) -> Lanes:
 def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
     """The accumulator, zero where scale-d is false."""
     keep = np.broadcast_to(scale_d, (n, 128, m))[:, 0].reshape(n * m)
-    return c if keep.all() else np.where(keep, c, c.dtype.type(0))
+    return c if keep.all() else np.where(keep[:, None, None], c, c.dtype.type(0))
 
 
 def _operands(
@@ -238,7 +231,7 @@ def _operands(
     n: int,
     m: int,
 ) -> tuple[Lanes, Lanes, Lanes | None]:
-    """A ``[K, 64, W]`` (stored elements), B ``[K, N, W]``, and where sparse A's elements stand."""
+    """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and where sparse A's elements stand."""
     dtype = np.dtype(STORAGE[op.atype.name])
     k = 32 // dtype.itemsize
     sparse = meta is not None
@@ -255,14 +248,12 @@ def _operands(
 def _from_shared(
     descriptor: Lanes, k: int, extent: int, dtype: Any, transposed: int, shared_matrix: Any, n: int, m: int
 ) -> Lanes:
-    bits = np.broadcast_to(descriptor, (n, 128, m))[:, 0]
-    if (bits == bits.reshape(-1)[0]).all():
-        bits = bits.reshape(-1)[:1].reshape(1, 1)
-    shared_matrix.check(bits, k, extent, dtype.itemsize, bool(transposed))
-    address = descriptors.byte_addresses(
-        descriptors.decode(bits), k, extent, dtype.itemsize, transposed=bool(transposed)
+    bits = (
+        descriptor[:, 0]
+        if descriptor.shape[0] == descriptor.shape[2] == 1
+        else np.broadcast_to(descriptor, (n, 128, m))[:, 0]
     )
-    return shared_matrix.read(address, dtype).reshape(k, extent, n * m)
+    return shared_matrix.read(bits, k, extent, dtype, bool(transposed))
 
 
 # ---- order ---------------------------------------------------------------------------------------

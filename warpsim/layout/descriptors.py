@@ -96,6 +96,34 @@ def _overlap(leading: int, stride: int, span: int, k: int, extent: int, itemsize
     return f"with a leading offset of {leading} and a stride offset of {stride} bytes, elements of the matrix overlap"
 
 
+class Elements:
+    """The elements that one descriptor names: byte addresses ``[k, extent, 1, 1]`` and what follows from them alone."""
+
+    def __init__(self, bits: int, k: int, extent: int, itemsize: int, transposed: bool) -> None:
+        fields = decode(np.array([[bits]], np.uint64))
+        self.address = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
+        self.itemsize = itemsize
+        self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
+        self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
+        self._places: dict[int, Array] = {}
+
+    def places(self, n_columns: int) -> Array:
+        """Index of each element, ``[k * extent]``, in words of which every column has one in turn; of column 0."""
+        found = self._places.get(n_columns)
+        if found is None:
+            per = max(4 // self.itemsize, 1)
+            flat = self.address.reshape(-1)
+            found = (flat >> 2) * (n_columns * per) + (flat // self.itemsize & (per - 1))
+            self._places[n_columns] = found
+        return found
+
+
+@functools.lru_cache(512)
+def elements(bits: int, k: int, extent: int, itemsize: int, transposed: bool) -> Elements:
+    """The elements of a descriptor, kept: loops use the same ones again."""
+    return Elements(bits, k, extent, itemsize, transposed)
+
+
 def _k_major(fields: Descriptor, depth: Array, row: Array) -> Array:
     """Offsets of byte ``depth`` along K in a row of M or N."""
     span = np.maximum(fields.span, 16)

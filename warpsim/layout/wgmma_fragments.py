@@ -1,7 +1,8 @@
-"""How the 128 threads of a warpgroup hold wgmma operands: gather ``[n, 128, m]`` registers, scatter results.
+"""How the 128 threads of a warpgroup hold wgmma operands.
 
-Warp ``w`` holds rows ``16w`` to ``16w + 15``; within a warp, A and the accumulators lie as in mma's 16x8 tiles: with
-``g = lane / 4`` and ``t = lane % 4``, tile ``j`` of 8 columns gives each lane columns ``8j + 2t`` and the next, of row ``g``
+Registers come stacked, ``[registers, n, 128, m]``: ``n`` warpgroups, ``m`` CTAs side by side; matrices are ``[W, ...]`` with
+``W = n * m``. Warp ``w`` holds rows ``16w`` to ``16w + 15``; within a warp, A and the accumulators lie as in mma's 16x8 tiles:
+with ``g = lane / 4`` and ``t = lane % 4``, tile ``j`` of 8 columns gives each lane columns ``8j + 2t`` and the next, of row ``g``
 in the first pair and of row ``g + 8`` in the second.
 """
 
@@ -13,6 +14,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+_ROWS_FIRST = (3, 7, 4, 1, 5, 0, 6, 2)
+"""From (tile, pair, column, n, warp, g, t, m) to (n, m, warp, pair, g, tile, t, column)."""
+_REGISTERS_FIRST = tuple(int(i) for i in np.argsort(_ROWS_FIRST))
+
+
+def gather_accumulator(stack: Array) -> Array:
+    """``[W, 64, N]`` of ``N / 2`` registers of one element each."""
+    count, n, _, m = stack.shape
+    view = stack.reshape(count // 4, 2, 2, n, 4, 8, 4, m)
+    return view.transpose(_ROWS_FIRST).reshape(n * m, 64, count * 2)
+
+
+def scatter_accumulator(matrix: Array, n: int, m: int) -> Array:
+    """``N / 2`` registers of ``[W, 64, N]``."""
+    count = matrix.shape[2] // 2
+    view = matrix.reshape(n, m, 4, 2, 8, count // 4, 4, 2)
+    return view.transpose(_REGISTERS_FIRST).reshape(count, n, 128, m)
+
+
+def gather_packed(stack: Array) -> Array:
+    """``[W, 64, N]`` f16 of ``N / 4`` registers of two halves each."""
+    count, n, _, m = stack.shape
+    halves = np.ascontiguousarray(stack).view(np.float16).reshape(count // 2, 2, n, 4, 8, 4, m, 2)
+    return halves.transpose(2, 6, 3, 1, 4, 0, 5, 7).reshape(n * m, 64, count * 4)
+
+
+def scatter_packed(matrix: Array, n: int, m: int) -> Array:
+    """``N / 4`` registers (u32) of two halves each of ``[W, 64, N]`` f16."""
+    count = matrix.shape[2] // 4
+    view = matrix.reshape(n, m, 4, 2, 8, count // 2, 4, 2).transpose(5, 3, 0, 2, 4, 6, 1, 7)
+    return np.ascontiguousarray(view).view(np.uint32).reshape(count, n, 128, m)
 
 
 def _tiles(register: Array, n: int, m: int) -> Array:
@@ -21,49 +53,19 @@ def _tiles(register: Array, n: int, m: int) -> Array:
     return full.transpose(1, 0, 2).reshape(4, 8, 4, n * m)
 
 
-def gather_accumulator(registers: tuple[Array, ...], n: int, m: int) -> Array:
-    """``[64, N, W]`` of ``N / 2`` registers of one element each."""
-    out = np.empty((4, 2, 8, len(registers) // 4, 4, 2, n * m), registers[0].dtype)
-    for number, register in enumerate(registers):
-        out[:, number >> 1 & 1, :, number >> 2, :, number & 1] = _tiles(register, n, m)
-    return out.reshape(64, len(registers) * 2, n * m)
-
-
-def scatter_accumulator(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
-    """``N / 2`` registers ``[n, 128, m]`` of ``[64, N, W]``."""
-    count = matrix.shape[1] // 2
-    view = matrix.reshape(4, 2, 8, count // 4, 4, 2, n * m)
-    return tuple([view[:, r >> 1 & 1, :, r >> 2, :, r & 1].reshape(128, n, m).transpose(1, 0, 2) for r in range(count)])
-
-
-def gather_packed(registers: tuple[Array, ...], n: int, m: int) -> Array:
-    """``[64, N, W]`` f16 of ``N / 4`` registers of two halves each."""
-    parts = []
-    for register in registers:
-        bits = register.view(np.uint32)
-        parts += [(bits >> np.uint32(s)).astype(np.uint16).view(np.float16) for s in (0, 16)]
-    return gather_accumulator(tuple(parts), n, m)
-
-
-def scatter_packed(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
-    """``N / 4`` registers of two halves each of ``[64, N, W]`` f16."""
-    parts = [np.ascontiguousarray(r).view(np.uint16).astype(np.uint32) for r in scatter_accumulator(matrix, n, m)]
-    return tuple([low | high << np.uint32(16) for low, high in zip(parts[::2], parts[1::2], strict=True)])
-
-
 def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any]) -> Array:
-    """``[K, 64, W]`` of the four registers of A; ``K`` elements of a row take 32 bytes."""
+    """``[W, K, 64]`` of the four registers of A; ``K`` elements of a row take 32 bytes."""
     per = 4 // dtype.itemsize
     out = np.empty((2, 4, per, 4, 2, 8, n * m), dtype)
     for number, register in enumerate(registers):
         tiles = _tiles(register.view(np.uint32), n, m).transpose(2, 0, 1, 3)
         for h in range(per):
             out[number >> 1, :, h, :, number & 1] = (tiles >> np.uint32(8 * dtype.itemsize * h)).astype(dtype)
-    return out.reshape(8 * per, 64, n * m)
+    return np.ascontiguousarray(out.reshape(8 * per, 64, n * m).transpose(2, 0, 1))
 
 
 def sparse_positions(metadata: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
-    """Which k of the full row each stored element of A has: ``[K / 2, 64, W]`` (int64).
+    """Which k of the full row each stored element of A has: ``[W, K / 2, 64]`` (int64).
 
     A nibble describes a chunk: two 2-bit indices of 4 elements, for 32-bit types one of 2 elements.
     """
@@ -80,6 +82,8 @@ def sparse_positions(metadata: Array, selector: int, n: int, m: int, itemsize: i
     nibbles = nibbles.reshape(chunks, 64, n * m)
     first = np.arange(chunks)[:, None, None]
     if itemsize == 4:
-        return 2 * first + ((nibbles & 3) >> 1)
-    pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=1)
-    return pair.reshape(2 * chunks, 64, n * m)
+        found = 2 * first + ((nibbles & 3) >> 1)
+    else:
+        pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=1)
+        found = pair.reshape(2 * chunks, 64, n * m)
+    return np.ascontiguousarray(found.transpose(2, 0, 1))

@@ -14,6 +14,7 @@ import numpy as np
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
+from warpsim.machine.accumulators import bind_accumulators
 from warpsim.machine.control import bind_end, bind_sync
 from warpsim.machine.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
@@ -506,10 +507,12 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     wide = form.scope is Scope.WARPGROUP
     getters = [source_getter(plan, o) for o in instruction.operands[form.n_dest :]]
     commit = commit_of(instruction)
+    if "accumulator" in form.ports:
+        read_accumulator, commit = bind_accumulators(instruction.operands[0])
     guard = _guard(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     wants_active = "active" in form.ports
-    accumulator = source_getter(plan, instruction.operands[0]) if "accumulator" in form.ports else None
+    accumulates = "accumulator" in form.ports
 
     def spread(warps: Any, value: Any) -> Any:
         if isinstance(value, tuple):
@@ -557,11 +560,11 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         if wants_active:
             mask = warps.active if active is None else warps.active & warps.spread(active)
             keywords["active"] = grouped(mask)
-        if accumulator is not None:
-            keywords["accumulator"] = spread(warps, accumulator(group))
+        if accumulates:
+            keywords["accumulator"] = read_accumulator(group)
         result = function(op, *arguments, **keywords)
         if commit is not None and result is not None:
-            commit(group, collect(warps, result), active)
+            commit(group, result if accumulates else collect(warps, result), active)
         if batch.memory.undefined:
             bits = loaded(group, instruction, arguments, keywords)
             if commit is not None and bits is not None:

@@ -40,12 +40,14 @@ class Footprint:
 
 
 class MatrixFootprint:
-    """The elements that a wgmma reads: ``[elements, columns]`` byte addresses, ``itemsize`` bytes each."""
+    """The elements that a wgmma reads: ``[elements, columns]`` byte addresses within ``limits``, ``itemsize`` bytes each."""
 
-    def __init__(self, address: Array, columns: Array, itemsize: int, n_columns: int, place: Any) -> None:
+    def __init__(
+        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, n_columns: int, place: Any
+    ) -> None:
         self.address, self.columns, self.itemsize = address, columns, itemsize
         self.n_columns = n_columns
-        self.low, self.high = int(address.min()), int(address.max()) + itemsize
+        self.low, self.high = limits
         self.place = place
         self.open = np.ones(n_columns, np.bool_)
         self._bitmap: Array | None = None

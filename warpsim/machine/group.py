@@ -54,6 +54,7 @@ class Group:
         "selection",
         "shadows",
         "stack",
+        "stacked",
     )
 
     def __init__(
@@ -77,6 +78,7 @@ class Group:
         self.generation = generation
         self.laps = 0
         self.seen: Any = None
+        self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
         self._warps: Warps | None = None
         self._enter_frame()
 

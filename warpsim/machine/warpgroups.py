@@ -26,54 +26,64 @@ class SharedMatrix:
         else:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
-    def check(self, bits: Array, k: int, extent: int, itemsize: int, transposed: bool) -> None:
-        """Report descriptors that the text leaves undefined."""
-        batch = self.group.batch
-        if RULE not in batch.launch.settings.checks:
-            return
-        for number in {int(b) for b in bits.reshape(-1)}:
-            found = descriptors.problem(number, k, extent, itemsize, transposed=transposed)
-            if found:
-                batch.fault(RULE, found, self.group, descriptor=f"0x{number:016x}", advice=_ADVICE)
-
-    def read(self, address: Array, dtype: np.dtype[Any]) -> Array:
-        """Elements at shared addresses ``[..., n, m]`` (both may be 1), as ``[..., n, m]``."""
+    def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Array:
+        """The matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1), ``W`` being ``n * m``."""
+        size, n_columns = dtype.itemsize, self.group.batch.shape.n_ctas
+        if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
+            one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
+            problems = {one.problem}
+            address, low, high = one.address, one.low, one.high
+        else:
+            one = None
+            fields = descriptors.decode(bits)
+            address = descriptors.byte_addresses(fields, k, extent, size, transposed=transposed)
+            low, high = int(address.min()), int(address.max()) + size
+            numbers = {int(b) for b in bits.reshape(-1)}
+            problems = {descriptors.problem(b, k, extent, size, transposed=transposed) for b in numbers}
+        self._report(problems, low, high)
         space = self.group.batch.shared
-        if self.group.batch.wgmma is not None and self.group.batch.transfers.watched:
-            self.group.batch.wgmma.reads(address, self.columns, dtype.itemsize, self.extent[0])
-        flight = self.group.batch.memory.flight
-        if flight is not None:
-            flight.touch("read", address, dtype.itemsize, self.columns, None)
-        low, high = int(address.min()), int(address.max()) + dtype.itemsize
         if low < 0 or high > space.size:
-            self.group.batch.fault(
-                RULE if RULE in self.group.batch.launch.settings.checks else "out-of-bounds",
-                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {space.size} bytes",
+            address, one = np.minimum(address, max(space.size - 16, 0)) & -16, None
+        self._watch(address, low, high, size)
+        if one is not None and not space.size % 4:
+            per = 4 // size
+            columns = np.broadcast_to(self.columns, self.extent).reshape(-1, 1)
+            index = one.places(n_columns) if n_columns == 1 else one.places(n_columns) + columns * per
+            found = space.flat.view(f"u{size}").take(index, mode="clip").view(dtype)
+            return np.broadcast_to(found, (len(columns), k * extent)).reshape(len(columns), k, extent)
+        values = space.gather(address, np.broadcast_to(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
+        full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
+        return np.ascontiguousarray(full.transpose(2, 0, 1))
+
+    def _report(self, problems: set[str | None], low: int, high: int) -> None:
+        batch = self.group.batch
+        if low < 0 or high > batch.shared.size:
+            batch.fault(
+                RULE if RULE in batch.launch.settings.checks else "out-of-bounds",
+                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {batch.shared.size} bytes",
                 self.group,
                 address=high,
             )
-            address = np.minimum(address, max(space.size - 16, 0)) & -16
-        if self.group.batch.memory.proxies is not None:
-            self.group.batch.memory.proxies.matrix(address, self.columns)
-        if self.group.batch.memory.races is not None:
-            self.group.batch.memory.races.matrix(address, self.columns)
-        if space.defined is not None and space.defined.lacks(address, self.columns, False, dtype.itemsize, None):
-            self.group.batch.fault(
+        for found in problems:
+            if found:
+                batch.fault(RULE, found, self.group, advice=_ADVICE)
+
+    def _watch(self, address: Array, low: int, high: int, size: int) -> None:
+        """Tell those who follow accesses to shared memory."""
+        batch = self.group.batch
+        if batch.wgmma is not None and batch.transfers.watched:
+            batch.wgmma.reads(address, self.columns, (low, high), size, self.extent[0])
+        if batch.memory.flight is not None:
+            batch.memory.flight.touch("read", address, size, self.columns, None)
+        if batch.memory.proxies is not None:
+            batch.memory.proxies.matrix(address, self.columns)
+        if batch.memory.races is not None:
+            batch.memory.races.matrix(address, self.columns)
+        defined = batch.shared.defined
+        if defined is not None and defined.lacks(address, self.columns, False, size, None):
+            batch.fault(
                 "uninitialised",
                 "wgmma reads shared memory that nothing has written",
                 self.group,
                 advice="write the whole tile before it is multiplied",
             )
-        if address.shape[-2:] == (1, 1) and not space.size % 4:
-            rows = space.words.take(address.reshape(-1) >> 2, axis=0)
-            shift = ((address.reshape(-1) & 3) << 3).astype(np.uint32)[:, None]
-            values = (rows >> shift).astype(dtype) if dtype.itemsize < 4 else rows
-            values = (
-                values[:, self.columns] if self.extent[1] != space.n_columns or self.columns.shape[0] > 1 else values
-            )
-            if values.ndim == 2:
-                values = values[:, None, :]
-            shape = (*address.shape[:-2], *self.extent)
-            return np.broadcast_to(values, (values.shape[0], *self.extent)).reshape(shape)
-        values = space.gather(address, np.broadcast_to(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
-        return np.broadcast_to(values, (*address.shape[:-2], *self.extent))

@@ -39,7 +39,7 @@ class RegisterUse:
         self.operand = np.zeros((n_rows, n_columns), np.int64)
         self.unfenced = np.ones((n_rows, n_columns), np.bool_)
         self.shape = np.zeros((n_rows, n_columns), np.int64)
-        self.user: list[Any] = [None] * n_rows
+        self.user: dict[int, Instruction] = {}
         self.held: dict[int, Array] = {}
 
 
@@ -149,12 +149,12 @@ class Wgmma:
             execute(group)
         self._reading = None
         self.issued[columns] = tickets
-        use.accumulator[np.ix_(issue.rows_d, columns)] = tickets
-        use.shape[np.ix_(issue.rows_d, columns)] = self._shape_number(issue)
+        at = columns[None]
+        use.accumulator[issue.rows_d[:, None], at] = tickets
+        use.shape[issue.rows_d[:, None], at] = self._shape_number(issue)
         if len(issue.rows_a):
-            use.operand[np.ix_(issue.rows_a, columns)] = tickets
-        for row in (*issue.rows_d.tolist(), *issue.rows_a.tolist()):
-            use.user[row] = issue.instruction
+            use.operand[issue.rows_a[:, None], at] = tickets
+        use.user.update(dict.fromkeys(issue.rows.tolist(), issue.instruction))
         self.last_issue = issue.instruction
 
     def _shape_number(self, issue: Issue) -> int:
@@ -162,16 +162,17 @@ class Wgmma:
 
     def _check_issue(self, group: Group, issue: Issue, use: RegisterUse, columns: Array) -> None:
         done = self.done[columns]
+        at = columns[None]
         for rows, tickets, what in (
             (issue.rows_a, use.accumulator, "it reads A from {}, which a wgmma in flight accumulates in"),
             (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
         ):
-            busy = tickets[np.ix_(rows, columns)] > done
+            busy = tickets[rows[:, None], at] > done
             if busy.any():
                 row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
-                self._fault(group, IN_FLIGHT, what.format(self._name(group, row)), use.user[row], busy.any(axis=0))
-        rows = np.r_[issue.rows_d, issue.rows_a]
-        hidden = use.unfenced[np.ix_(rows, columns)]
+                self._fault(group, IN_FLIGHT, what.format(self._name(group, row)), use.user.get(row), busy.any(axis=0))
+        rows = issue.rows
+        hidden = use.unfenced[rows[:, None], at]
         if hidden.any():
             row = int(rows[np.flatnonzero(hidden.any(axis=1))[0]])
             self._fault(
@@ -181,9 +182,9 @@ class Wgmma:
                 None,
                 hidden.any(axis=0),
             )
-            use.unfenced[np.ix_(rows, columns)] = False
+            use.unfenced[rows[:, None], at] = False
             return
-        shape = use.shape[np.ix_(issue.rows_d, columns)]
+        shape = use.shape[issue.rows_d[:, None], at]
         other = (shape != 0) & (shape != self._shape_number(issue))
         if other.any():
             row = int(issue.rows_d[np.flatnonzero(other.any(axis=1))[0]])
@@ -192,7 +193,7 @@ class Wgmma:
                 FENCE,
                 f"register {self._name(group, row)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
                 " has been executed since",
-                use.user[row],
+                use.user.get(row),
                 other.any(axis=0),
             )
 
@@ -221,7 +222,7 @@ class Wgmma:
                 UNCOMMITTED,
                 f"a wgmma that was never committed is not waited for here; line {present(group).span.line} uses its"
                 f" register {name}",
-                use.user[row],
+                use.user.get(row),
                 lost.any(axis=0),
                 columns,
                 place=self.waited_at,
@@ -231,7 +232,7 @@ class Wgmma:
             group,
             IN_FLIGHT,
             f"register {name} is {verb} while a wgmma in flight uses it",
-            use.user[row],
+            use.user.get(row),
             busy.any(axis=0),
             columns,
         )
@@ -272,17 +273,17 @@ class Wgmma:
 
     # ---- shared memory -----------------------------------------------------------------------
 
-    def reads(self, address: Array, columns: Array, itemsize: int, n: int) -> None:
+    def reads(self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, n: int) -> None:
         """The wgmma that is being started reads elements at ``[..., n, m]`` of the columns ``[n, m]``."""
         if self._reading is None:
             return
         n_ctas = self.batch.shape.n_ctas
         place, group = self.last_place, self.batch.memory.group
-        warpgroups = np.unique(group.selection.threads >> 7) if len(columns) == 1 else None
+        warpgroups = np.unique(self.columns(group.selection) // n_ctas) if len(columns) == 1 else None
         for i in range(n):
             owners = columns[min(i, len(columns) - 1)]
             part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-            footprint = MatrixFootprint(part, owners, itemsize, n_ctas, place)
+            footprint = MatrixFootprint(part, owners, limits, itemsize, n_ctas, place)
             number = int(warpgroups[i]) if warpgroups is not None else int(self._warpgroup(group, i))
             tickets = self._reading[number * n_ctas : (number + 1) * n_ctas]
             footprint.open = tickets > 0

@@ -23,6 +23,11 @@ class Issue:
     slots_other: tuple[int, ...]
     rows_d: Array
     rows_a: Array
+    rows: Array = attrs.field(init=False)
+
+    @rows.default
+    def _all_rows(self) -> Array:
+        return np.r_[self.rows_d, self.rows_a]
 
 
 def is_mma(instruction: Instruction) -> bool:

@@ -1,0 +1,66 @@
+"""The accumulator registers of wgmma, all at once: from a group's environment to one stack and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.flow import registers_of
+from warpsim.machine.group import Group
+from warpsim.machine.values import Affine, Array, as_array
+from warpsim.program.program import Operand
+
+U32 = np.dtype(np.uint32)
+
+
+def bind_accumulators(operand: Operand) -> tuple[Callable[[Group], Array], Callable[[Group, Array, Any], None]]:
+    """``read(group)`` gives bits ``[registers, n, 128, m]``; ``write(group, stack, active or None)`` commits them."""
+    slots = registers_of(operand)
+    dirty = set(slots)
+
+    def read(group: Group) -> Array:
+        env, shape = group.env, group.selection.shape
+        if group.stacked is not None:
+            stack, rows = group.stacked
+            if len(rows) == len(slots) and all(env[slot] is row for slot, row in zip(slots, rows, strict=True)):
+                return stack
+        stack = np.empty((len(slots), *shape), U32)
+        for row, slot in enumerate(slots):
+            value = env[slot]
+            if value is None:
+                value = group.fetch(slot)
+            if type(value) is Affine:
+                value = value.array()
+            if value.ndim != len(shape):
+                value = value.reshape((1,) * len(shape))
+            stack[row] = value if value.dtype is U32 else value.view(U32)
+        return _in_warpgroups(group, stack)
+
+    def write(group: Group, stack: Array, active: Any) -> None:
+        rows = list(_in_group(group, stack))
+        for row, slot in enumerate(slots):
+            value = rows[row]
+            if active is not None:
+                value = np.where(active, value, as_array(group.read(slot)).view(value.dtype))
+            group.env[slot] = value
+        group.dirty |= dirty
+        group.stacked = stack.view(U32), rows
+
+    return read, write
+
+
+def _in_warpgroups(group: Group, stack: Array) -> Array:
+    warps, count = group.warps, len(stack)
+    if warps.dense:
+        return stack.reshape(count, warps.n // 4, 128, warps.m)
+    out = np.zeros((count, warps.n * 32), stack.dtype)
+    out[:, warps.slots] = stack
+    return out.reshape(count, warps.n // 4, 128, 1)
+
+
+def _in_group(group: Group, stack: Array) -> Array:
+    warps, shape = group.warps, group.selection.shape
+    flat = stack.reshape(len(stack), -1)
+    return (flat if warps.dense else flat[:, warps.slots]).reshape(len(stack), *shape)
