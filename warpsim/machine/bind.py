@@ -25,6 +25,7 @@ from warpsim.machine.shadows import commit_loaded, loaded
 from warpsim.machine.values import FLAT, Affine, Array, NotAffine, as_array, extend, retype
 from warpsim.machine.warpgroups import SharedMatrix
 from warpsim.machine.wgmma_steps import bind_wgmma, rows_of, watch_registers
+from warpsim.machine.wmma_provenance import mismatches, watch_fragments
 from warpsim.program.program import (
     Addr,
     Discard,
@@ -51,6 +52,7 @@ def bind_function(plan: FunctionPlan) -> None:
     """Make the steps of a function."""
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = rows_of(plan.function)
+    wrong = mismatches(plan.function, blocks)
     mark_waits(plan.function, blocks)
     code = plan.function.code
     for block in blocks:
@@ -65,9 +67,10 @@ def bind_function(plan: FunctionPlan) -> None:
         else:
             bound.end = _fall(following)
         unread = _unread(plan, block, body)
-        bound.steps = [
-            watch_registers(plan, i, bind_proxies(plan, i, bind_step(plan, i, n in unread))) for n, i in enumerate(body)
-        ]
+        for number, instruction in enumerate(body):
+            step = bind_proxies(plan, instruction, bind_step(plan, instruction, number in unread))
+            step = watch_fragments(wrong.get(block.first + number), step)
+            bound.steps.append(watch_registers(plan, instruction, step))
 
 
 def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
@@ -329,7 +332,7 @@ def _bind_special_case(plan: FunctionPlan, instruction: Instruction) -> Step | N
     return step
 
 
-def _guard(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group], Any]:
+def guard_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group], Any]:
     """A closure that gives None (all lanes), False (no lane) or the mask of the lanes that execute."""
     assert instruction.guard is not None
     register, negated = instruction.guard
@@ -436,7 +439,7 @@ def _bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> 
     if form.root == "st" and "global" in op.text.split("."):
         getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)
-    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
     loads = "memory" in ports
 
@@ -509,7 +512,7 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     commit = commit_of(instruction)
     if "accumulator" in form.ports:
         read_accumulator, commit = bind_accumulators(instruction.operands[0])
-    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     wants_active = "active" in form.ports
     accumulates = "accumulator" in form.ports

@@ -275,10 +275,10 @@ def _return(group: Group) -> int | None:
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Barriers of the warp, the CTA and the cluster."""
-    from warpsim.machine.bind import _guard, destination, value_getter
+    from warpsim.machine.bind import destination, guard_of, value_getter
 
     words = instruction.text.split(".")
-    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
     if instruction.form.root in ("trap", "brkpt", "exit"):
         return _trap(instruction, guard)
     if instruction.form.root == "nanosleep":

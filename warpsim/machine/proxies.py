@@ -276,14 +276,14 @@ class Proxies:
 
 def bind_proxies(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step``, and what it orders told to the account, in modules that use the async proxy."""
-    from warpsim.machine.bind import _guard
+    from warpsim.machine.bind import guard_of
 
     words, root = instruction.op.modifiers, instruction.form.root
     fences = root == "fence" and "proxy" in words and "async" in words
     waits = is_poll(instruction) or root in ("fence", "membar") or "cluster" in words
     if not plan.kernel.async_proxy or not (fences or waits):
         return step
-    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
     named = tuple([space for space in SPACES if any(w.split("::")[0] == space for w in words)])
 
     def told(group: Group) -> object:

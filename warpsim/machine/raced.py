@@ -21,7 +21,7 @@ def steps_of(plan: FunctionPlan, block: BoundBlock, raced: bool, shadowed: bool)
     if found is None:
         found = block.steps
         if raced:
-            found = [_watched(i, s) for i, s in zip(block.instructions, found, strict=False)]
+            found = [_watched(plan, i, s) for i, s in zip(block.instructions, found, strict=False)]
         if shadowed:
             found = shadowed_steps(plan, block, found)
         block.variants[key] = found
@@ -52,24 +52,28 @@ def _fence_scope(instruction: Instruction) -> str | None:
     return "cta" if "cta" in words else "gpu"
 
 
-def _watched(instruction: Instruction, step: Step) -> Step:
+def _watched(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step that announces itself to the detector."""
+    from warpsim.machine.bind import guard_of
+
     scope = _fence_scope(instruction)
     words = instruction.text.split(".")
     if scope is None and not instruction.form.ports & _PORTS and "sync" not in words and "aligned" not in words:
         return step
     note = note_of(instruction)
     waits = instruction.form.root == "wgmma" and "wait_group" in words
+    guard = guard_of(plan, instruction) if instruction.guard is not None and scope is not None else None
 
     def run(group: Group) -> Any:
         races = group.batch.memory.races
         assert races is not None
         races.begin(instruction, note)
+        active = None if guard is None else guard(group)
         gone = step(group)
         if gone and gone is not SHADOWED:
             return gone
-        if scope is not None:
-            races.fence(group, scope)
+        if scope is not None and active is not False:
+            races.fence(group, scope, active)
         elif waits:
             races.agent_wait(group)
         return gone

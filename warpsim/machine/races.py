@@ -600,9 +600,9 @@ class Races:
         """The threads of a group have waited for wgmma."""
         self.order.agent_wait(self.threads_of(group), self.now)
 
-    def fence(self, group: Group, scope: str) -> None:
-        """The threads of a group have executed a fence of scope "cta" or "gpu"."""
-        self.order.fence(self.threads_of(group), scope, self.now)
+    def fence(self, group: Group, scope: str, active: Array | None) -> None:
+        """The (active) threads of a group have executed a fence of scope "cta" or "gpu"."""
+        self.order.fence(self.threads_of(group, active), scope, self.now)
 
     def cluster_barrier(self, group: Group) -> None:
         """The threads of a group have passed a barrier of their clusters."""

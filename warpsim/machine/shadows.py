@@ -152,7 +152,7 @@ def _report(group: Group, slot: int, bits: Array, active: Any, use: str) -> None
 
 def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step for groups that hold shadows."""
-    from warpsim.machine.bind import _guard
+    from warpsim.machine.bind import guard_of
 
     form, root = instruction.form, instruction.form.root
     operands = instruction.operands[form.n_dest :]
@@ -161,7 +161,7 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     if "accumulator" in form.ports:
         data = sorted({*data, *_destinations(instruction)})
     written = _destinations(instruction)
-    guard = _guard(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
     guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
     pure = not form.ports and form.scope is Scope.THREAD
     spread = _rule_of(plan, instruction)
