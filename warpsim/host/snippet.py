@@ -116,7 +116,9 @@ def _start(launch: _SnippetLaunch, batch: Batch, kept: list[Batch], content: Arr
     launch.prepare(batch)
     padded = np.zeros(-(-content.size // 4) * 4, np.uint8)
     padded[: content.size] = content
-    batch.shared.words[: len(padded) // 4, 0] = padded.view(np.uint32)
+    address = np.arange(0, len(padded), 4)
+    if len(address):
+        batch.shared.scatter(address, np.zeros_like(address), padded.view(np.uint32))  # so that it counts as written
 
 
 def _values(name: str, value: Array, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:

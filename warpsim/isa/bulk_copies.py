@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from warpsim.isa.atomics import reduction
+from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, instruction
 
 Lanes = Any
@@ -30,7 +31,15 @@ _BYTES = "mbarrier::complete_tx::bytes"
     **_COMMON,
 )
 def tensor_load(
-    op: Op, dst: Any, map: Any, bar: Any, offsets: Any = None, mask: Any = None, cache_policy: Any = None, *, bulk: Any
+    op: Op,
+    dst: Any,
+    map: Any,
+    bar: Any,
+    offsets: Any = None,
+    mask: Any = None,
+    cache_policy: Any = None,
+    *,
+    bulk: BulkPort,
 ) -> None:
     """A box of a tensor into shared memory."""
     bulk.tensor_load(dst, map, bar, offsets, mask)
@@ -46,7 +55,7 @@ def tensor_load(
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
 )
-def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: Any) -> None:
+def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory into a tensor."""
     bulk.tensor_store(map, src, None)
 
@@ -61,7 +70,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
 )
-def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: Any) -> None:
+def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory, combined with a tensor."""
     bulk.tensor_store(map, src, functools.partial(reduction, op.redOp))
 
@@ -93,7 +102,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
     **_COMMON,
 )
 def load(
-    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: Any
+    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: BulkPort
 ) -> None:
     """Bytes of global memory into shared memory."""
     bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
@@ -106,7 +115,7 @@ def load(
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     **_COMMON,
 )
-def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> None:
+def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
     """Bytes of shared memory into that of another CTA."""
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
 
@@ -118,7 +127,7 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> Non
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
 )
-def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
+def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
     """Bytes of shared memory into global memory."""
     bulk.copy(("global", dst), ("shared", src), size)
 
@@ -157,7 +166,7 @@ def _illegal_in_shared(op: Op) -> str | None:
     legal=_illegal_in_global,
     **_COMMON,
 )
-def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
+def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, op.redOp), type=op.type)
 
@@ -172,7 +181,9 @@ def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes =
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
 )
-def reduce_global_halves(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: Any) -> None:
+def reduce_global_halves(
+    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
+) -> None:
     """Halves of shared memory, added to global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, "add"), type=op.type)
 
@@ -188,7 +199,7 @@ def reduce_global_halves(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: 
     legal=_illegal_in_shared,
     **_COMMON,
 )
-def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Any) -> None:
+def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with the shared memory of another CTA."""
     choose = functools.partial(reduction, op.redOp)
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
@@ -210,7 +221,7 @@ def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     anchor=_ANCHOR + "-commit-group",
     **_COMMON,
 )
-def commit_group(op: Op, *, bulk: Any) -> None:
+def commit_group(op: Op, *, bulk: BulkPort) -> None:
     """Close a group of copies."""
     bulk.commit()
 
@@ -222,7 +233,7 @@ def commit_group(op: Op, *, bulk: Any) -> None:
     constants={"n": None},
     **_COMMON,
 )
-def wait_group(op: Op, n: Lanes, *, bulk: Any) -> None:
+def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     """Wait for groups of copies, with .read only until they have read their sources."""
     bulk.wait(int(n.reshape(-1)[0]), read_only=bool(op.read))
 

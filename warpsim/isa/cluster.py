@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.atomics import UPDATES
+from warpsim.isa.ports import BulkPort, MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
@@ -21,7 +22,7 @@ Lanes = Any
     version=(8, 1),
     target=90,
 )
-def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: Any, bulk: Any) -> None:
+def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
     """Store in shared memory of the cluster and count the bytes at an mbarrier."""
     values = b if isinstance(b, tuple) else (b,)
     bulk.remote(
@@ -50,7 +51,7 @@ def _illegal(op: Op) -> str | None:
     version=(8, 1),
     target=90,
 )
-def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: Any, bulk: Any) -> None:
+def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
     """Combine with shared memory of the cluster and count the bytes at an mbarrier."""
 
     def act() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import AsyncGroupsPort, MemoryPort, ObjectsPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.layout import mbarriers
 from warpsim.types import TYPES
@@ -55,8 +56,8 @@ def cp_async(
     src_size: Lanes = None,
     cache_policy: Any = None,
     *,
-    memory: Any,
-    async_groups: Any,
+    memory: MemoryPort,
+    async_groups: AsyncGroupsPort,
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
     n = int(size.reshape(-1)[0])
@@ -88,8 +89,8 @@ def cp_async_ignore(
     ignore_src: Lanes,
     cache_policy: Any = None,
     *,
-    memory: Any,
-    async_groups: Any,
+    memory: MemoryPort,
+    async_groups: AsyncGroupsPort,
 ) -> None:
     """The same; where ignore_src holds, zeros are written and nothing is read."""
     n = int(size.reshape(-1)[0])
@@ -132,7 +133,7 @@ def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
     version=(7, 0),
     target=80,
 )
-def commit_group(op: Op, *, async_groups: Any) -> None:
+def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     """Close the group of copies."""
     async_groups.commit()
 
@@ -145,7 +146,7 @@ def commit_group(op: Op, *, async_groups: Any) -> None:
     version=(7, 0),
     target=80,
 )
-def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
+def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
     """Wait for all but the n newest groups."""
     async_groups.wait(int(n.reshape(-1)[0]))
 
@@ -156,7 +157,7 @@ def wait_group(op: Op, n: Lanes, *, async_groups: Any) -> None:
     version=(7, 0),
     target=80,
 )
-def wait_all(op: Op, *, async_groups: Any) -> None:
+def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     """Wait for all copies."""
     async_groups.wait(0, everything=True)
 
@@ -172,7 +173,7 @@ def wait_all(op: Op, *, async_groups: Any) -> None:
     target=80,
     gates={"shared::cta": (80, (7, 8))},
 )
-def mbarrier_arrive(op: Op, address: Any, *, async_groups: Any, objects: Any) -> None:
+def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, objects: ObjectsPort) -> None:
     """Arrive when the thread's copies are complete; without noinc the phase expects one arrival more."""
     space = op.space or ""
     if not op.noinc:

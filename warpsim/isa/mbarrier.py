@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import ObjectsPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.layout import mbarriers
 
@@ -43,13 +44,13 @@ _ONE = np.ones(1, np.int64)
     spaces=_SPACES,
     **_COMMON,
 )
-def init(op: Op, address: Any, count: Lanes, *, objects: Any) -> None:
+def init(op: Op, address: Any, count: Lanes, *, objects: ObjectsPort) -> None:
     """Make an object that expects count arrivals."""
     objects.init(_space(op), address, count)
 
 
 @instruction(f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON)
-def inval(op: Op, address: Any, *, objects: Any) -> None:
+def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     """The memory may be used for other things again."""
     objects.invalidate(_space(op), address)
 
@@ -66,7 +67,7 @@ def inval(op: Op, address: Any, *, objects: Any) -> None:
     version=(8, 0),
     target=90,
 )
-def transactions(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> None:
+def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
     """Expect bytes, or say that they have arrived."""
     change = mbarriers.complete_bytes if "complete_tx" in op.modifiers else mbarriers.expect
     objects.update(_space(op), address, change, bytes)
@@ -87,7 +88,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> None:
     spaces=_SPACES,
     **_COMMON,
 )
-def arrive(op: Op, address: Any, count: Lanes = None, *, objects: Any) -> Lanes:
+def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Arrive count times; the state is the phase before."""
     n = np.ones(1, np.uint32) if count is None else count
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
@@ -107,7 +108,7 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: Any) -> Lanes:
     version=(8, 0),
     target=90,
 )
-def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Any) -> None:
+def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> None:
     """Arrive at an object of any CTA of the cluster."""
     n = np.ones(1, np.uint32) if count is None else count
     drop = "arrive_drop" in op.modifiers
@@ -126,7 +127,7 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Any) ->
     spaces=_SPACES,
     **_COMMON,
 )
-def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> Lanes:
+def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
     return objects.update(
@@ -146,7 +147,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> Lanes:
     version=(8, 0),
     target=90,
 )
-def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Any) -> None:
+def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
     """The same at an object of any CTA of the cluster."""
     drop = "arrive_drop" in op.modifiers
     objects.update(
@@ -171,7 +172,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Any) ->
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
 )
-def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: Any) -> Lanes:
+def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a state is over."""
     before = state.view(np.uint64)
     return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
@@ -190,7 +191,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, object
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
 )
-def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: Any) -> Lanes:
+def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a parity is over."""
     return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
 

@@ -8,6 +8,7 @@ shape that broadcasts over the threads of the group; in warp-wide ones ``[n, 32,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from warpsim.types import ScalarType
 
 Lanes = NDArray[Any]
+Choose = Callable[[ScalarType, bool], Callable[[Lanes, Lanes], Lanes]]
+"""Gives the update ``new = update(old, operand)`` of a reduction on elements of a type, flushing f32 subnormals or not."""
 
 
 class MemoryPort(Protocol):
@@ -96,8 +99,82 @@ class ClusterPort(Protocol):
 class AsyncGroupsPort(Protocol):
     """The groups of ``cp.async`` copies of each thread."""
 
+    def copy(self, dst: Any, nbytes: int, act: Callable[[], None]) -> None:
+        """A copy of each active lane to ``nbytes`` of shared memory at ``dst``. ``act`` makes it through the memory port,
+        now or when its completion is observed."""
+
     def commit(self) -> None:
         """Close the present group."""
 
-    def wait(self, n: int) -> None:
-        """Wait until at most ``n`` groups are unfinished."""
+    def wait(self, n: int, *, everything: bool = False) -> None:
+        """Wait until at most ``n`` groups are unfinished; with ``everything`` for copies outside of groups too."""
+
+    def arrive(self, columns: Lanes, address: Lanes) -> None:
+        """Arrive at the mbarriers (as `ObjectsPort.places` gives them) when the thread's copies are complete."""
+
+
+class BulkPort(Protocol):
+    """Bulk copies of the active lanes; addresses are opaque, a tensor address holds its coordinates."""
+
+    def tensor_load(self, dst: Any, map: Any, bar: Any, offsets: Any, mask: Any) -> None:
+        """A box into shared memory (of the CTAs of ``mask``); its bytes count at the mbarrier."""
+
+    def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
+        """A box from shared memory into a tensor, or combined with it."""
+
+    def copy(
+        self,
+        dst: tuple[str, Any],
+        src: tuple[str, Any],
+        size: Lanes,
+        bar: Any = None,
+        mask: Any = None,
+        reduction: Choose | None = None,
+        type: ScalarType | None = None,
+    ) -> None:
+        """``size`` bytes between (space, address) pairs."""
+
+    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None]) -> None:
+        """``act`` changes ``nbytes`` of each lane at ``dst`` in the cluster's shared memory, through the memory port."""
+
+    def commit(self) -> None:
+        """Close the group of the copies that complete by groups."""
+
+    def wait(self, n: int, *, read_only: bool) -> None:
+        """Wait for all but ``n`` groups, or only until they have read their sources."""
+
+
+class ObjectsPort(Protocol):
+    """The mbarrier objects in shared memory, as the 64-bit words of `warpsim.layout.mbarriers`."""
+
+    def init(self, space: str, address: Any, count: Lanes) -> None:
+        """Make objects that expect ``count`` arrivals."""
+
+    def invalidate(self, space: str, address: Any) -> None:
+        """End their use."""
+
+    def update(
+        self, space: str, address: Any, change: Callable[..., Lanes], *operands: Lanes, returns: bool = True
+    ) -> Lanes | None:
+        """The word before ``change(word, *operands)``, lane after lane."""
+
+    def look(self, space: str, address: Any, parity: Lanes) -> Lanes:
+        """The word, for a thread that waits for the phase of ``parity`` to be over."""
+
+    def fence(self) -> None:
+        """What was initialised is visible to other proxies and CTAs."""
+
+    def places(self, space: str, address: Any) -> tuple[Lanes, Lanes]:
+        """CTA column and offset of the object of each active lane."""
+
+
+class SharedMatrixPort(Protocol):
+    """Matrices in the shared memory of each warpgroup's CTA, for wgmma.
+
+    Beside it, wgmma asks for ``accumulator``: the bits of its destination registers, ``[registers, n, 128, m]`` u32."""
+
+    extent: tuple[int, int]
+    """``(n, m)``: warpgroups, and CTAs side by side."""
+
+    def read(self, bits: Lanes, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Lanes:
+        """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from warpsim.isa.ports import ObjectsPort
 from warpsim.isa.spec import Op, instruction
 
 
@@ -19,7 +20,7 @@ from warpsim.isa.spec import Op, instruction
     target=70,
     gates={"async": (90, (8, 0))},
 )
-def fence_proxy(op: Op, *, objects: Any) -> None:
+def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
     """Order accesses through different proxies."""
     objects.fence()
 
@@ -30,7 +31,7 @@ def fence_proxy(op: Op, *, objects: Any) -> None:
     version=(8, 0),
     target=90,
 )
-def fence_mbarrier_init(op: Op, *, objects: Any) -> None:
+def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     """Make initialised mbarriers visible to the cluster."""
     objects.fence()
 
@@ -61,6 +62,6 @@ def fence_tensormap(op: Op, address: Any = None, size: Any = None) -> None:
     version=(8, 6),
     target=90,
 )
-def fence_proxy_restricted(op: Op, *, objects: Any) -> None:
+def fence_proxy_restricted(op: Op, *, objects: ObjectsPort) -> None:
     """Order accesses through different proxies, for mbarriers alone."""
     objects.fence()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
@@ -17,7 +18,7 @@ _SPACES = ".ss = { .global, .shared::cta };"
 _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
 
 
-def _store(memory: Any, op: Op, address: Any, field: str, order: int, value: Lanes) -> None:
+def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, value: Lanes) -> None:
     """Change a field; the bytes are a map from then on."""
     space = op.ss or ""
     offset, nbytes = tensor_map.place_of(field, order)
@@ -35,7 +36,7 @@ def _store(memory: Any, op: Op, address: Any, field: str, order: int, value: Lan
     types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
     **_COMMON,
 )
-def replace_single(op: Op, address: Any, value: Lanes, *, memory: Any) -> None:
+def replace_single(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the address or the rank; a rank is given less one."""
     if "rank" in op.modifiers:
         _store(memory, op, address, "rank", 0, value + value.dtype.type(1))
@@ -60,7 +61,7 @@ def _field(op: Op) -> str:
     constants={"order": (0, 4)},
     **_COMMON,
 )
-def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: Any) -> None:
+def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the entry of a dimension; a stride is that of the dimension after it, in bytes."""
     n = int(order.reshape(-1)[0])
     if _field(op) != "strides" or n < 4:
@@ -76,7 +77,7 @@ def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory:
     constants={"value": lambda op: range(_CHOICES[op.field])},
     **_COMMON,
 )
-def replace_choice(op: Op, address: Any, value: Lanes, *, memory: Any) -> None:
+def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
     number = int(value.reshape(-1)[0])
     if op.field == "elemtype":
@@ -97,7 +98,7 @@ def replace_choice(op: Op, address: Any, value: Lanes, *, memory: Any) -> None:
     version=(8, 3),
     target=90,
 )
-def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: Any) -> None:
+def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: MemoryPort) -> None:
     """Copy a map from shared into global memory and make it visible to the tensormap proxy."""
     for at in range(0, 128, 16):
         words = memory.load("shared", memory.advance(src, at), TYPES["b32"], 4)

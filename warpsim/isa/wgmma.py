@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import DevicePort, SharedMatrixPort
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import warpgroup_matrix as core
@@ -129,8 +130,8 @@ def mma_float(
     imm_trans_b: Lanes = None,
     *,
     accumulator: Lanes,
-    shared_matrix: Any,
-    device: Any,
+    shared_matrix: SharedMatrixPort,
+    device: DevicePort,
 ) -> Lanes:
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
@@ -186,7 +187,7 @@ def mma_integer(
     scale_d: Lanes = None,
     *,
     accumulator: Lanes,
-    shared_matrix: Any,
+    shared_matrix: SharedMatrixPort,
 ) -> Lanes:
     """D = A * B + D on 8-bit integers, or counts of common bits."""
     n, m = shared_matrix.extent
@@ -227,7 +228,7 @@ def _operands(
     sel: Lanes,
     trans_a: int,
     trans_b: int,
-    shared_matrix: Any,
+    shared_matrix: SharedMatrixPort,
     n: int,
     m: int,
 ) -> tuple[Lanes, Lanes, Lanes | None]:
@@ -246,7 +247,7 @@ def _operands(
 
 
 def _from_shared(
-    descriptor: Lanes, k: int, extent: int, dtype: Any, transposed: int, shared_matrix: Any, n: int, m: int
+    descriptor: Lanes, k: int, extent: int, dtype: Any, transposed: int, shared_matrix: SharedMatrixPort, n: int, m: int
 ) -> Lanes:
     bits = (
         descriptor[:, 0]

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.footprints import Footprint
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.reductions import BY_DATA_TYPE, Choose, combine
+from warpsim.machine.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array, as_array
 

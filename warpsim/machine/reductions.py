@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from warpsim.isa.ports import Choose
 from warpsim.machine.values import Array
 from warpsim.types import TYPES, ScalarType
 
-Choose = Callable[[ScalarType, bool], Callable[[Array, Array], Array]]
-"""Gives the update ``new = update(old, operand)`` of a reduction on elements of a type, flushing subnormals or not."""
 BY_DATA_TYPE = tuple(
     TYPES[name] for name in ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "f32", "f32")
 )

@@ -304,7 +304,8 @@ class Wgmma:
         self, group: Group, issue: Issue, execute: Step, use: RegisterUse, columns: Array, tickets: Array
     ) -> None:
         selection = group.selection
-        if self.batch.transfers.watched or self.batch.memory.races is not None:
+        memory = self.batch.memory
+        if self.batch.transfers.watched or memory.races is not None or memory.proxies is not None:
             execute(self._stand_in(group, selection, dict(enumerate(group.env))))
         flying = use.accumulator[np.ix_(issue.rows_d, columns)] > self.done[columns]
         lanes = self.lane_columns(selection)
@@ -368,9 +369,10 @@ class Wgmma:
             env[slot] = selection.fetch(held[slot]).copy()
         part = self._stand_in(pending.group, selection, env)
         memory = self.batch.memory
-        races, memory.races = memory.races, None  # the reads were noted when the wgmma began
+        outer = memory.races, memory.proxies
+        memory.races = memory.proxies = None  # the reads were noted when the wgmma began
         pending.execute(part)
-        memory.races = races
+        memory.races, memory.proxies = outer
         for slot in pending.issue.slots_d:
             value = as_array(part.env[slot])
             selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
