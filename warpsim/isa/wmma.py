@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, Scope, instruction
-from warpsim.layout import fragments
+from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.numerics import floating, matrix
 from warpsim.types import TYPES, ScalarType
@@ -73,7 +73,7 @@ def _stride(stride: Lanes, default: int) -> Lanes:
     """,
     anchor="warp-level-matrix-instructions-wmma-ld",
     types={"r": lambda op: _register_type(op.type), "stride": ".u32"},
-    vectors={"r": lambda op: layout.registers(_operand(op), op.shape, op.type.name)},
+    vectors={"r": lambda op: layout.multiplicand(_operand(op), op.shape, op.type.name).registers},
     version=(6, 0),
     target=70,
     legal=_load_legal,
@@ -85,17 +85,18 @@ def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes)
     m, n, k = layout.dimensions(op.shape)
     along_k = (op.layout == "row") == (operand == "a")
     ld = _stride(stride, k if along_k else (m if operand == "a" else n))
+    fragment = layout.multiplicand(operand, op.shape, name)
+    per, held = fragment.per_register, fragment.rows * fragment.columns // 32
     out = []
-    for register in range(len(layout.tiles(operand, op.shape, name))):
-        per = max(32 // bits, 1)
+    for first in range(0, held, per):
         if bits < 8 or (along_k and per == 1):
-            line, depth = layout.multiplicand_place(operand, op.shape, name, register, 0, lane)
+            line, depth = fragment.place(lane, first)
             at = memory.shifted(p, (line * ld + depth) * bits // 8)
             out.append(memory.load(op.space or "", at, TYPES["f64" if bits == 64 else "b32"])[0])
             continue
         word: Any = None
         for h in range(per):
-            line, depth = layout.multiplicand_place(operand, op.shape, name, register, h, lane)
+            line, depth = fragment.place(lane, first + h)
             place = line * ld + depth if along_k else depth * ld + line
             at = memory.shifted(p, place * (bits // 8))
             part = memory.load(op.space or "", at, op.type if bits == 64 else TYPES[f"u{bits}"])[0]
@@ -105,7 +106,7 @@ def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes)
         out.append(word)
     if len(out) == 1:
         return out[0]
-    return tuple(out * (8 // len(out))) if name == "f16" else tuple(out)
+    return tuple(out * (fragment.registers // len(out)))
 
 
 def _accumulator_legal(op: Op) -> str | None:
@@ -118,8 +119,7 @@ def _accumulator_legal(op: Op) -> str | None:
 
 
 def _accumulator_count(type: ScalarType, shape: str) -> int:
-    count = 2 * len(layout.accumulator(shape))
-    return count // 2 if type.name == "f16" else count
+    return layout.accumulator(shape, type.name).registers
 
 
 def _accumulator_type(type: ScalarType) -> ScalarType:
@@ -142,8 +142,9 @@ def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lane
     ld = _stride(stride, n if op.layout == "row" else m)
     type = op.type if op.type.bits >= 32 else TYPES["u16"]
     out = []
-    for register in range(2 * len(layout.accumulator(op.shape))):
-        row, column = layout.accumulator_place(op.shape, register, lane)
+    fragment = layout.accumulator(op.shape, op.type.name)
+    for value in range(fragment.values):
+        row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
         out.append(memory.load(op.space or "", at, type)[0])
     if op.type.name != "f16":
@@ -168,15 +169,12 @@ def wmma_store(op: Op, p: Any, r: Registers, stride: Lanes = None, *, memory: An
     m, n, _ = layout.dimensions(op.shape)
     ld = _stride(stride, n if op.layout == "row" else m)
     half = op.type.name == "f16"
-    for register in range(2 * len(layout.accumulator(op.shape))):
-        row, column = layout.accumulator_place(op.shape, register, lane)
+    fragment = layout.accumulator(op.shape, op.type.name)
+    for value in range(fragment.values):
+        row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
-        value = (
-            (r[register >> 1].view(np.uint32) >> np.uint32(16 * (register & 1))).astype(np.uint16)
-            if half
-            else r[register]
-        )
-        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
+        stored = (r[value >> 1].view(np.uint32) >> np.uint32(16 * (value & 1))).astype(np.uint16) if half else r[value]
+        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (stored,))
 
 
 # ---- wmma.mma -----------------------------------------------------------------------------------
@@ -208,27 +206,43 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
 )
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """f16 multiplicands; C of another type than D is converted first, D last."""
-    n, m = fragments.extent((*a, *b, *c))
-    if op.ctype.name == "f16":
-        halves = [(x.view(np.uint32) >> np.uint32(s)).astype(np.uint16).view(np.float16) for x in c for s in (0, 16)]
-        accumulator = layout.gather_accumulator(op.shape, tuple(halves), n, m)
-        if op.dtype.name == "f32":
-            accumulator = accumulator.astype(np.float32)
-    else:
-        accumulator = layout.gather_accumulator(op.shape, c, n, m)
-    x, y = layout.gather("a", op.shape, "f16", a, n, m), layout.gather("b", op.shape, "f16", b, n, m)
-    result = _float_product(x, y, accumulator, "f16", device)
+    n, m = registers.extent((*a, *b, *c))
+    accumulator = _gathered(op, op.ctype.name, c, n, m)
     if op.dtype.name == "f32":
-        return layout.scatter_accumulator(op.shape, result, n, m)
-    if result.dtype == np.float32:
+        accumulator = accumulator.astype(np.float32, copy=False)
+    x, y = _multiplicand(op, "a", "f16", a, n, m), _multiplicand(op, "b", "f16", b, n, m)
+    result = _float_product(x, y, accumulator, "f16", device)
+    if op.dtype.name == "f16" and result.dtype == np.float32:
         nan = np.isnan(result)
         result = result.astype(np.float16)
         result.view(np.uint16)[nan] = 0x7FFF
-    parts = [
-        np.ascontiguousarray(r).view(np.uint16).astype(np.uint32)
-        for r in layout.scatter_accumulator(op.shape, result, n, m)
-    ]
-    return tuple(parts[k] | (parts[k + 1] << np.uint32(16)) for k in range(0, len(parts), 2))
+    return _scattered(op, op.dtype.name, result, n, m)
+
+
+def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int) -> Lanes:
+    """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
+    if type == "b1":
+        return registers.gather(layout.words(operand, op.shape), _words(values), n, m)
+    fragment = layout.multiplicand(operand, op.shape, type)
+    found = registers.gather(fragment, values if type == "f64" else _words(values), n, m)
+    if type == "s4":
+        return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
+    return found.view(np.int8) if type == "s8" else found
+
+
+def _words(values: Registers) -> Registers:
+    return tuple(v.view(np.uint32) for v in values)
+
+
+def _gathered(op: Op, type: str, values: Registers, n: int, m: int) -> Lanes:
+    """``[M, N, W]`` of C."""
+    dtype = np.float16 if type == "f16" else None
+    return registers.gather(layout.accumulator(op.shape, type), values, n, m, dtype, row_major=True)
+
+
+def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int) -> Registers:
+    """The registers of D of ``[M, N, W]``."""
+    return registers.scatter(layout.accumulator(op.shape, type), matrix, n, m, row_major=True)
 
 
 def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: Any) -> Lanes:
@@ -276,8 +290,8 @@ def _mixed_legal(op: Op) -> str | None:
     },
     vectors={
         "d": lambda op: _accumulator_count(op.dtype, op.shape),
-        "a": lambda op: layout.registers("a", op.shape, op.atype.name),
-        "b": lambda op: layout.registers("b", op.shape, op.btype.name),
+        "a": lambda op: layout.multiplicand("a", op.shape, op.atype.name).registers,
+        "b": lambda op: layout.multiplicand("b", op.shape, op.btype.name).registers,
         "c": lambda op: _accumulator_count(op.ctype, op.shape),
     },
     version=(6, 3),
@@ -287,10 +301,10 @@ def _mixed_legal(op: Op) -> str | None:
 )
 def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
-    n, m = fragments.extent((*a, *b, *c))
-    x = layout.gather("a", op.shape, op.atype.name, a, n, m)
-    y = layout.gather("b", op.shape, op.btype.name, b, n, m)
-    accumulator = layout.gather_accumulator(op.shape, c, n, m)
+    n, m = registers.extent((*a, *b, *c))
+    x = _multiplicand(op, "a", op.atype.name, a, n, m)
+    y = _multiplicand(op, "b", op.btype.name, b, n, m)
+    accumulator = _gathered(op, op.ctype.name, c, n, m)
     if op.dtype.name == "s32":
         result = matrix.dot_integer(x, y, accumulator, op.satfinite)
     elif op.dtype.name == "f64":
@@ -299,13 +313,13 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
             result = floating.fma64(left[:, None], right[None], result, op.rnd or "rn")
     else:
         result = _float_product(x, y, accumulator, op.atype.name, device)
-    return layout.scatter_accumulator(op.shape, result, n, m)
+    return _scattered(op, op.dtype.name, result, n, m)
 
 
 @instruction(
     """
-    wmma.mma.op.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 d, a, b, c;
-    .op = { .xor, .and };
+    wmma.mma.op.popc.sync.aligned.row.col.shape.s32.b1.b1.s32 d, a, b, c;
+    .op = { .xor, .and };  .shape = { .m8n8k128 };
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
@@ -318,10 +332,10 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
 )
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""
-    n, m = fragments.extent((*a, *b, *c))
-    x, y = (layout.gather(o, "m8n8k128", "b1", v, n, m) for o, v in (("a", a), ("b", b)))
-    result = layout.gather_accumulator("m8n8k128", c, n, m)
+    n, m = registers.extent((*a, *b, *c))
+    x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
+    result = _gathered(op, "s32", c, n, m)
     for left, right in zip(x, y, strict=True):
         both = left[:, None] ^ right[None] if op.op == "xor" else left[:, None] & right[None]
         result = result + np.bitwise_count(both).astype(np.int32)
-    return layout.scatter_accumulator("m8n8k128", result, n, m)
+    return _scattered(op, "s32", result, n, m)

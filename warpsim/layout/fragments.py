@@ -1,72 +1,125 @@
-"""How lanes hold matrix operands: gather ``[n, 32, m]`` registers into matrices ``[.., .., W]`` and scatter them back.
+"""Fragments of mma, mma.sp, ldmatrix, stmatrix and movmatrix.
 
-All mma fragments of 16x8 tiles follow one rule (PTX ISA, matrix fragments for mma): with group ``g = lane / 4`` and
-``t = lane % 4``, an A register holds ``per`` consecutive k of row ``g`` or ``g + 8``, a B register ``per`` consecutive
-k of column ``g``, an accumulator pair two columns of a row. ``W`` runs over warps and CTAs.
+The tiles of mma all follow one rule (PTX ISA, matrix fragments for mma): with group ``g = lane / 4`` and ``t = lane % 4``,
+a register of A holds consecutive k of row ``g`` or ``g + 8``, a register of B consecutive k of column ``g``, an accumulator
+pair the columns ``2t`` and ``2t + 1`` of a row.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.layout import registers as held
+from warpsim.layout.algebra import Layout
+from warpsim.layout.fragment import Fragment, fragment, layout_of
+from warpsim.layout.registers import extent
+
+__all__ = ["extent"]
 Array = NDArray[Any]
 
 
-def _lanes(register: Array, n: int, m: int) -> Array:
-    """``[4 (t), 8 (g), W]`` of a register ``[n, 32, m]``."""
-    full = np.broadcast_to(register, (n, 32, m))
-    return full.transpose(1, 0, 2).reshape(8, 4, n * m).transpose(1, 0, 2)
+@functools.cache
+def multiplicand(rows: int, k: int, bits: int) -> Fragment:
+    """A (``rows`` 16 or 8) or B (``rows`` counts its columns: 8) of mma, with k as the columns."""
+    per = max(32 // bits, 1)
+    blocks = k // (4 * per)
+    return fragment(
+        rows,
+        k,
+        bits,
+        layout_of((4, per * rows), (8, 1)),
+        layout_of((per, rows), (rows // 8, 8), (blocks, 4 * per * rows)),
+    )
 
 
-def extent(registers: tuple[Array, ...]) -> tuple[int, int]:
-    """Common ``n`` and ``m`` of registers that may be broadcast."""
-    return max(r.shape[0] for r in registers), max(r.shape[2] for r in registers)
+@functools.cache
+def accumulator(rows: int, columns: int, bits: int) -> Fragment:
+    """C or D of mma and wgmma: 8-row blocks within 16, then blocks of 8 columns; 64 rows are those of four warps."""
+    warps = max(rows // 16, 1)
+    threads = layout_of((4, 2 * rows), (8, 1)) if warps == 1 else layout_of((4, 2 * rows), (8, 1), (warps, 16))
+    values = layout_of((2, rows), (min(rows, 16) // 8, 8), (columns // 8, 8 * rows))
+    return fragment(rows, columns, bits, threads, values)
+
+
+@functools.cache
+def quad_pair(operand: str, by_rows: bool, bits: int) -> Fragment:
+    """mma.m8n8k4 of f16: quad pair ``q`` (lanes 4q to 4q+3 and 16 more) computes matrix q of four, side by side.
+
+    A and B are ``[4 * 8, 4]`` (B with k as the columns), ``by_rows`` where k runs along a thread's registers;
+    accumulators are ``[8, 4 * 8]``, f16 or f32 by ``bits``."""
+    if operand in "ab":
+        if by_rows:
+            return fragment(32, 4, bits, layout_of((4, 1), (4, 8), (2, 4)), layout_of((4, 32)))
+        return fragment(32, 4, bits, layout_of((4, 32), (4, 8), (2, 4)), layout_of((4, 1)))
+    if bits == 16:
+        return fragment(8, 32, bits, layout_of((4, 1), (4, 64), (2, 4)), layout_of((8, 8)))
+    return fragment(8, 32, bits, layout_of((2, 1), (2, 16), (4, 64), (2, 4)), layout_of((2, 8), (2, 2), (2, 32)))
+
+
+@functools.cache
+def metadata(chunks: int, floats: bool, selector: int) -> Fragment:
+    """The metadata of sparse A ``[16, chunks]``: nibbles (two 2-bit indices) in the lanes that the selector names.
+
+    Four chunks of a row take one lane of a quad, eight a pair, sixteen all four (read off an H100; the text has figures
+    only). ``floats`` tells 16- and 32-bit element types, whose pairs share the chunks and not the rows."""
+    contributors = chunks // 4
+    if contributors == 1:
+        threads, values = layout_of((1, 0), (8, 1)), layout_of((4, 16), (2, 8))
+    elif floats:
+        threads, values = layout_of((2, 64), (8, 1)), layout_of((4, 16), (2, 8))
+    elif contributors == 2:
+        threads, values = layout_of((2, 8), (8, 1)), layout_of((8, 16))
+    else:
+        threads, values = layout_of((2, 8), (2, 128), (8, 1)), layout_of((8, 16))
+    whole = fragment(16, chunks, 4, threads, values)
+    lanes = Layout((contributors, 8), (1, 4))
+    return attrs.evolve(whole, lanes=lanes, first=selector * contributors)
+
+
+@functools.cache
+def moved(shape: str, transposed: bool) -> Fragment:
+    """One matrix of ldmatrix, stmatrix or movmatrix: rows are the rows of addresses, columns the elements of a row."""
+    if shape == "m16n16":
+        return fragment(16, 16, 8, layout_of((4, 4), (8, 16)), layout_of((4, 1), (2, 128)))
+    if shape == "m16n8":
+        return fragment(8, 16, 8, layout_of((4, 2), (8, 8)), layout_of((2, 1), (2, 64)))
+    if shape == "m8n16":
+        return fragment(8, 16, 8, layout_of((4, 32), (8, 1)), layout_of((4, 8)))
+    if transposed:
+        return fragment(8, 8, 16, layout_of((4, 2), (8, 8)), layout_of((2, 1)))
+    return fragment(8, 8, 16, layout_of((4, 16), (8, 1)), layout_of((2, 8)))
+
+
+# ---- as arrays --------------------------------------------------------------------------------------
 
 
 def gather_rows(registers: tuple[Array, ...], n: int, m: int, bits: int, halves: int) -> Array:
     """``[K, 8 * halves, W]``: an A operand (two row halves) or a B operand (one) of ``bits`` wide elements."""
-    per = 32 // bits
-    blocks = len(registers) // halves
-    dtype = np.dtype(f"u{max(bits // 8, 1)}")
-    out = np.empty((blocks, 4, per, halves, 8, n * m), dtype)
-    for number, register in enumerate(registers):
-        lanes = _lanes(register.view(np.uint32), n, m)
-        for h in range(per):
-            part = lanes if per == 1 else lanes >> np.uint32(h * bits)
-            out[number // halves, :, h, number % halves] = part.astype(dtype)
-    return out.reshape(blocks * 4 * per, halves * 8, n * m)
+    k = len(registers) // halves * 4 * max(32 // bits, 1)
+    words = registers if bits == 64 else tuple(r.view(np.uint32) for r in registers)
+    return held.gather(multiplicand(8 * halves, k, bits), words, n, m)
 
 
 def gather_accumulator(registers: tuple[Array, ...], n: int, m: int) -> Array:
     """``[16, 8, W]`` of four registers of one element each."""
-    out = np.empty((2, 8, 4, 2, n * m), registers[0].dtype)
-    for number, register in enumerate(registers):
-        out[number >> 1, :, :, number & 1] = _lanes(register, n, m).transpose(1, 0, 2)
-    return out.reshape(16, 8, n * m)
+    return held.gather(accumulator(16, 8, 32), registers, n, m, row_major=True)
 
 
 def scatter_accumulator(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
     """Four registers ``[n, 32, m]`` of ``[16, 8, W]``."""
-    view = matrix.reshape(2, 8, 4, 2, n * m)
-    return tuple([view[r >> 1, :, :, r & 1].reshape(32, n, m).transpose(1, 0, 2) for r in range(4)])
+    return held.scatter(accumulator(16, 8, 32), matrix, n, m, row_major=True)
 
 
 def gather_packed(registers: tuple[Array, ...], n: int, m: int) -> Array:
     """``[16, 8, W]`` f16 of two registers of two halves each."""
-    parts = []
-    for register in registers:
-        bits = register.view(np.uint32)
-        parts += [(bits >> np.uint32(s)).astype(np.uint16).view(np.float16) for s in (0, 16)]
-    return gather_accumulator(tuple(parts), n, m)
+    return held.gather(accumulator(16, 8, 16), registers, n, m, np.float16, row_major=True)
 
 
 def scatter_packed(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
     """Two registers of two halves each of ``[16, 8, W]`` f16."""
-    parts = [
-        p.view(np.uint16).astype(np.uint32)
-        for p in (np.ascontiguousarray(r) for r in scatter_accumulator(matrix, n, m))
-    ]
-    return parts[0] | (parts[1] << np.uint32(16)), parts[2] | (parts[3] << np.uint32(16))
+    return held.scatter(accumulator(16, 8, 16), matrix, n, m, row_major=True)

@@ -8,12 +8,29 @@ in the first pair and of row ``g + 8`` in the second.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.layout import registers as held
+from warpsim.layout.fragment import Fragment, fragment, layout_of
+from warpsim.layout.fragments import metadata
+
 Array = NDArray[Any]
+
+
+@functools.cache
+def multiplicand(bits: int) -> Fragment:
+    """A in registers, of elements of 32 bytes a row."""
+    per = 32 // bits
+    threads = layout_of((4, per * 64), (8, 1), (4, 16))
+    return fragment(64, 8 * per, bits, threads, layout_of((per, 64), (2, 8), (2, 4 * per * 64)))
+
+
+# Accumulators are the most that is moved: their stacked registers are transposed in one go, as `fragments.accumulator`
+# says (held together by a test).
 _ROWS_FIRST = (3, 7, 4, 1, 5, 0, 6, 2)
 """From (tile, pair, column, n, warp, g, t, m) to (n, m, warp, pair, g, tile, t, column)."""
 _REGISTERS_FIRST = tuple(int(i) for i in np.argsort(_ROWS_FIRST))
@@ -47,43 +64,24 @@ def scatter_packed(matrix: Array, n: int, m: int) -> Array:
     return np.ascontiguousarray(view).view(np.uint32).reshape(count, n, 128, m)
 
 
-def _tiles(register: Array, n: int, m: int) -> Array:
-    """``[4 (warp), 8 (g), 4 (t), W]`` of a register ``[n, 128, m]``."""
-    full = np.broadcast_to(register, (n, 128, m))
-    return full.transpose(1, 0, 2).reshape(4, 8, 4, n * m)
-
-
 def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any]) -> Array:
     """``[W, K, 64]`` of the four registers of A; ``K`` elements of a row take 32 bytes."""
-    per = 4 // dtype.itemsize
-    out = np.empty((2, 4, per, 4, 2, 8, n * m), dtype)
-    for number, register in enumerate(registers):
-        tiles = _tiles(register.view(np.uint32), n, m).transpose(2, 0, 1, 3)
-        for h in range(per):
-            out[number >> 1, :, h, :, number & 1] = (tiles >> np.uint32(8 * dtype.itemsize * h)).astype(dtype)
-    return np.ascontiguousarray(out.reshape(8 * per, 64, n * m).transpose(2, 0, 1))
+    words = tuple(r.view(np.uint32) for r in registers)
+    matrix = held.gather(multiplicand(8 * dtype.itemsize), words, n, m, dtype)
+    return np.ascontiguousarray(matrix.transpose(2, 0, 1))
 
 
-def sparse_positions(metadata: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
-    """Which k of the full row each stored element of A has: ``[W, K / 2, 64]`` (int64).
+def sparse_positions(words: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
+    """Which k of the full row each stored element of A has, ``[W, K / 2, 64]`` (int64), from the metadata registers.
 
     A nibble describes a chunk: two 2-bit indices of 4 elements, for 32-bit types one of 2 elements.
     """
-    tiles = _tiles(metadata.view(np.uint32), n, m)
     chunks = 16 if itemsize == 1 else 8
-    nibbles: Array = np.empty((chunks, 4, 2, 8, n * m), np.int64)
-    for chunk in range(chunks):
-        for half in range(2):
-            if itemsize == 1:
-                lane, bit = 2 * (chunk // 8) + half, 4 * (chunk % 8)
-            else:
-                lane, bit = 2 * selector + chunk // 4, 16 * half + 4 * (chunk % 4)
-            nibbles[chunk, :, half] = tiles[:, :, lane] >> np.uint32(bit) & np.uint32(15)
-    nibbles = nibbles.reshape(chunks, 64, n * m)
-    first = np.arange(chunks)[:, None, None]
+    warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
+    tiles = held.gather(metadata(chunks, itemsize > 1, selector), (warps,), 4 * n, m)
+    nibbles = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64).astype(np.int64)
+    first = np.arange(chunks)[:, None]
     if itemsize == 4:
-        found = 2 * first + ((nibbles & 3) >> 1)
-    else:
-        pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=1)
-        found = pair.reshape(2 * chunks, 64, n * m)
-    return np.ascontiguousarray(found.transpose(2, 0, 1))
+        return 2 * first + ((nibbles & 3) >> 1)
+    pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=2)
+    return pair.reshape(n * m, 2 * chunks, 64)

@@ -1,0 +1,190 @@
+"""Layouts as CuTe writes them: ``shape:stride``, functions from coordinates to integers.
+
+A layout of shape ``(4,8)`` and stride ``(32,1)`` sends the coordinate ``(i, j)`` to ``32 i + j``, and the index ``x`` to
+what its coordinate gives, where the first mode runs fastest. Shapes may be nested; a stride of 0 repeats a place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+
+Tree: TypeAlias = "int | tuple[Tree, ...]"
+
+
+def leaves(tree: Tree) -> Iterator[int]:
+    """The integers of a nested tuple, left to right."""
+    if isinstance(tree, int):
+        yield tree
+    else:
+        for part in tree:
+            yield from leaves(part)
+
+
+def product(tree: Tree) -> int:
+    """How many coordinates a shape has."""
+    total = 1
+    for leaf in leaves(tree):
+        total *= leaf
+    return total
+
+
+@attrs.frozen(repr=False)
+class Layout:
+    """A layout ``shape:stride``; both are integers or tuples nested alike.
+
+    Call it with an index, an array of indices, or one index (or array) for each mode of the top level."""
+
+    shape: Tree
+    stride: Tree
+
+    def __attrs_post_init__(self) -> None:
+        if not _alike(self.shape, self.stride):
+            raise ValueError(f"shape {self.shape} and stride {self.stride} are not nested alike")
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """A layout from its spelling ``((4,8),2):((32,1),16)``."""
+        shape, _, stride = text.replace(" ", "").replace("_", "").partition(":")
+        return cls(_tree(shape), _tree(stride))
+
+    def __repr__(self) -> str:
+        return f"{self.shape}:{self.stride}".replace(" ", "").replace(",)", ")")
+
+    @property
+    def modes(self) -> tuple[tuple[int, int], ...]:
+        """(size, stride) of every innermost mode, the fastest first; modes of size 1 are left out."""
+        return tuple((s, d) for s, d in zip(leaves(self.shape), leaves(self.stride), strict=True) if s != 1)
+
+    @property
+    def size(self) -> int:
+        """How many coordinates it takes."""
+        return product(self.shape)
+
+    @property
+    def cosize(self) -> int:
+        """One more than the greatest value."""
+        return 1 + sum((s - 1) * d for s, d in self.modes)
+
+    def __getitem__(self, mode: int) -> Layout:
+        if isinstance(self.shape, int) or isinstance(self.stride, int):
+            raise IndexError(f"{self!r} has no modes")
+        return Layout(self.shape[mode], self.stride[mode])
+
+    def __call__(self, *index: Any) -> Any:
+        """The value at an index, or at one index for each mode; arrays broadcast."""
+        if len(index) > 1:
+            return sum(self[number](i) for number, i in enumerate(index))
+        rest = np.asarray(index[0])
+        total = np.zeros_like(rest)
+        for size, stride in self.modes:
+            total = total + rest % size * stride
+            rest = rest // size
+        return total if total.ndim else int(total)
+
+    def coalesced(self) -> Layout:
+        """The same function of an index with the fewest modes."""
+        kept: list[tuple[int, int]] = []
+        for size, stride in self.modes:
+            if kept and stride == kept[-1][0] * kept[-1][1]:
+                kept[-1] = kept[-1][0] * size, kept[-1][1]
+            else:
+                kept.append((size, stride))
+        return _of(kept)
+
+    def compose(self, inner: Layout) -> Layout:
+        """``self o inner``: the layout ``x -> self(inner(x))``, of the shape of ``inner``.
+
+        Raises:
+            ValueError: where the modes do not divide each other."""
+
+        def walk(shape: Tree, stride: Tree) -> Layout:
+            if isinstance(shape, int):
+                assert isinstance(stride, int)
+                return self._picked(shape, stride)
+            assert isinstance(stride, tuple)
+            parts = [walk(s, d) for s, d in zip(shape, stride, strict=True)]
+            return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
+
+        return walk(inner.shape, inner.stride)
+
+    def _picked(self, count: int, step: int) -> Layout:
+        """``count`` values of this layout, ``step`` indices apart."""
+        if step == 0 or count == 1:
+            return Layout(count, 0)
+        taken: list[tuple[int, int]] = []
+        modes = self.modes or ((1, 0),)
+        for number, (size, stride) in enumerate(modes):
+            last = number == len(modes) - 1
+            if step >= size and not last:
+                if step % size:
+                    raise ValueError(f"a step of {step} does not divide the mode {size}:{stride}")
+                step //= size
+                continue
+            if not last and size % step:
+                raise ValueError(f"a step of {step} does not divide the mode {size}:{stride}")
+            here = count if last else min(count, size // step)
+            if count % here:
+                raise ValueError(f"{count} elements do not fill the mode {size}:{stride}")
+            taken.append((here, stride * step))
+            count, step = count // here, 1
+            if count == 1:
+                break
+        return _of(taken)
+
+    def right_inverse(self) -> Layout:
+        """A layout ``r`` with ``self(r(x)) == x`` for every ``x`` below its size."""
+        starts = np.cumprod([1, *(size for size, _ in self.modes)])
+        found: list[tuple[int, int]] = []
+        reach = 1
+        for (size, stride), start in sorted(zip(self.modes, starts, strict=False), key=lambda pair: pair[0][1]):
+            if stride != reach:
+                if stride == 0:
+                    continue
+                break
+            found.append((size, int(start)))
+            reach *= size
+        return _of(found)
+
+    @property
+    def is_bijection(self) -> bool:
+        """Whether every value from 0 to size - 1 is taken exactly once."""
+        return self.right_inverse().size == self.size
+
+    @property
+    def is_onto(self) -> bool:
+        """The same where modes of stride 0 are not counted: every value is taken, each equally often."""
+        repeats = product(tuple(size for size, stride in self.modes if stride == 0))
+        return self.right_inverse().size * repeats == self.size
+
+
+def _of(modes: list[tuple[int, int]]) -> Layout:
+    if not modes:
+        return Layout(1, 0)
+    if len(modes) == 1:
+        return Layout(*modes[0])
+    return Layout(tuple(s for s, _ in modes), tuple(d for _, d in modes))
+
+
+def _alike(a: Tree, b: Tree) -> bool:
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int)
+    return len(a) == len(b) and all(_alike(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _tree(text: str) -> Tree:
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    if not (text.startswith("(") and text.endswith(")")):
+        raise ValueError(f"not a shape or stride: {text!r}")
+    parts, depth, start = [], 0, 1
+    for at, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if (character == "," and depth == 1) or at == len(text) - 1:
+            parts.append(_tree(text[start:at]))
+            start = at + 1
+    return tuple(parts)

@@ -1,0 +1,131 @@
+"""Gather registers ``[n, threads, m]`` into matrices ``[.., .., W]`` by a `Fragment`, and scatter matrices to registers.
+
+``W`` runs over warps (or warpgroups) and CTAs. The axes of a fragment's layout, sorted by where they step in the matrix,
+are a reshape of it; so one register's element of all threads is a view of the matrix, and nothing is indexed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.layout.fragment import Fragment
+
+Array = NDArray[Any]
+
+
+@attrs.frozen
+class _Plan:
+    """The matrix as axes: ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
+    values (slowest first), then of the threads; ``where`` is the place of each value among the value axes."""
+
+    shape: tuple[int, ...]
+    view: tuple[int, ...]
+    threads: tuple[int, ...]
+    where: tuple[tuple[int, ...], ...]
+    final: tuple[int, int]
+
+
+@functools.lru_cache(maxsize=512)
+def _plan(fragment: Fragment, row_major: bool) -> _Plan:
+    """Axes for the matrix ``[rows, columns]`` (``row_major``) or ``[columns, rows]``.
+
+    Raises:
+        ValueError: where the fragment's layout does not hold every element."""
+    if not fragment.layout.is_onto:
+        raise ValueError(f"{fragment.layout!r} does not hold every element once")
+    rows, columns = fragment.rows, fragment.columns
+
+    def step(stride: int) -> int:
+        if not row_major:
+            return stride
+        return stride * columns if stride < rows else stride // rows
+
+    threads, values = (fragment.layout[i].modes for i in (0, 1))
+    modes = [(size, step(stride)) for size, stride in (*values[::-1], *threads[::-1])]
+    moving = sorted((i for i, (_, stride) in enumerate(modes) if stride), key=lambda i: -modes[i][1])
+    axis = {mode: place for place, mode in enumerate(moving)}
+    value_axes = [i for i in range(len(values)) if i in axis]
+    thread_axes = [i for i in range(len(values), len(modes)) if i in axis]
+    if len(thread_axes) < len(threads):
+        raise ValueError(f"elements of {fragment.layout!r} are held by several threads")
+    sizes = [size for size, _ in values]
+    where = []
+    for value in range(fragment.values):
+        place, rest = [], value
+        for size in sizes:
+            place.append(rest % size)
+            rest //= size
+        where.append(tuple(place[::-1][i] for i in value_axes))
+    return _Plan(
+        tuple(modes[i][0] for i in moving),
+        tuple(axis[i] for i in (*value_axes, *thread_axes)),
+        tuple(modes[i][0] for i in thread_axes),
+        tuple(where),
+        (rows, columns) if row_major else (columns, rows),
+    )
+
+
+def extent(registers: tuple[Array, ...]) -> tuple[int, int]:
+    """Common ``n`` and ``m`` of registers that may be broadcast."""
+    return max(r.shape[0] for r in registers), max(r.shape[2] for r in registers)
+
+
+def gather(
+    fragment: Fragment, registers: tuple[Array, ...], n: int, m: int, dtype: Any = None, *, row_major: bool = False
+) -> Array:
+    """The matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``) that registers hold.
+
+    Args:
+        fragment: where the elements are; a repeated element is read from its first place.
+        registers: arrays ``[n, threads, m]``, of which ``n`` and ``m`` may be 1.
+        n: warps.
+        m: CTAs side by side.
+        dtype: what the bits of an element become; as wide as the element, by default unsigned. Elements narrower than
+            a byte come as uint8, as they stand.
+        row_major: the order of the axes.
+    """
+    plan = _plan(fragment, row_major)
+    bits, per = fragment.bits, fragment.per_register
+    element = registers[0].dtype if bits >= 32 else np.dtype(f"u{max(bits // 8, 1)}")
+    out = np.empty((*plan.shape, n * m), element)
+    view = out.transpose(*plan.view, len(plan.shape))
+    mask = np.uint32((1 << bits) - 1) if bits < 8 else None
+    whole, split = (n, fragment.threads, m), (*plan.threads, n * m)
+    for number, register in enumerate(registers):
+        if number * per >= len(plan.where):
+            break
+        wide = register if per == 1 else register.view(np.uint32)
+        if fragment.lanes is not None:
+            wide = np.broadcast_to(wide, (n, 32, m))[:, fragment.lane(np.arange(fragment.threads))]
+        if wide.shape != whole:
+            wide = np.broadcast_to(wide, whole)
+        lanes = wide.transpose(1, 0, 2).reshape(split)
+        for h in range(per):
+            part = lanes if per == 1 else lanes >> np.uint32(h * bits)
+            view[plan.where[number * per + h]] = part if mask is None else part & mask
+    matrix = out.reshape(*plan.final, n * m)
+    return matrix if dtype is None else matrix.view(dtype)
+
+
+def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: bool = False) -> tuple[Array, ...]:
+    """Registers ``[n, threads, m]`` of a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``)."""
+    plan = _plan(fragment, row_major)
+    view = matrix.reshape(*plan.shape, n * m).transpose(*plan.view, len(plan.shape))
+    per, bits = fragment.per_register, fragment.bits
+    threads = fragment.threads
+    parts = [view[place].reshape(threads, n, m).transpose(1, 0, 2) for place in plan.where]
+    if per == 1:
+        return tuple(parts)
+    plain = np.dtype(f"u{matrix.dtype.itemsize}")
+    words = []
+    for start in range(0, len(parts), per):
+        word = np.ascontiguousarray(parts[start]).view(plain).astype(np.uint32)
+        for h in range(1, per):
+            word |= np.ascontiguousarray(parts[start + h]).view(plain).astype(np.uint32) << np.uint32(h * bits)
+        words.append(word)
+    return tuple(words)
