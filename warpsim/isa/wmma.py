@@ -79,16 +79,16 @@ def _stride(stride: Lanes, default: int) -> Lanes:
     legal=_load_legal,
     gates=GATES,
 )
-def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes) -> Registers:
+def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> Registers:
     """Load a multiplicand fragment."""
     operand, name, bits = _operand(op), op.type.name, op.type.bits
     m, n, k = layout.dimensions(op.shape)
     along_k = (op.layout == "row") == (operand == "a")
     ld = _stride(stride, k if along_k else (m if operand == "a" else n))
-    fragment = layout.multiplicand(operand, op.shape, name)
-    per, held = fragment.per_register, fragment.rows * fragment.columns // 32
+    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k)
+    per = fragment.per_register
     out = []
-    for first in range(0, held, per):
+    for first in range(0, fragment.distinct, per):
         if bits < 8 or (along_k and per == 1):
             line, depth = fragment.place(lane, first)
             at = memory.shifted(p, (line * ld + depth) * bits // 8)
@@ -136,13 +136,13 @@ def _accumulator_type(type: ScalarType) -> ScalarType:
     legal=_accumulator_legal,
     gates=GATES,
 )
-def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes) -> Registers:
+def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> Registers:
     """Load an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
     ld = _stride(stride, n if op.layout == "row" else m)
     type = op.type if op.type.bits >= 32 else TYPES["u16"]
     out = []
-    fragment = layout.accumulator(op.shape, op.type.name)
+    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
     for value in range(fragment.values):
         row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
@@ -164,12 +164,12 @@ def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lane
     legal=_accumulator_legal,
     gates=GATES,
 )
-def wmma_store(op: Op, p: Any, r: Registers, stride: Lanes = None, *, memory: Any, lane: Lanes) -> None:
+def wmma_store(op: Op, p: Any, r: Registers, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> None:
     """Store an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
     ld = _stride(stride, n if op.layout == "row" else m)
     half = op.type.name == "f16"
-    fragment = layout.accumulator(op.shape, op.type.name)
+    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
     for value in range(fragment.values):
         row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
@@ -207,23 +207,24 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """f16 multiplicands; C of another type than D is converted first, D last."""
     n, m = registers.extent((*a, *b, *c))
-    accumulator = _gathered(op, op.ctype.name, c, n, m)
+    accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "f32":
         accumulator = accumulator.astype(np.float32, copy=False)
-    x, y = _multiplicand(op, "a", "f16", a, n, m), _multiplicand(op, "b", "f16", b, n, m)
+    x, y = (_multiplicand(op, o, "f16", v, n, m, device.sm) for o, v in (("a", a), ("b", b)))
     result = _float_product(x, y, accumulator, "f16", device)
     if op.dtype.name == "f16" and result.dtype == np.float32:
         nan = np.isnan(result)
         result = result.astype(np.float16)
         result.view(np.uint16)[nan] = 0x7FFF
-    return _scattered(op, op.dtype.name, result, n, m)
+    return _scattered(op, op.dtype.name, result, n, m, device.sm)
 
 
-def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int) -> Lanes:
+def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
     """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
     if type == "b1":
         return registers.gather(layout.words(operand, op.shape), _words(values), n, m)
-    fragment = layout.multiplicand(operand, op.shape, type)
+    along_k = op.alayout == "row" if operand == "a" else op.blayout == "col"
+    fragment = layout.multiplicand(operand, op.shape, type, sm, along_k)
     found = registers.gather(fragment, values if type == "f64" else _words(values), n, m)
     if type == "s4":
         return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
@@ -234,15 +235,15 @@ def _words(values: Registers) -> Registers:
     return tuple(v.view(np.uint32) for v in values)
 
 
-def _gathered(op: Op, type: str, values: Registers, n: int, m: int) -> Lanes:
+def _gathered(op: Op, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
     """``[M, N, W]`` of C."""
     dtype = np.float16 if type == "f16" else None
-    return registers.gather(layout.accumulator(op.shape, type), values, n, m, dtype, row_major=True)
+    return registers.gather(layout.accumulator(op.shape, type, sm), values, n, m, dtype, row_major=True)
 
 
-def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int) -> Registers:
+def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int, sm: int = 90) -> Registers:
     """The registers of D of ``[M, N, W]``."""
-    return registers.scatter(layout.accumulator(op.shape, type), matrix, n, m, row_major=True)
+    return registers.scatter(layout.accumulator(op.shape, type, sm), matrix, n, m, row_major=True)
 
 
 def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: Any) -> Lanes:
@@ -304,7 +305,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     n, m = registers.extent((*a, *b, *c))
     x = _multiplicand(op, "a", op.atype.name, a, n, m)
     y = _multiplicand(op, "b", op.btype.name, b, n, m)
-    accumulator = _gathered(op, op.ctype.name, c, n, m)
+    accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "s32":
         result = matrix.dot_integer(x, y, accumulator, op.satfinite)
     elif op.dtype.name == "f64":
@@ -313,7 +314,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
             result = floating.fma64(left[:, None], right[None], result, op.rnd or "rn")
     else:
         result = _float_product(x, y, accumulator, op.atype.name, device)
-    return _scattered(op, op.dtype.name, result, n, m)
+    return _scattered(op, op.dtype.name, result, n, m, device.sm)
 
 
 @instruction(

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.layout.algebra import Layout, Tree
+from warpsim.layout.algebra import Layout, Tree, product
 
 Array = NDArray[Any]
 
@@ -37,6 +37,11 @@ class Fragment:
     def values(self) -> int:
         """How many elements a thread holds, repeated ones counted."""
         return self.layout[1].size
+
+    @property
+    def distinct(self) -> int:
+        """How many different elements a thread holds; their values come first."""
+        return product(tuple(size for size, stride in self.layout[1].modes if stride))
 
     @property
     def per_register(self) -> int:

@@ -21,11 +21,12 @@ Array = NDArray[Any]
 @attrs.frozen
 class _Plan:
     """The matrix as axes: ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
-    values (slowest first), then of the threads; ``where`` is the place of each value among the value axes."""
+    values (slowest first), then of the threads, of which ``first`` picks one of those that hold the same; ``where`` is the place of each value among the value axes."""
 
     shape: tuple[int, ...]
     view: tuple[int, ...]
     threads: tuple[int, ...]
+    first: tuple[Any, ...] | None
     where: tuple[tuple[int, ...], ...]
     final: tuple[int, int]
 
@@ -51,8 +52,7 @@ def _plan(fragment: Fragment, row_major: bool) -> _Plan:
     axis = {mode: place for place, mode in enumerate(moving)}
     value_axes = [i for i in range(len(values)) if i in axis]
     thread_axes = [i for i in range(len(values), len(modes)) if i in axis]
-    if len(thread_axes) < len(threads):
-        raise ValueError(f"elements of {fragment.layout!r} are held by several threads")
+    first = tuple(slice(None) if i in axis else 0 for i in range(len(values), len(modes)))
     sizes = [size for size, _ in values]
     where = []
     for value in range(fragment.values):
@@ -64,10 +64,15 @@ def _plan(fragment: Fragment, row_major: bool) -> _Plan:
     return _Plan(
         tuple(modes[i][0] for i in moving),
         tuple(axis[i] for i in (*value_axes, *thread_axes)),
-        tuple(modes[i][0] for i in thread_axes),
+        tuple(size for size, _ in threads[::-1]),
+        None if len(thread_axes) == len(threads) else first,
         tuple(where),
         (rows, columns) if row_major else (columns, rows),
     )
+
+
+def _kept(index: Any) -> bool:
+    return isinstance(index, slice)
 
 
 def extent(registers: tuple[Array, ...]) -> tuple[int, int]:
@@ -105,6 +110,8 @@ def gather(
         if wide.shape != whole:
             wide = np.broadcast_to(wide, whole)
         lanes = wide.transpose(1, 0, 2).reshape(split)
+        if plan.first is not None:
+            lanes = lanes[plan.first]
         for h in range(per):
             part = lanes if per == 1 else lanes >> np.uint32(h * bits)
             view[plan.where[number * per + h]] = part if mask is None else part & mask
@@ -113,12 +120,20 @@ def gather(
 
 
 def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: bool = False) -> tuple[Array, ...]:
-    """Registers ``[n, threads, m]`` of a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``)."""
+    """Registers ``[n, threads, m]`` of a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``).
+
+    Elements that several threads hold come to each of them."""
     plan = _plan(fragment, row_major)
     view = matrix.reshape(*plan.shape, n * m).transpose(*plan.view, len(plan.shape))
     per, bits = fragment.per_register, fragment.bits
     threads = fragment.threads
-    parts = [view[place].reshape(threads, n, m).transpose(1, 0, 2) for place in plan.where]
+    split = (*plan.threads, n * m)
+    parts = []
+    for place in plan.where:
+        part = view[place]
+        if plan.first is not None:
+            part = np.broadcast_to(part[tuple(slice(None) if f else None for f in map(_kept, plan.first))], split)
+        parts.append(part.reshape(threads, n, m).transpose(1, 0, 2))
     if per == 1:
         return tuple(parts)
     plain = np.dtype(f"u{matrix.dtype.itemsize}")

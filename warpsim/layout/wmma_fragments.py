@@ -26,9 +26,41 @@ def dimensions(shape: str) -> tuple[int, int, int]:
     return int(m), int(n), int(k)
 
 
+def is_older(sm: int, shape: str) -> bool:
+    """Whether a GPU (capability times ten) has the older fragments. Only those of 16x16x16 were ever published; other
+    shapes are taken to lie as on newer GPUs."""
+    return sm < 75 and shape == "m16n16k16"
+
+
 @functools.cache
-def multiplicand(operand: str, shape: str, type: str) -> Fragment:
-    """A or B (rows are B's columns, columns are k); f16 fragments repeat their elements to fill eight registers."""
+def volta_multiplicand(operand: str, along_k: bool) -> Fragment:
+    """f16 A or B of 16x16x16 on a V100; ``along_k``: k runs along the lines in memory (row-major A, column-major B).
+
+    Every element is held by two groups of four lanes. Observed on a V100 by Raihan, Goli and Aamodt (Modeling Deep
+    Learning Accelerator Enabled GPUs, ISPASS 2019); B's groups as the quad pairs of mma.m8n8k4 need them."""
+    row, column = (8, 0) if operand == "a" else (0, 8)
+    groups = (2, row), (2, column), (2, 4)
+    if along_k:
+        return fragment(16, 16, 16, layout_of((4, 1), *groups), layout_of((16, 16)))
+    return fragment(16, 16, 16, layout_of((4, 16), *groups), layout_of((4, 1), (4, 64)))
+
+
+@functools.cache
+def volta_accumulator(type: str) -> Fragment:
+    """C or D of 16x16x16 on a V100: the accumulators of mma.m8n8k4, one 8x8 block for each quad pair."""
+    if type == "f16":
+        return fragment(16, 16, 16, layout_of((4, 1), (2, 8), (2, 128), (2, 4)), layout_of((8, 16)))
+    threads = layout_of((2, 1), (2, 32), (2, 8), (2, 128), (2, 4))
+    return fragment(16, 16, 32, threads, layout_of((2, 16), (2, 2), (2, 64)))
+
+
+@functools.cache
+def multiplicand(operand: str, shape: str, type: str, sm: int = 90, along_k: bool = True) -> Fragment:
+    """A or B (rows are B's columns, columns are k); f16 fragments repeat their elements to fill eight registers.
+
+    ``along_k`` is of interest for older GPUs only (``sm`` is the capability times ten)."""
+    if is_older(sm, shape):
+        return volta_multiplicand(operand, along_k)
     m, n, k = dimensions(shape)
     rows = m if operand == "a" else n
     bits = BITS[type]
@@ -49,8 +81,10 @@ def multiplicand(operand: str, shape: str, type: str) -> Fragment:
 
 
 @functools.cache
-def accumulator(shape: str, type: str) -> Fragment:
+def accumulator(shape: str, type: str, sm: int = 90) -> Fragment:
     """C or D."""
+    if is_older(sm, shape):
+        return volta_accumulator(type)
     m, n, _ = dimensions(shape)
     bits = ACCUMULATOR_BITS[type]
     if (m, n) == (8, 32):

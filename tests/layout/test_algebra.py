@@ -1,0 +1,87 @@
+"""Laws of layouts, with values counted by hand or by plain loops."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warpsim.layout.algebra import Layout
+
+
+def test_values_by_hand():
+    """The first mode runs fastest; a coordinate and its index give the same."""
+    layout = Layout.parse("((2,2),3):((1,6),2)")
+
+    assert [layout(i) for i in range(12)] == [0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]
+    assert layout(3, 2) == 7 + 4
+    assert (layout.size, layout.cosize) == (12, 12)
+    assert repr(layout) == "((2,2),3):((1,6),2)"
+    assert layout.is_bijection
+
+
+def test_malformed():
+    """Shape and stride are nested alike; a spelling that is none is refused."""
+    for text in ("(2,2):1", "2", "(2,x):(1,2)", ""):
+        with pytest.raises(ValueError):
+            Layout.parse(text)
+
+
+@st.composite
+def bijections(draw):
+    """Layouts onto 0 to size - 1: axes of a box in any order."""
+    sizes = draw(st.lists(st.sampled_from([1, 2, 3, 4, 8]), min_size=1, max_size=4))
+    order = draw(st.permutations(range(len(sizes))))
+    strides, reach = [0] * len(sizes), 1
+    for axis in order:
+        strides[axis] = reach
+        reach *= sizes[axis]
+    return Layout(tuple(sizes), tuple(strides))
+
+
+@settings(max_examples=60, deadline=None)
+@given(bijections())
+def test_inverse_and_coalesce(layout):
+    """A bijection takes every value once; its inverse undoes it; coalescing changes no value."""
+    everything = np.arange(layout.size)
+
+    assert sorted(layout(everything).tolist()) == everything.tolist()
+    assert layout.is_bijection
+    assert (layout(layout.right_inverse()(everything)) == everything).all()
+    assert (layout.coalesced()(everything) == layout(everything)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(bijections(), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]))
+def test_composition(outer, step, count):
+    """(A o B)(x) = A(B(x)) wherever the modes divide each other."""
+    inner = Layout(count, step)
+    if inner.cosize > outer.size:
+        return
+    try:
+        both = outer.compose(inner)
+    except ValueError:
+        return
+    assert [both(x) for x in range(count)] == [outer(inner(x)) for x in range(count)]
+
+
+def test_composition_of_nested():
+    """The shape of a composition is that of the inner layout."""
+    outer, inner = Layout.parse("(4,8):(8,1)"), Layout.parse("((2,2),(4,2)):((1,2),(4,16))")
+    both = outer.compose(inner)
+
+    assert both.shape == ((2, 2), (4, 2))
+    for i, j in itertools.product(range(4), range(8)):
+        assert both(i, j) == outer(inner(i, j))
+
+
+@pytest.mark.parametrize(
+    ("text", "bijection", "onto"),
+    [("(2,4):(4,1)", True, True), ("(2,4):(1,1)", False, False), ("(2,4):(0,1)", False, True), ("2:2", False, False)],
+)
+def test_bijection(text, bijection, onto):
+    """Overlap and gaps are seen; repeats (stride 0) are told apart from them."""
+    layout = Layout.parse(text)
+
+    assert (bijection, onto) == (layout.is_bijection, layout.is_onto)
