@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warpsim.layout import fragments, registers, wmma_fragments
+from warpsim.layout import fragments, registers, wgmma_fragments, wmma_fragments
 
 FRAGMENTS = {
     "f16 A": fragments.multiplicand(16, 16, 16),
@@ -46,3 +46,20 @@ def test_registers_that_all_warps_share():
     one = tuple(np.arange(32, dtype=np.float32).reshape(1, 32, 1) + 100 * r for r in range(4))
     many = tuple(np.broadcast_to(r, (3, 32, 2)) for r in one)
     np.testing.assert_array_equal(registers.gather(fragment, many, 3, 2), registers.gather(fragment, one, 3, 2))
+
+
+@pytest.mark.parametrize("n", [8, 24])
+def test_wgmma_accumulators_move_as_described(n):
+    """The stacked transposes of wgmma's accumulators agree with the description of the fragment."""
+    warpgroups, ctas = 2, 3
+    for bits, count in ((32, n // 2), (16, n // 4)):
+        fragment = fragments.accumulator(64, n, bits)
+        stack = np.random.default_rng(0).integers(0, 1 << 32, (count, warpgroups, 128, ctas), np.uint32)
+        dtype = np.float16 if bits == 16 else None
+        plain = registers.gather(fragment, tuple(stack), warpgroups, ctas, dtype, row_major=True)
+        move = wgmma_fragments.gather_packed if bits == 16 else wgmma_fragments.gather_accumulator
+        back = wgmma_fragments.scatter_packed if bits == 16 else wgmma_fragments.scatter_accumulator
+        found = move(stack)
+        unsigned = f"u{found.dtype.itemsize}"
+        np.testing.assert_array_equal(plain.transpose(2, 0, 1).view(unsigned), found.view(unsigned))
+        np.testing.assert_array_equal(stack, back(found, warpgroups, ctas))
