@@ -219,13 +219,24 @@ class Proxies:
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether a thread that accesses has synchronised after the write, or shares its warp, and has fenced then."""
         n_ctas = self.batch.shape.n_ctas
-        fenced: Array = np.zeros(len(users), np.bool_)
-        for k in range(lanes):
-            user = np.minimum(users // n_ctas + k, self.batch.shape.n_threads - 1) * n_ctas + users % n_ctas
-            near = (user // n_ctas >> 5 == writers // n_ctas >> 5) & (user % n_ctas == writers % n_ctas)
-            fenced |= self.fence_sync[space][user] > times
-            fenced |= near & (self.fence_time[space][user] > times)
-        return fenced
+        thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
+        first = thread // lanes * lanes
+        synced = self._latest(self.fence_sync[space], lanes)[first // lanes, column]
+        near = (writers % n_ctas == column) & (
+            writer // lanes == thread // lanes if lanes > 32 else writer >> 5 == thread >> 5
+        )
+        at_all = self._latest(self.fence_time[space], 32 if lanes > 1 else 1)
+        fenced = at_all[np.where(near, writer, 0) >> 5 if lanes > 1 else thread, column]
+        found: Array = (synced > times) | (near & (fenced > times))
+        return found
+
+    def _latest(self, times: Array, lanes: int) -> Array:
+        """The latest of each ``lanes`` threads one after the other, ``[n / lanes, n_ctas]``."""
+        rows = times.reshape(-1, self.batch.shape.n_ctas)
+        if lanes == 1:
+            return rows
+        latest: Array = np.maximum.reduceat(rows, np.arange(0, len(rows), lanes), axis=0)
+        return latest
 
     def _report(self, time: int, thread: int, at: int, kind: str, write: bool, allocation: Allocation | None) -> None:
         group = self.batch.memory.group
