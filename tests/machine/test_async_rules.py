@@ -199,7 +199,7 @@ SHAPE = (
 )
 FAULTS = [
     ("no fence", WGMMA, {"fence": ""}, "wgmma-missing-fence", "first"),
-    ("written after the fence", WGMMA, {"fence": "wgmma.fence.sync.aligned; mov.f32 %f2, %f1;"}, "wgmma-missing-fence", "first"),
+    ("written after the fence", WGMMA, {"fence": "wgmma.fence.sync.aligned; add.f32 %f2, %f1, %f1;"}, "wgmma-missing-fence", "first"),
     ("another shape", WGMMA, {"second": SHAPE}, "wgmma-missing-fence", "second"),
     ("no wait", WGMMA, {"wait": ""}, "wgmma-in-flight", "store"),
     ("wait for older groups", WGMMA, {"wait": "wgmma.wait_group.sync.aligned 1;"}, "wgmma-in-flight", "store"),
@@ -321,3 +321,33 @@ def test_warps_at_different_barriers():
     out, _ = launch(HEAD + body + TAIL, checks="all")
 
     assert out[::4].tolist() == [t ^ 32 for t in range(128)]
+
+
+def test_constants_moved_past_the_fence_are_a_warning():
+    """Compilers do so, and the assembler puts a fence of its own there."""
+    program = edited(WGMMA, {"fence": "wgmma.fence.sync.aligned; mov.f32 %f2, 0f3F800000;"})
+    out, findings = launch(program)
+
+    assert out.tolist() == CORRECT["wgmma"][1].tolist()
+    assert [(f.rule, f.severity, f.line) for f in findings] == [
+        ("wgmma-missing-fence", "warning", line_of(program, "first"))
+    ]
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_accumulators_in_flight_may_be_renamed(effects):
+    """A move between accumulators in flight, as compilers leave it at the end of loops, is no use of them."""
+    moves = "mov.f32 %f5, %f1; mov.f32 %f6, %f2; mov.f32 %f7, %f3; mov.f32 %f8, %f4;"
+    second = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f5, %f6, %f7, %f8}, {%r5, %r6, %r7, %r8}, %rd8, %p2, 1, 1, 0;"
+    store = "st.global.v4.f32 [%rd4], {%f5, %f6, %f7, %f8};"
+    out, findings = launch(edited(WGMMA, {"second": moves + second, "store": store}), async_effects=effects)
+
+    assert out.tolist() == CORRECT["wgmma"][1].tolist()
+    assert findings == ()
+
+
+def test_a_guard_that_nobody_passes():
+    """An instruction that no thread executes does not touch its registers."""
+    text = edited(WGMMA, {"early": "setp.eq.u32 %p5, %r1, 5000; @%p5 mov.f32 %f3, 0f00000000;"})
+
+    assert launch(text)[1] == ()

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.machine.footprints import MatrixFootprint
-from warpsim.machine.group import Group
 from warpsim.machine.reporting import present
-from warpsim.machine.selection import Selection, from_positions
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array
+from warpsim.machine.wgmma_late import LateResults
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
+    from warpsim.machine.group import Group
     from warpsim.machine.plan import FunctionPlan, Step
+    from warpsim.machine.selection import Selection
     from warpsim.machine.wgmma_steps import Issue
     from warpsim.program.program import Instruction
 
 FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
-POISON = 0xFFFADEAD
-"""What accumulators in flight read as with late effects: a NaN in f32 and in the upper half of f16x2."""
+ORDERED, SET, ACCESSED = 0, 1, 2
+"""What happened to a register since the last fence: nothing, a constant was moved into it, anything else."""
 GROUPS = 8
 """wait_group takes 0 to 7: of older groups nobody can ask."""
 
@@ -37,23 +37,10 @@ class RegisterUse:
     def __init__(self, n_rows: int, n_columns: int) -> None:
         self.accumulator = np.zeros((n_rows, n_columns), np.int64)
         self.operand = np.zeros((n_rows, n_columns), np.int64)
-        self.unfenced = np.ones((n_rows, n_columns), np.bool_)
+        self.unfenced = np.full((n_rows, n_columns), ACCESSED, np.uint8)
         self.shape = np.zeros((n_rows, n_columns), np.int64)
         self.user: dict[int, Instruction] = {}
         self.held: dict[int, Array] = {}
-
-
-@attrs.define(eq=False)
-class Pending:
-    """A wgmma whose effect has not appeared: who started it, with which operands."""
-
-    group: Group
-    issue: Issue
-    execute: Step
-    columns: Array
-    tickets: Array
-    operands: dict[int, Any]
-    remaining: Array
 
 
 class Wgmma:
@@ -65,14 +52,13 @@ class Wgmma:
         self.n_columns = -(-shape.n_threads // 128) * shape.n_ctas
         settings = batch.launch.settings
         self.checked = bool(settings.checks & {FENCE, IN_FLIGHT, UNCOMMITTED})
-        self.late = settings.async_effects == "at_wait"
+        self.late = LateResults(self) if settings.async_effects == "at_wait" else None
         self.issued = np.zeros(self.n_columns, np.int64)
         self.done = np.zeros(self.n_columns, np.int64)
         self.ends = np.zeros((GROUPS, self.n_columns), np.int64)
         self.waited = np.zeros(self.n_columns, np.int64)
         self.waited_at: Instruction | None = None
         self.last_issue: Instruction | None = None
-        self.pending: list[Pending] = []
         self.footprints: list[tuple[MatrixFootprint, int, Array]] = []
         self._uses: dict[int, RegisterUse] = {}
         self._shapes: dict[str, int] = {}
@@ -103,7 +89,7 @@ class Wgmma:
         """Register accesses before are ordered with the wgmma after."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
-        use.unfenced[:, columns] = False
+        use.unfenced[:, columns] = ORDERED
         use.shape[:, columns] = 0
 
     def commit(self, group: Group) -> None:
@@ -120,8 +106,8 @@ class Wgmma:
         self.waited_at = present(group)
         if self.footprints:
             self._forget()
-        if self.pending:
-            self._perform(group)
+        if self.late is not None and self.late.pending:
+            self.late.perform(group)
 
     def _forget(self) -> None:
         n_ctas, kept = self.batch.shape.n_ctas, []
@@ -143,8 +129,8 @@ class Wgmma:
         tickets = self.issued[columns] + 1
         self._reading = np.zeros(self.n_columns, np.int64)
         self._reading[columns] = tickets
-        if self.late:
-            self._hold(group, issue, execute, use, columns, tickets)
+        if self.late is not None:
+            self.late.hold(group, issue, execute, columns, tickets)
         else:
             execute(group)
         self._reading = None
@@ -174,15 +160,18 @@ class Wgmma:
         rows = issue.rows
         hidden = use.unfenced[rows[:, None], at]
         if hidden.any():
-            row = int(rows[np.flatnonzero(hidden.any(axis=1))[0]])
+            # Compilers move constants down past the fence, and the assembler then adds one of its own.
+            worst = hidden.max()
+            row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
             self._fault(
                 group,
                 FENCE,
                 f"register {self._name(group, row)} was accessed, and no wgmma.fence has been executed since",
                 None,
                 hidden.any(axis=0),
+                severity="error" if worst == ACCESSED else "warning",
             )
-            use.unfenced[rows[:, None], at] = False
+            use.unfenced[rows[:, None], at] = ORDERED
             return
         shape = use.shape[issue.rows_d[:, None], at]
         other = (shape != 0) & (shape != self._shape_number(issue))
@@ -199,8 +188,8 @@ class Wgmma:
 
     # ---- accesses of other instructions -----------------------------------------------------
 
-    def access(self, group: Group, rows: Array, written: bool) -> None:
-        """Another instruction reads or writes registers of wgmma."""
+    def access(self, group: Group, rows: Array, written: bool, kind: int = ACCESSED) -> None:
+        """Another instruction reads or writes registers of wgmma; ``kind`` SET moves a constant there."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
         where = np.ix_(rows, columns)
@@ -208,7 +197,21 @@ class Wgmma:
         busy = tickets > self.done[columns]
         if busy.any():
             self._early(group, use, rows, columns, tickets, busy, written)
-        use.unfenced[where] = True
+        use.unfenced[where] = np.maximum(use.unfenced[where], kind)
+
+    def rename(self, group: Group, source: int, target: int) -> bool:
+        """A move from a row to another: compilers rename accumulators in flight, which no longer is a use of them. False
+        where the source is not in flight."""
+        columns, use = self.columns(group.selection), self.uses(group.plan)
+        if not (use.accumulator[source, columns] > self.done[columns]).all():
+            return False
+        if self.late is not None:
+            self.late.perform(group, early=True)
+        for state in (use.accumulator, use.operand, use.unfenced, use.shape):
+            state[target, columns] = state[source, columns]
+        if source in use.user:
+            use.user[target] = use.user[source]
+        return True
 
     def _early(
         self, group: Group, use: RegisterUse, rows: Array, columns: Array, tickets: Array, busy: Array, written: bool
@@ -259,6 +262,7 @@ class Wgmma:
         bad: Any,
         columns: Array | None = None,
         place: Any = None,
+        severity: str = "error",
     ) -> None:
         columns = self.columns(group.selection) if columns is None else columns
         chosen = np.zeros(self.n_columns, np.bool_)
@@ -269,7 +273,7 @@ class Wgmma:
             UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
         }[rule]
         lanes = chosen[self.lane_columns(group.selection)]
-        self.batch.fault(rule, message, group, lanes, other=other, place=place, advice=advice)
+        self.batch.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
 
     # ---- shared memory -----------------------------------------------------------------------
 
@@ -297,95 +301,3 @@ class Wgmma:
     def last_place(self) -> Instruction:
         """The wgmma that is being started."""
         return present(self.batch.memory.group)
-
-    # ---- late effects ------------------------------------------------------------------------
-
-    def _hold(
-        self, group: Group, issue: Issue, execute: Step, use: RegisterUse, columns: Array, tickets: Array
-    ) -> None:
-        selection = group.selection
-        memory = self.batch.memory
-        if self.batch.transfers.watched or memory.races is not None or memory.proxies is not None:
-            execute(self._stand_in(group, selection, dict(enumerate(group.env))))
-        flying = use.accumulator[np.ix_(issue.rows_d, columns)] > self.done[columns]
-        lanes = self.lane_columns(selection)
-        for k, slot in enumerate(issue.slots_d):
-            value = as_array(group.read(slot))
-            held = use.held.get(slot)
-            if held is None:
-                held = use.held[slot] = np.zeros(self.batch.shape.extents, value.dtype)
-            if not flying[k].any():
-                selection.write(held.view(value.dtype), np.broadcast_to(value, selection.shape))
-            elif not flying[k].all():
-                fresh = np.isin(lanes, columns[~flying[k]])
-                self._put(held, selection.positions[fresh], np.broadcast_to(value, selection.shape)[fresh])
-            poison = np.full((1,) * len(selection.shape), POISON, np.uint32)
-            group.set(slot, poison.view(value.dtype))
-        operands = {slot: group.read(slot) for slot in issue.slots_other}
-        then = self._stand_in(group, selection, {})
-        self.pending.append(Pending(then, issue, execute, columns, tickets, operands, np.ones(len(columns), np.bool_)))
-
-    def _stand_in(self, group: Group, selection: Selection, env: dict[int, Any]) -> Group:
-        """A group at the same place, with some of the values."""
-        new = Group(
-            self.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
-        )
-        for slot, value in env.items():
-            new.env[slot] = value
-        return new
-
-    def _put(self, target: Array, positions: Array, values: Array) -> None:
-        target.view(values.dtype).reshape(-1)[positions.reshape(-1)] = values.reshape(-1)
-
-    def _perform(self, group: Group) -> None:
-        """The effects of every wgmma that is complete now, in the order of issue."""
-        group.flush(None)
-        touched: dict[int, None] = {}
-        for pending in self.pending:
-            ready = pending.remaining & (pending.tickets <= self.done[pending.columns])
-            if ready.any():
-                self._perform_one(pending, ready)
-                touched.update(dict.fromkeys(pending.issue.slots_d))
-                pending.remaining &= ~ready
-        self.pending = [p for p in self.pending if p.remaining.any()]
-        self._show(group, list(touched))
-
-    def _perform_one(self, pending: Pending, ready: Array) -> None:
-        whole = pending.group.selection
-        selection = whole
-        if not ready.all():
-            inside = np.isin(self.lane_columns(whole), pending.columns[ready])
-            selection = from_positions(self.batch.shape, whole.positions[inside])
-        held = self.uses(pending.group.plan).held
-        env: dict[int, Any] = {}
-        for slot, value in pending.operands.items():
-            if selection is not whole:
-                array = as_array(value)
-                full = np.zeros(self.batch.shape.extents, array.dtype)
-                whole.write(full, np.broadcast_to(array, whole.shape))
-                value = selection.fetch(full)
-            env[slot] = value
-        for slot in pending.issue.slots_d:
-            env[slot] = selection.fetch(held[slot]).copy()
-        part = self._stand_in(pending.group, selection, env)
-        memory = self.batch.memory
-        outer = memory.races, memory.proxies
-        memory.races = memory.proxies = None  # the reads were noted when the wgmma began
-        pending.execute(part)
-        memory.races, memory.proxies = outer
-        for slot in pending.issue.slots_d:
-            value = as_array(part.env[slot])
-            selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
-
-    def _show(self, group: Group, slots: list[int]) -> None:
-        """Give the waiting group the registers that are no longer in flight."""
-        use, rows = self.uses(group.plan), group.plan.wgmma_rows
-        lanes = self.lane_columns(group.selection)
-        for slot in slots:
-            row = rows[slot]
-            free = ((use.accumulator[row] <= self.done) & (use.accumulator[row] > 0))[lanes]
-            new = group.selection.fetch(use.held[slot])
-            if not free.all():
-                old = as_array(group.read(slot))
-                new = np.where(free, new, old.view(new.dtype))
-            group.set(slot, new.copy())

@@ -8,8 +8,8 @@ import numpy as np
 from warpsim.machine.flow import reads_and_writes, registers_of
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
-from warpsim.machine.values import Array
-from warpsim.machine.wgmma import Wgmma
+from warpsim.machine.values import Array, as_array
+from warpsim.machine.wgmma import ACCESSED, SET, Wgmma
 from warpsim.program.program import Function, Imm, Instruction, Vec
 
 
@@ -88,16 +88,31 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     if not (len(reads) or len(writes)):
         return step
 
+    plain = instruction.form.root == "mov" and len(instruction.operands) == 2
+    kind = SET if plain and isinstance(instruction.operands[1], Imm) else ACCESSED
+    renames = plain and len(reads) == 1 and len(writes) == 1
+    guard = instruction.guard
+
     def watched(group: Group) -> object:
         found = group.batch.wgmma
-        if found is not None and found.checked:
+        if found is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
+            return step(group)
+        if renames and found.rename(group, int(reads[0]), int(writes[0])):
+            return step(group)
+        if found.checked:
             if len(reads):
                 found.access(group, reads, False)
             if len(writes):
-                found.access(group, writes, True)
+                found.access(group, writes, True, kind)
         return step(group)
 
     return watched
+
+
+def _skipped(group: Group, slot: int, negated: bool) -> bool:
+    """Whether no thread of the group passes a guard."""
+    value = as_array(group.read(slot)).view(np.bool_)
+    return not (~value if negated else value).any()
 
 
 def state(group: Group) -> Wgmma:
