@@ -51,6 +51,12 @@ class MemoryPort(Protocol):
     def advance(self, address: Any, nbytes: int) -> Any:
         """The opaque address ``nbytes`` further on."""
 
+    def residue(self, address: Any, nbytes: int) -> Lanes:
+        """Each lane's address modulo a number of bytes."""
+
+    def outside(self, space: str, address: Any) -> Lanes:
+        """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
+
     def read_words(self, space: str, address: Lanes, count: int) -> tuple[Lanes, ...]:
         """``count`` 32-bit words from addresses of any shape ``[n, k, m]`` (matrix rows); same checks as load."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
+from warpsim.layout.fragment import Fragment
 from warpsim.numerics import floating, matrix
 from warpsim.types import TYPES, ScalarType
 
@@ -61,8 +62,46 @@ def _shifted(memory: Any, p: Any, row: Lanes, column: Lanes, stride: Lanes, inne
     return memory.shifted(p, (outer * stride + along) * bits // 8)
 
 
-def _stride(stride: Lanes, default: int) -> Lanes:
-    return np.int64(default) if stride is None else stride.astype(np.int64)
+def _stride(
+    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: Any
+) -> Lanes:
+    """Elements from line to line, of lanes that keep the rules of matrix storage (anchor warp-level-matrix-storage)."""
+    wrong = memory.outside(op.space or "", p) & active
+    if wrong.any():
+        where = op.space or "global or shared memory"
+        report("matrix-address-space", f"the matrix does not lie in {where}", wrong)
+    nbytes = fragment.registers * max(fragment.bits // 8, 4)
+    wrong = (memory.residue(p, nbytes) != 0) & active
+    if wrong.any():
+        report(
+            "wmma-alignment",
+            f"the matrix starts {int(memory.residue(p, nbytes).max())} bytes behind a multiple of {nbytes} bytes, the size of the fragment",
+            wrong,
+            advice=f"align the address to {nbytes} bytes",
+        )
+    if stride is None:
+        return np.int64(default)
+    ld = stride.astype(np.int64)
+    wrong = (ld < default) & active
+    if wrong.any():
+        report(
+            "wmma-stride",
+            f"the stride {int(ld.min())} is less than the {default} elements of a line",
+            wrong,
+            advice="give the distance between lines in elements",
+            stride=int(ld.min()),
+        )
+    wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not judged
+    if wrong.any():
+        odd = int(np.broadcast_to(ld, wrong.shape)[wrong][0])
+        report(
+            "wmma-alignment",
+            f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, no multiple of {nbytes} bytes, the size of the fragment",
+            wrong,
+            advice=f"pad lines to a multiple of {nbytes} bytes",
+            stride=odd,
+        )
+    return ld
 
 
 @instruction(
@@ -79,13 +118,16 @@ def _stride(stride: Lanes, default: int) -> Lanes:
     legal=_load_legal,
     gates=GATES,
 )
-def wmma_load(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> Registers:
+def wmma_load(
+    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+) -> Registers:
     """Load a multiplicand fragment."""
     operand, name, bits = _operand(op), op.type.name, op.type.bits
     m, n, k = layout.dimensions(op.shape)
     along_k = (op.layout == "row") == (operand == "a")
-    ld = _stride(stride, k if along_k else (m if operand == "a" else n))
     fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k)
+    default = k if along_k else (m if operand == "a" else n)
+    ld = _stride(op, p, stride, default, fragment, memory, active, report)
     per = fragment.per_register
     out = []
     for first in range(0, fragment.distinct, per):
@@ -136,13 +178,15 @@ def _accumulator_type(type: ScalarType) -> ScalarType:
     legal=_accumulator_legal,
     gates=GATES,
 )
-def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> Registers:
+def wmma_load_c(
+    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+) -> Registers:
     """Load an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
-    ld = _stride(stride, n if op.layout == "row" else m)
+    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
+    ld = _stride(op, p, stride, n if op.layout == "row" else m, fragment, memory, active, report)
     type = op.type if op.type.bits >= 32 else TYPES["u16"]
     out = []
-    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
     for value in range(fragment.values):
         row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
@@ -164,12 +208,23 @@ def wmma_load_c(op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lane
     legal=_accumulator_legal,
     gates=GATES,
 )
-def wmma_store(op: Op, p: Any, r: Registers, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any) -> None:
+def wmma_store(
+    op: Op,
+    p: Any,
+    r: Registers,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> None:
     """Store an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
-    ld = _stride(stride, n if op.layout == "row" else m)
-    half = op.type.name == "f16"
     fragment = layout.accumulator(op.shape, op.type.name, device.sm)
+    ld = _stride(op, p, stride, n if op.layout == "row" else m, fragment, memory, active, report)
+    half = op.type.name == "f16"
     for value in range(fragment.values):
         row, column = fragment.place(lane, value)
         at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)

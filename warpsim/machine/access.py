@@ -113,6 +113,20 @@ class Memory:
         base, offset = address
         return as_array(base).astype(np.int64) + delta, offset
 
+    def residue(self, address: Address, nbytes: int) -> Array:
+        """Each lane's address modulo a number of bytes."""
+        return (as_array(address[0]).astype(np.int64) + address[1]) % nbytes
+
+    def outside(self, space: str, address: Address) -> Array:
+        """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
+        place = as_array(address[0]).astype(np.int64) + address[1]
+        in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
+        in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
+        kind = space_of(space)
+        if kind.startswith("shared"):
+            return (place < 0) | (place >= WINDOW)
+        return in_local if kind == "" else in_local | in_shared
+
     def advance(self, address: Address, nbytes: int) -> Address:
         """The address ``nbytes`` further on."""
         return address[0], address[1] + nbytes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.addresses import misaligned, space_of
-from warpsim.machine.memory import SHARED_WINDOW
+from warpsim.machine.memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array
 
@@ -29,26 +29,24 @@ class RowAccess:
         kind = space_of(space)
         array = address.astype(np.int64)
         if kind == "":
-            low = int(array.min())
-            if low >= SHARED_WINDOW:
-                kind, array = "shared", array - SHARED_WINDOW
-            else:
-                kind = "global"
+            array = array - SHARED_WINDOW
+        if int(array.min()) < 0 or int(array.max()) >= WINDOW:
+            active = self._check_space(array, address, active)
         nbytes = count * 4
         shape = (warps.n, array.shape[1], warps.m)
-        if self.port.flight is not None and kind.startswith("shared"):
+        if self.port.flight is not None:
             access = "read" if words is None else "write"
             self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
-        if self.port.proxies is not None and kind.startswith("shared"):
+        if self.port.proxies is not None:
             self.port.proxies.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
-        if self.port.races is not None and kind.startswith("shared"):
+        if self.port.races is not None:
             self.port.races.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
-        bits = self.port.shared.defined if kind.startswith("shared") and words is None else None
+        bits = self.port.shared.defined if words is None else None
         if bits is not None and int(array.min()) >= 0 and int(array.max()) + nbytes <= self.port.shared.size:
             columns = self._warp_columns(shape)
             rows = columns.size == self.port.shared.n_columns and array.shape[2] == 1 and warps.dense
             self.port.undefined |= bits.lacks(array & -4, columns, rows, nbytes, active)
-        if kind.startswith("shared") and warps.dense and array.shape[2] == 1 and words is None:
+        if warps.dense and array.shape[2] == 1 and words is None:
             selection = self.port.group.selection
             assert isinstance(selection, Rect)
             if (
@@ -63,38 +61,51 @@ class RowAccess:
         array = np.broadcast_to(array, shape)
         mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
         size = self.port.shared.size
-        if kind.startswith("shared"):
-            bad = mask & ((array < 0) | (array + nbytes > size))
-            odd = mask & ~bad & (array % nbytes != 0)
-        else:
-            bad = mask & (self.port.globals.owners(array, nbytes) < 0)
-            odd = mask & ~bad & (array % nbytes != 0)
-        for wrong, rule in (
-            (bad, "out-of-bounds"),
-            (odd, "matrix-alignment" if kind.startswith("shared") else "misaligned"),
-        ):
+        bad = mask & ((array < 0) | (array + nbytes > size))
+        odd = mask & ~bad & (array % nbytes != 0)
+        for wrong, rule in ((bad, "out-of-bounds"), (odd, self._known("matrix-alignment", "misaligned"))):
             if wrong.any():
                 first = int(array[wrong][0])
-                what = "is not a multiple of" if wrong is odd else f"of {kind} memory cannot be accessed with"
+                what = "is not a multiple of" if wrong is odd else "of shared memory cannot be accessed with"
                 lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
                 self.port.batch.fault(
                     rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.port.group, lanes, address=first
                 )
                 mask = mask & ~wrong
         array = np.where(mask, array, 0) if not mask.all() else array
-        if kind.startswith("shared"):
-            columns = self._warp_columns(shape)
-            if words is None:
-                return tuple(
-                    [self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)]
-                )
-            for k, word in enumerate(words):
-                full = np.broadcast_to(word, shape)
-                self.port.shared.scatter(
-                    array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
-                )
-            return ()
-        return self._rows_global(array, count, words, mask)
+        columns = self._warp_columns(shape)
+        if words is None:
+            return tuple([self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
+        for k, word in enumerate(words):
+            full = np.broadcast_to(word, shape)
+            self.port.shared.scatter(
+                array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
+            )
+        return ()
+
+    def _check_space(self, array: Array, address: Array, active: Array | None) -> Array:
+        """The rows that lie in shared memory at all; what names another space is reported."""
+        warps = self.port.group.warps
+        shape = (warps.n, array.shape[1], warps.m)
+        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        wrong = mask & ((array < 0) | (array >= WINDOW))
+        if not wrong.any():
+            return mask
+        first = int(np.broadcast_to(address, shape)[wrong][0])
+        lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
+        self.port.batch.fault(
+            self._known("matrix-address-space", "out-of-bounds"),
+            f"row address 0x{first:x} is not in shared memory",
+            self.port.group,
+            lanes,
+            address=first,
+            advice="ldmatrix and stmatrix move rows of shared memory only",
+        )
+        return mask & ~wrong
+
+    def _known(self, rule: str, always: str) -> str:
+        """A rule, or what stands for it in launches that do not check it."""
+        return rule if rule in self.port.batch.launch.settings.checks else always
 
     def _warp_columns(self, shape: tuple[int, ...]) -> Array:
         warps = self.port.group.warps
@@ -103,18 +114,3 @@ class RowAccess:
                 1, 1, -1
             )
         return warps.warp_ctas.reshape(-1, 1, 1)
-
-    def _rows_global(self, array: Array, count: int, words: tuple[Array, ...] | None, mask: Array) -> tuple[Array, ...]:
-        out = tuple([np.zeros(array.shape, np.uint32) for _ in range(count)]) if words is None else ()
-        owner = np.where(mask, self.port.globals.owners(array, count * 4), -1)
-        for index in np.unique(owner[mask]):
-            here = owner == index
-            allocation = self.port.globals.allocation(int(index))
-            rows = (array[here] - allocation.start) // 4
-            flat = allocation.elements(np.dtype(np.uint32))
-            for k in range(count):
-                if words is None:
-                    out[k][here] = flat[rows + k]
-                else:
-                    flat[rows + k] = np.broadcast_to(words[k], array.shape)[here].view(np.uint32)
-        return out
