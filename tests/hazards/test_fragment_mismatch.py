@@ -18,11 +18,11 @@ def regs(name, count):
     return "{" + ", ".join(f"%{name}{k}" for k in range(count)) + "}"
 
 
-LOAD_A = f"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {regs('a', 8)}, [%rd1], 16;"
-LOAD_B = f"wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {regs('b', 8)}, [%rd1], 16;"
-LOAD_C = f"wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {regs('f', 8)}, [%rd1], 16;"
+LOAD_A = f"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {regs('a', 8)}, [%rd1], 32;"
+LOAD_B = f"wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {regs('b', 8)}, [%rd1], 32;"
+LOAD_C = f"wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {regs('f', 8)}, [%rd1], 32;"
 MMA = f"wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {regs('g', 8)}, {regs('a', 8)}, {regs('b', 8)}, {regs('f', 8)};"
-STORE = f"wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd2], {regs('g', 8)}, 16;"
+STORE = f"wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd2], {regs('g', 8)}, 32;"
 
 
 def findings(*lines):
@@ -62,9 +62,9 @@ def test_one_instruction_changed(line, text, expected):
 @pytest.mark.parametrize("type", ["s8", "u8"])
 def test_signedness(type):
     """Signed fragments of bytes are not unsigned ones."""
-    load_a = f"wmma.load.a.sync.aligned.row.m16n16k16.global.{type} {regs('a', 2)}, [%rd1], 16;"
-    load_b = f"wmma.load.b.sync.aligned.col.m16n16k16.global.s8 {regs('b', 2)}, [%rd1], 16;"
-    load_c = f"wmma.load.c.sync.aligned.row.m16n16k16.global.s32 {regs('c', 8)}, [%rd1], 16;"
+    load_a = f"wmma.load.a.sync.aligned.row.m16n16k16.global.{type} {regs('a', 2)}, [%rd1], 32;"
+    load_b = f"wmma.load.b.sync.aligned.col.m16n16k16.global.s8 {regs('b', 2)}, [%rd1], 32;"
+    load_c = f"wmma.load.c.sync.aligned.row.m16n16k16.global.s32 {regs('c', 8)}, [%rd1], 32;"
     mma = f"wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32 {regs('d', 8)}, {regs('a', 2)}, {regs('b', 2)}, {regs('c', 8)};"
 
     assert findings(load_a, load_b, load_c, mma) == ([] if type == "s8" else [(3, 0, "%a0")])
