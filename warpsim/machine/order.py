@@ -99,14 +99,16 @@ class Order:
     def _share(self, positions: Array) -> None:
         """What one thread of a CTA knows of other CTAs, all know after a barrier."""
         assert self.known is not None
-        flat, n_ctas = self.known.reshape(-1), self.shape.n_ctas
-        for column in np.unique(positions[flat[positions] > 0] % n_ctas).tolist():
-            mine = positions[positions % n_ctas == column]
+        rows_of_threads, n_ctas = self.known, self.shape.n_ctas
+        for column in np.unique(positions % n_ctas).tolist():
+            numbers = np.unique(rows_of_threads[:, column])
+            if not numbers.any():
+                continue
             rows: Rows = {}
-            for number in np.unique(flat[mine]).tolist():
+            for number in numbers.tolist():
                 join(rows, self.table[number])
             rows.pop(self.base + column, None)
-            flat[mine] = self._number(rows)
+            rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
 
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """These threads have synchronised in their warps, or with the lanes of ``masks`` (uint32)."""

@@ -35,7 +35,7 @@ def note_of(instruction: Instruction) -> Note:
     release = "release" in words or "acq_rel" in words
     acquire = "acquire" in words or "acq_rel" in words
     level = next((_SCOPES[w] for w in words if w in _SCOPES), GPU)
-    if root == "mbarrier":
+    if root == "mbarrier" or "mbarrier" in words:
         relaxed = "relaxed" in words
         if "init" in words or "inval" in words:
             return Note()

@@ -66,6 +66,7 @@ class LaunchRaces:
         self.cells: dict[int, tuple[Allocation, Cells]] = {}
         self.bases: list[int] = []
         self.batches: list[tuple[Array, int, int]] = []
+        self.orders: list[Order] = []
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
         """A step begins: its number is the time from now on."""
@@ -85,6 +86,15 @@ class LaunchRaces:
         """The width and the first thread of the batch of a thread or CTA."""
         at = bisect.bisect(self.bases, number) - 1
         return self.batches[at][1], self.bases[at]
+
+    def fenced(self, threads: Array) -> Array:
+        """The time of the last fence of gpu scope of threads of any batch."""
+        out = np.zeros(len(threads), np.int64)
+        owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            out[mine] = self.orders[number].fenced(threads[mine] - self.bases[number], "gpu")
+        return out
 
     def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
         """CTA, warp and lane of a thread's number."""
@@ -107,6 +117,7 @@ class Races:
         self.batch = batch
         self.base = shared.enter(batch)
         self.order = Order(batch.shape, self.base, shared.variables, self._clusters, shared.owner)
+        shared.orders.append(self.order)
         self.shared_cells = Cells(batch.shared.size, 1)
         self.clustered = batch.launch.cluster != (1, 1, 1)
         self.note = Note()
@@ -392,6 +403,13 @@ class Races:
             shift = 0 if local else self.base
             theirs = theirs + (self.base if local else 0)
             ends = [first[chosen] - shift, last[chosen] - shift]
+        if (
+            self.note.level == GPU and not write and not local
+        ):  # it reads what a fence has made visible, or what was before
+            kept = self.launch.fenced(theirs) <= times
+            chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
+            if not len(chosen):
+                return
         bad = order.unordered(theirs, times, ends[0])
         if first is not last:
             bad |= order.unordered(theirs, times, ends[1])
@@ -504,23 +522,24 @@ class Races:
         chosen = slice(None) if mask is None else np.broadcast_to(mask, positions.shape).reshape(-1)
         place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
         narrow = self.note.level == CTA
-        if reads and self.launch.flags:
-            for address in self.launch.flags.intersection(np.unique(place).tolist()):
-                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
-                    self._take(mine, keys[:1])
         if writes:
             if self.note.release:
                 own = np.full(len(positions), self.now + 1)
             else:
                 own = self.order.fenced(positions, "cta" if narrow else "gpu")
-                place, positions, where, own = (x[own > 0] for x in (place, positions, where, own))
-            if len(positions):
+            gives = own > 0
+            if gives.any():
                 self.widen()
-            for address in np.unique(place).tolist():
+            for address in np.unique(place[gives]).tolist():
                 self.launch.flags.add(address)
-                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
+                given = place[gives], positions[gives], where[gives]
+                for mine, keys in self._keys(address, *given, columns is not None, narrow):
                     for key in keys:
-                        self.order.publish(key, mine, own[np.isin(positions, mine)])
+                        self.order.publish(key, mine, own[gives][np.isin(positions[gives], mine)])
+        if reads and self.launch.flags:
+            for address in self.launch.flags.intersection(np.unique(place).tolist()):
+                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
+                    self._take(mine, keys[:1])
 
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
