@@ -84,3 +84,19 @@ def test_info_and_examples(capsys):
     assert "add" in json.loads(capsys.readouterr().out)["supported"]
     assert main(["examples"]) == 0
     assert "softmax_rows" in capsys.readouterr().out
+
+
+def test_layout(capsys):
+    """The table, plain data, one drawing, a page; what has no such operand is unusable."""
+    assert main(["layout", "mma.m16n8k16...f16", "--operand", "A"]) == 0
+    assert "0:a0" in capsys.readouterr().out
+    assert main(["layout", "wmma.m16n16k16.f16", "--json", "--device", "sm_70"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["operands"]["a"]["holders"][0][1][0] == {"lane": 0, "register": 0, "part": 1}
+    assert main(["layout", "mma.m16n8k8.tf32", "--operand", "b", "--format", "svg"]) == 0
+    assert capsys.readouterr().out.startswith("<svg")
+    assert main(["layout", "mma.m16n8k8.tf32", "--format", "html"]) == 0
+    assert "</html>" in capsys.readouterr().out
+    for arguments in (["add.f32"], ["mma.m16n8k8.tf32", "--operand", "e"], ["mma.m16n8k8.tf32", "--format", "svg"]):
+        assert main(["layout", *arguments]) == 2
+        assert capsys.readouterr().err.startswith("warpsim: ")

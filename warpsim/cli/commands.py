@@ -324,3 +324,10 @@ def command_debug(options: Namespace) -> int:
     from warpsim.cli.debug import run_debugger
 
     return run_debugger(options)
+
+
+def command_layout(options: Namespace) -> int:
+    """Who holds which element."""
+    from warpsim.cli.layouts import show_layout
+
+    return show_layout(options)

@@ -1,0 +1,213 @@
+"""Which fragments an instruction has, from its spelling: in full, or in short as ``mma.m16n8k16...f16``.
+
+Raises `ValueError` for what is no matrix instruction, saying what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+
+import attrs
+
+from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
+from warpsim.layout.fragment import Fragment
+
+BITS = {
+    **wmma_fragments.BITS,
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3"), 8),
+    "e2m1": 4,
+}
+"""Bits of a multiplicand in its register; six bits stand in bytes, and so do four under .kind::f8f6f4."""
+ACCUMULATORS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
+_SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
+_SCALES = ("ue8m0", "ue4m3")
+
+
+@attrs.frozen(eq=False)
+class Operand:
+    """A matrix operand: its fragment, what its rows and columns are called, and whether it is shown transposed.
+
+    ``name`` is the letter of its registers; ``swapped`` is for B, whose fragment has n as rows and k as columns."""
+
+    name: str
+    fragment: Fragment
+    axes: tuple[str, str]
+    swapped: bool = False
+    note: str = ""
+
+
+def operands(text: str, sm: int = 90) -> dict[str, Operand]:
+    """The matrix operands in registers of an instruction, by name, for a GPU (capability times ten)."""
+    words = [word for word in text.strip().rstrip(";").split()[0].split(".") if word] if text.strip() else []
+    root = words[0] if words else ""
+    makers = {"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "ldmatrix": _moved, "stmatrix": _moved, "movmatrix": _moved}
+    if root not in makers:
+        raise ValueError(f"{root or text!r} is no matrix instruction; these are " + ", ".join(makers))
+    return makers[root](root, words[1:], sm)
+
+
+def _shape(root: str, words: list[str], example: str) -> tuple[str, int, int, int]:
+    found = next((word for word in words if _SHAPE.fullmatch(word)), None)
+    match = _SHAPE.fullmatch(found or "")
+    if found is None or match is None:
+        raise ValueError(f"{root} needs a shape, for example .{example}")
+    return found, int(match[1]), int(match[2]), int(match[3] or 0)
+
+
+def _types(root: str, words: list[str]) -> tuple[str, str, str, str]:
+    """Types of d, a, b and c; what the spelling leaves out is filled in."""
+    known = [word for word in words if (word in BITS or word in ACCUMULATORS) and word not in _SCALES]
+    if len(known) == 4:
+        d, a, b, c = known
+    elif len(known) == 3:
+        d, a, b, c = (*known, known[0])
+    else:
+        both = [word for word in known if word in BITS]
+        sums = [word for word in known if word not in BITS]
+        if root == "wmma" and len(known) == 2:
+            d, a, b, c = known[0], "f16", "f16", known[1]
+        elif not both:
+            raise ValueError(f"{root} needs the type of its elements, one of " + ", ".join(f".{t}" for t in BITS))
+        else:
+            a, b = both[0], both[-1]
+            d = c = sums[0] if sums else "f64" if a == "f64" else "s32" if a[0] in "sub" and a != "bf16" else "f32"
+    for name in (a, b):
+        if name not in BITS:
+            raise ValueError(f".{name} is no type of A or B; these are " + ", ".join(f".{t}" for t in BITS))
+    for name in (d, c):
+        if name not in ACCUMULATORS:
+            raise ValueError(f".{name} is no type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+    return d, a, b, c
+
+
+def _depths(m: int, type: str, bits: int, sparse: bool) -> list[int]:
+    """Every k of mma with these rows."""
+    if type == "f64":
+        return [4, 8, 16] if m == 16 else [4]
+    if m == 8:
+        return [4] if type == "f16" else [128 // bits] if bits < 16 else []
+    row = [128 // bits, 256 // bits]
+    if bits == 8 and type not in ("s8", "u8") and sparse:
+        row = row[1:]
+    if bits == 4 and type == "e2m1":
+        row = row[1:]
+    return [2 * k for k in row] if sparse else row
+
+
+def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
+    shape, m, n, k = _shape(root, words, "m16n8k16")
+    d, a, b, c = _types(root, words)
+    sparse = words[0] in ("sp", "sp::ordered_metadata")
+    four = "kind::mxf4" in words or "kind::mxf4nvf4" in words or (a == b == "e2m1" and k >= 64 * (1 + sparse))
+    bits_a, bits_b = (8 if t == "e2m1" and not four else BITS[t] for t in (a, b))
+    depths = _depths(m, a, bits_a, sparse)
+    if n != 8 or m not in (8, 16) or k not in depths or (sparse and m == 8):
+        legal = [f".m{x}n8k{y}" for x in ((16,) if sparse else (8, 16)) for y in _depths(x, a, bits_a, sparse)]
+        raise ValueError(
+            f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}; these are " + ", ".join(legal)
+        )
+    if shape == "m8n8k4" and a == "f16":
+        return _quad_pairs(words, d, c)
+    stored = k // 2 if sparse else k
+    found = {"a": Operand("a", fragments.multiplicand(m, stored, bits_a), ("m", "k"))}
+    if sparse:
+        pairs = bits_a == 4
+        chunks = k // 8 if pairs else k // 2 if bits_a == 32 else k // 4
+        selectors = max(4 // (chunks // 4), 1)
+        found["e"] = Operand(
+            "e",
+            fragments.metadata(chunks, bits_a >= 16, 0),
+            ("m", "chunk"),
+            note="two 2-bit indices for each chunk of k"
+            + (f"; shown for selector 0 of 0 to {selectors - 1}" if selectors > 1 else ""),
+        )
+        found["a"] = attrs.evolve(found["a"], axes=("m", "stored k"))
+    found["b"] = Operand("b", fragments.multiplicand(8, k, bits_b), ("k", "n"), swapped=True)
+    found["c"] = Operand("c", fragments.accumulator(m, n, ACCUMULATORS[c]), ("m", "n"))
+    found["d"] = Operand("d", fragments.accumulator(m, n, ACCUMULATORS[d]), ("m", "n"))
+    return found
+
+
+def _quad_pairs(words: list[str], d: str, c: str) -> dict[str, Operand]:
+    layouts = [word for word in words if word in ("row", "col")] or ["row", "col"]
+    note = "four matrices side by side, one for each pair of quads (lanes 4q to 4q + 3 and 16 more)"
+    return {
+        "a": Operand("a", fragments.quad_pair("a", layouts[0] == "row", 16), ("m", "k"), note=note),
+        "b": Operand("b", fragments.quad_pair("b", layouts[-1] == "col", 16), ("k", "n"), swapped=True, note=note),
+        "c": Operand("c", fragments.quad_pair("c", False, ACCUMULATORS[c]), ("m", "n"), note=note),
+        "d": Operand("d", fragments.quad_pair("c", False, ACCUMULATORS[d]), ("m", "n"), note=note),
+    }
+
+
+def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
+    shape, m, n, k = _shape(root, words, "m16n16k16")
+    if words[0] in ("load", "store") and len(words) > 1 and words[1] in "abcd":
+        wanted = words[1]
+        held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
+        d = a = b = c = held[0]
+        if wanted in "cd" and d not in ACCUMULATORS:
+            raise ValueError(f".{d} is no type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+    else:
+        wanted = "abcd"
+        d, a, b, c = _types(root, words)
+    if wanted not in ("c", "d"):
+        big = ("m16n16k16", "m8n32k16", "m32n8k16")
+        legal = {"tf32": ("m16n16k8",), "f64": ("m8n8k4",), "b1": ("m8n8k128",), "s4": ("m8n8k32",), "u4": ("m8n8k32",)}
+        if a not in wmma_fragments.BITS or shape not in legal.get(a, big):
+            raise ValueError(f"no wmma of .{a} has the shape .{shape}; these are " + ", ".join(legal.get(a, big)))
+    elif not any(
+        (m, n, k) == size
+        for size in ((16, 16, 16), (8, 32, 16), (32, 8, 16), (16, 16, 8), (8, 8, 4), (8, 8, 32), (8, 8, 128))
+    ):
+        raise ValueError(f".{shape} is no shape of wmma")
+    layouts = [word for word in words if word in ("row", "col")]
+    by_row = not layouts or layouts[0] == "row"
+    by_col = (layouts[0] if wanted == "b" and layouts else layouts[-1] if len(layouts) > 1 else "col") == "col"
+    note = "the text leaves wmma's fragments open: " + (
+        "as observed on a V100" if wmma_fragments.is_older(sm, shape) else "as an H100 holds them"
+    )
+    found = {}
+    if "a" in wanted:
+        found["a"] = Operand("a", wmma_fragments.multiplicand("a", shape, a, sm, by_row), ("m", "k"), note=note)
+    if "b" in wanted:
+        held_b = wmma_fragments.multiplicand("b", shape, b, sm, by_col)
+        found["b"] = Operand("b", held_b, ("k", "n"), swapped=True, note=note)
+    for name, type in (("c", c), ("d", d)):
+        if name in wanted:
+            found[name] = Operand(name, wmma_fragments.accumulator(shape, type, sm), ("m", "n"), note=note)
+    return found
+
+
+def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
+    shape, m, n, k = _shape(root, words, "m64n64k16")
+    d, a, _, _ = _types(root, words)
+    sparse = "sp" in words
+    if m != 64 or not 8 <= n <= 256 or n % 8 or k * BITS[a] != 256 * (1 + sparse):
+        raise ValueError(
+            f"no wgmma of .{a} has the shape .{shape}: it is .m64nNk{256 * (1 + sparse) // BITS[a]}, N from 8 to 256"
+        )
+    bits = max(BITS[a], 8)
+    held_a = wgmma_fragments.multiplicand(bits)
+    return {
+        "a": Operand(
+            "a", held_a, ("m", "stored k" if sparse else "k"), note="A in registers; lanes count through the warpgroup"
+        ),
+        "d": Operand(
+            "d", fragments.accumulator(64, n, ACCUMULATORS[d]), ("m", "n"), note="lanes count through the warpgroup"
+        ),
+    }
+
+
+def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:
+    shape = next((word for word in words if _SHAPE.fullmatch(word)), "m8n8")
+    legal = {"ldmatrix": ("m8n8", "m16n16", "m8n16"), "stmatrix": ("m8n8", "m16n8"), "movmatrix": ("m8n8",)}[root]
+    if shape not in legal:
+        raise ValueError(f".{shape} is no shape of {root}; these are " + ", ".join(f".{s}" for s in legal))
+    if root == "movmatrix":
+        return {
+            "a": Operand("a", fragments.moved(shape, False), ("row", "column")),
+            "d": Operand("d", fragments.moved(shape, True), ("row", "column"), note="rows and columns of the source"),
+        }
+    lanes = 16 if shape == "m16n16" else 8
+    note = f"rows are those whose addresses lanes {lanes}i to {lanes}i + {lanes - 1} give for matrix i, whose registers follow one another"
+    return {"r": Operand("r", fragments.moved(shape, "trans" in words), ("row", "column"), note=note)}
