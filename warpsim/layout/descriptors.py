@@ -96,8 +96,14 @@ def _overlap(leading: int, stride: int, span: int, k: int, extent: int, itemsize
     return f"with a leading offset of {leading} and a stride offset of {stride} bytes, elements of the matrix overlap"
 
 
+CHUNK = 16
+"""Bytes that matrices in shared memory consist of: all fields of a descriptor count in them."""
+
+
 class Elements:
-    """The elements that one descriptor names: byte addresses ``[k, extent, 1, 1]`` and what follows from them alone."""
+    """The elements that one descriptor names: byte addresses ``[k, extent, 1, 1]`` and what follows from them alone.
+
+    They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes."""
 
     def __init__(self, bits: int, k: int, extent: int, itemsize: int, transposed: bool) -> None:
         fields = decode(np.array([[bits]], np.uint64))
@@ -105,6 +111,7 @@ class Elements:
         self.itemsize = itemsize
         self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
         self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
+        self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
 
     def places(self, n_columns: int) -> Array:

@@ -44,7 +44,10 @@ class SharedMatrix:
         space = self.group.batch.shared
         if low < 0 or high > space.size:
             address, one = np.minimum(address, max(space.size - 16, 0)) & -16, None
-        self._watch(address, low, high, size)
+        if one is not None:
+            self._watch(one.chunks, low, high, descriptors.CHUNK)
+        else:
+            self._watch(address, low, high, size)
         if one is not None and not space.size % 4:
             per = 4 // size
             columns = np.broadcast_to(self.columns, self.extent).reshape(-1, 1)
