@@ -208,6 +208,7 @@ FAULTS = [
     ("no commit", WGMMA, {"commit": ""}, "wgmma-uncommitted", "wait"),
     ("end without commit", WGMMA, {"commit": "ret;"}, "wgmma-uncommitted", "commit"),
     ("B overwritten", WGMMA, {"early": "st.shared.b32 [%r4+2048], %r1;"}, "async-smem-overwrite", "early"),
+    ("a thread has exited", WGMMA, {"fence": "setp.eq.u32 %p5, %r1, 77; @%p5 ret; wgmma.fence.sync.aligned;"}, "exited-lane", "first"),
     ("reserved bits", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x1000084000;"}, "descriptor", "first"),
     ("overlap", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x0800080000;"}, "descriptor", "first"),
     ("base offset", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x4002004000000000;"}, "descriptor", "first"),

@@ -56,6 +56,7 @@ class Batch:
         self.exited: Array | None = None
         self.cluster_barrier: Any = None
         self.wgmma: Wgmma | None = None
+        self.warpgroups: tuple[int, Array] | None = None
         self.alive = np.full(shape.n_ctas, shape.n_threads, np.int64)
         self.generation = 0
         self.shared = WordSpace(launch.shared_size, shape.n_ctas)

@@ -7,15 +7,19 @@ here until the others come, which is how diverged lanes of a warp meet under ind
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.isa.spec import Scope
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.selection import Selection
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction, Reg
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
@@ -24,7 +28,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     if "sync" not in words and "aligned" not in words:
         return step
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step)
+        return _bind_warpgroup(step, "mma_async" in words)
     members = _membermask(instruction)
 
     def gated(group: Group) -> Any:
@@ -38,31 +42,69 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     return gated
 
 
-def _bind_warpgroup(step: Step) -> Step:
-    """``step`` behind a gate of four whole warps."""
+def _bind_warpgroup(step: Step, whole: bool) -> Step:
+    """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
 
     def gated(group: Group) -> Any:
         selection, batch = group.selection, group.batch
-        if selection.n == batch.shape.n:
+        if selection.n == batch.shape.n and (not whole or batch.shape.n_threads % 128 == 0):
             return step(group)
-        n_ctas, size = batch.shape.n_ctas, (-(-batch.shape.n_threads // 128)) * batch.shape.n_ctas
-        places = (selection.threads >> 7) * n_ctas + selection.ctas
-        present = np.bincount(places.reshape(-1), minlength=size)
-        every = np.arange(batch.shape.n)
-        alive = every if batch.exited is None else every[~batch.exited]
-        needed = np.bincount((alive // n_ctas >> 7) * n_ctas + alive % n_ctas, minlength=size)
-        lacking = (present < needed)[places]
-        if not lacking.any():
-            return step(group)
-        if lacking.all():
-            batch.park(group)
+        places, present = _present(selection)
+        lacking = (present < _needed(batch))[places]
+        if lacking.any():
+            if lacking.all():
+                batch.park(group)
+                return True
+            stays, goes = batch.divide(group, lacking)
+            batch.push(goes)
+            batch.park(stays)
             return True
-        stays, goes = batch.divide(group, lacking)
-        batch.push(goes)
-        batch.park(stays)
-        return True
+        if whole and (present[places] < 128).any():
+            return _broken(group, (present < 128)[places])
+        return step(group)
 
     return gated
+
+
+def _present(selection: Selection) -> tuple[Array, Array]:
+    """The warpgroup (times CTAs, plus CTA) of each thread, and how many threads of each are here; kept."""
+    found: tuple[Array, Array] | None = getattr(selection, "_warpgroups", None)
+    if found is None:
+        shape = selection.batch
+        places = (selection.threads >> 7) * shape.n_ctas + selection.ctas
+        present = np.bincount(places.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
+        found = selection._warpgroups = places, present  # type: ignore[attr-defined]
+    return found
+
+
+def _needed(batch: Batch) -> Array:
+    """How many threads of each warpgroup have not exited; kept until more do."""
+    left = int(batch.alive.sum())
+    if batch.warpgroups is None or batch.warpgroups[0] != left:
+        n_ctas = batch.shape.n_ctas
+        every = np.arange(batch.shape.n)
+        alive = every if batch.exited is None else every[~batch.exited]
+        size = -(-batch.shape.n_threads // 128) * n_ctas
+        batch.warpgroups = left, np.bincount((alive // n_ctas >> 7) * n_ctas + alive % n_ctas, minlength=size)
+    return batch.warpgroups[1]
+
+
+def _broken(group: Group, broken: Array) -> bool:
+    """Report warpgroups that lack threads for good; they pass over the instruction. Always True."""
+    batch = group.batch
+    batch.fault(
+        "exited-lane",
+        "the warpgroup has not all its 128 threads: some have exited or never were",
+        group,
+        np.broadcast_to(broken, group.selection.shape),
+        advice="all threads of the four warps execute the instruction",
+    )
+    stays, goes = (group, None) if broken.all() else batch.divide(group, broken)
+    stays.at += 1
+    batch.push(stays)
+    if goes is not None:
+        batch.push(goes)
+    return True
 
 
 def _membermask(instruction: Instruction) -> Reg | Imm | None:

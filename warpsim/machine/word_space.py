@@ -55,7 +55,7 @@ class WordSpace:
     def scatter(self, address: Array, columns: Array, values: Array) -> None:
         """Store elements; of equal places the last in C order wins."""
         size = values.dtype.itemsize
-        if self.defined is not None:
+        if self.defined is not None and np.size(address):
             self.defined.mark(address, columns, False, size, None)
         if size <= 4:
             self.flat.view(f"u{size}")[self.element_index(address, columns, size)] = values.view(f"u{size}")
