@@ -1,0 +1,139 @@
+"""Clusters: ranks and special registers, shared memory of other CTAs, barriers, and stores that count at an mbarrier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import warpsim
+
+HEAD = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .pred %p<6>; .reg .b32 %r<30>; .reg .b64 %rd<20>;
+.shared .align 16 .b32 box[64];
+.shared .align 8 .b64 bar;
+ld.param.u64 %rd1, [out];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, %ctaid.x;
+mad.lo.u32 %r4, %r3, 32, %r1; mul.wide.u32 %rd2, %r4, 4; add.u64 %rd3, %rd1, %rd2;
+setp.eq.u32 %p1, %r1, 0;
+mov.u32 %r5, box; shl.b32 %r6, %r1, 2; add.u32 %r7, %r5, %r6;
+"""
+TAIL = "\nst.global.b32 [%rd3], %r20;\nret;\n}\n"
+SYNC = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+def run(body: str, *, grid: int = 4, cluster: int | tuple[int, ...] = 4, threads: int = 32) -> list[list[int]]:
+    """What each thread (32 a row) left in %r20."""
+    out = np.zeros((grid, 32), np.uint32)
+    warpsim.load(HEAD + body + TAIL)["k"]((grid,), (threads,), (out,), cluster=cluster, checks="all")
+    rows: list[list[int]] = out.tolist()
+    return rows
+
+
+def test_special_registers() -> None:
+    """Rank, place and extent of clusters of two in a grid of six."""
+    body = """
+    mov.u32 %r8, %clusterid.x; mov.u32 %r9, %nclusterid.x; mov.u32 %r10, %cluster_ctaid.x; mov.u32 %r11, %cluster_nctaid.x;
+    mov.u32 %r12, %cluster_nctarank;
+    shl.b32 %r20, %r8, 16; shl.b32 %r9, %r9, 12; or.b32 %r20, %r20, %r9; shl.b32 %r10, %r10, 8; or.b32 %r20, %r20, %r10;
+    shl.b32 %r11, %r11, 4; or.b32 %r20, %r20, %r11; or.b32 %r20, %r20, %r12;
+    """
+
+    assert [row[0] for row in run(body, grid=6, cluster=2)] == [
+        (c // 2) << 16 | 3 << 12 | (c % 2) << 8 | 2 << 4 | 2 for c in range(6)
+    ]
+
+
+def test_loads_and_stores_of_other_ctas() -> None:
+    """Each CTA writes to the next one and reads from the one after."""
+    body = f"""
+    mad.lo.u32 %r8, %r2, 100, %r1;
+    add.u32 %r9, %r2, 1; and.b32 %r9, %r9, 3;
+    mapa.shared::cluster.u32 %r10, %r7, %r9; st.shared::cluster.b32 [%r10], %r8;
+    {SYNC}
+    add.u32 %r9, %r2, 2; and.b32 %r9, %r9, 3;
+    mapa.shared::cluster.u32 %r10, %r7, %r9; ld.shared::cluster.b32 %r20, [%r10];
+    {SYNC}
+    """
+
+    assert run(body) == [[100 * ((rank + 1) % 4) + t for t in range(32)] for rank in range(4)]
+
+
+def test_generic_addresses() -> None:
+    """mapa of a generic address; getctarank says whose an address is."""
+    body = f"""
+    st.shared.b32 [%r7], %r2;
+    {SYNC}
+    cvt.u64.u32 %rd4, %r7; cvta.shared.u64 %rd4, %rd4;
+    xor.b32 %r9, %r2, 3; mapa.u64 %rd5, %rd4, %r9; ld.b32 %r20, [%rd5];
+    getctarank.u64 %r10, %rd5; mad.lo.u32 %r20, %r10, 10, %r20;
+    {SYNC}
+    """
+
+    assert run(body) == [[11 * (3 - rank)] * 32 for rank in range(4)]
+
+
+def test_atomics_of_other_ctas() -> None:
+    """All CTAs add to one word of CTA 0."""
+    body = f"""
+    st.shared.b32 [%r7], 0;
+    {SYNC}
+    mov.u32 %r9, 0; mapa.shared::cluster.u32 %r10, %r5, %r9;
+    atom.shared::cluster.add.u32 %r11, [%r10], 1;
+    red.shared::cluster.add.u32 [%r10+4], %r2;
+    {SYNC}
+    ld.shared::cluster.v2.b32 {{%r12, %r13}}, [%r10]; mad.lo.u32 %r20, %r13, 1000, %r12;
+    {SYNC}
+    """
+
+    assert run(body) == [[(0 + 1 + 2 + 3) * 32 * 1000 + 128] * 32] * 4
+
+
+def test_barrier_without_exited_threads() -> None:
+    """Threads that have exited are not waited for."""
+    body = "setp.gt.u32 %p2, %r1, 7; @%p2 ret; barrier.cluster.arrive; barrier.cluster.wait; add.u32 %r20, %r2, 1;"
+
+    assert run(body) == [[rank + 1] * 8 + [0] * 24 for rank in range(4)]
+
+
+def test_arrive_and_wait_apart() -> None:
+    """What was written before the arrival is there after the wait; work in between goes on."""
+    body = """
+    st.shared.b32 [%r7], %r2;
+    barrier.cluster.arrive.release.aligned;
+    add.u32 %r9, %r2, 1; and.b32 %r9, %r9, 3; mapa.shared::cluster.u32 %r10, %r7, %r9;
+    barrier.cluster.wait.acquire.aligned;
+    ld.shared::cluster.b32 %r20, [%r10];
+    barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
+    """
+
+    assert run(body) == [[(rank + 1) % 4] * 32 for rank in range(4)]
+
+
+def test_stores_that_count_at_an_mbarrier() -> None:
+    """st.async and red.async complete bytes at the mbarrier of the CTA that they write to."""
+    body = f"""
+    st.shared.b32 [%r7], %r1; st.shared.b32 [%r7+128], 0;
+    mov.u32 %r8, bar;
+    @%p1 mbarrier.init.shared.b64 [%r8], 1; @%p1 fence.mbarrier_init.release.cluster;
+    @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 256;
+    fence.proxy.async;
+    {SYNC}
+    xor.b32 %r9, %r2, 1; mapa.shared::cluster.u32 %r10, %r7, %r9; mapa.shared::cluster.u32 %r11, %r8, %r9;
+    mad.lo.u32 %r12, %r2, 100, %r1;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r10+128], %r12, [%r11];
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r10], %r12, [%r11];
+    WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r8], 0; @!%p2 bra WAIT;
+    ld.shared.b32 %r13, [%r7]; ld.shared.b32 %r14, [%r7+128]; mad.lo.u32 %r20, %r13, 1000, %r14;
+    {SYNC}
+    """
+
+    peers = [1, 0, 3, 2]
+    assert run(body) == [[1000 * (t + 100 * p + t) + 100 * p + t for t in range(32)] for p in peers]
+
+
+def test_grid_dependencies() -> None:
+    """Grids run one after the other: griddepcontrol changes nothing."""
+    assert run("griddepcontrol.wait; mov.u32 %r20, 7; griddepcontrol.launch_dependents;", cluster=1) == [[7] * 32] * 4
