@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from warpsim.host.arrays import DeviceArray
     from warpsim.host.device import Device
     from warpsim.host.kernel import Kernel, LaunchResult
+    from warpsim.host.mma import mma
     from warpsim.host.module import Module, load
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
@@ -28,6 +29,7 @@ __all__ = [
     "TensorMap",
     "WarpsimError",
     "load",
+    "mma",
     "run",
 ]
 
@@ -38,6 +40,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
     "TensorMap": "warpsim.host.tensor_map",
+    "mma": "warpsim.host.mma",
     "run": "warpsim.host.snippet",
 }
 

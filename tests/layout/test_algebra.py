@@ -24,7 +24,7 @@ def test_values_by_hand():
 def test_malformed():
     """Shape and stride are nested alike; a spelling that is none is refused."""
     for text in ("(2,2):1", "2", "(2,x):(1,2)", ""):
-        with pytest.raises(ValueError, match="not a shape|not nested"):
+        with pytest.raises(ValueError, match=r"not a shape|not nested"):
             Layout.parse(text)
 
 

@@ -133,7 +133,9 @@ def _values(name: str, value: Array, by_name: dict[str, Register], lanes: int) -
     if value.ndim == 1 and value.shape[0] != lanes:
         raise LaunchError(f"register {name} takes a scalar or {lanes} values, not {value.shape[0]}")
     dtype = register.type.dtype
-    if value.dtype.itemsize == dtype.itemsize and value.dtype != dtype and value.dtype.kind in "fV":
+    if value.dtype == dtype:
+        converted = value
+    elif value.dtype.itemsize == dtype.itemsize and value.dtype != dtype and value.dtype.kind in "fV":
         converted = np.ascontiguousarray(value).view(dtype) if register.type.kind == "b" else value.astype(dtype)
     elif value.dtype.kind in "iu" and dtype.kind in "iu":
         mask = (1 << register.type.bits) - 1

@@ -82,6 +82,19 @@ def metadata(chunks: int, floats: bool, selector: int) -> Fragment:
 
 
 @functools.cache
+def scales(operand: str, count: int) -> Fragment:
+    """Block scales, ``count`` bytes for each row of A or column of B, for selectors of 0.
+
+    A's come from lanes 4g (row g) and 4g + 1 (row g + 8), B's from lane 4g (column g): which rows the pair holds is in
+    figures only, and as CUTLASS has it (``SFALayout``)."""
+    if operand == "a":
+        whole = fragment(16, count, 8, layout_of((2, 8), (8, 1)), layout_of((count, 16)))
+        return attrs.evolve(whole, lanes=Layout((2, 8), (1, 4)))
+    whole = fragment(8, count, 8, layout_of((8, 1)), layout_of((count, 8)))
+    return attrs.evolve(whole, lanes=Layout(8, 4))
+
+
+@functools.cache
 def moved(shape: str, transposed: bool) -> Fragment:
     """One matrix of ldmatrix, stmatrix or movmatrix: rows are the rows of addresses, columns the elements of a row."""
     if shape == "m16n16":

@@ -38,12 +38,18 @@ class Operand:
 
 def operands(text: str, sm: int = 90) -> dict[str, Operand]:
     """The matrix operands in registers of an instruction, by name, for a GPU (capability times ten)."""
-    words = [word for word in text.strip().rstrip(";").split()[0].split(".") if word] if text.strip() else []
-    root = words[0] if words else ""
+    root, words = split(text)
     makers = {"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "ldmatrix": _moved, "stmatrix": _moved, "movmatrix": _moved}
     if root not in makers:
         raise ValueError(f"{root or text!r} is no matrix instruction; these are " + ", ".join(makers))
-    return makers[root](root, words[1:], sm)
+    return makers[root](root, words, sm)
+
+
+def split(text: str) -> tuple[str, list[str]]:
+    """Root and modifiers of a spelling; what stands behind a blank does not count."""
+    first = (text.replace(";", " ").split() or [""])[0]
+    root, *words = [word for word in first.split(".") if word] or [""]
+    return root, words
 
 
 def _shape(root: str, words: list[str], example: str) -> tuple[str, int, int, int]:
@@ -54,7 +60,7 @@ def _shape(root: str, words: list[str], example: str) -> tuple[str, int, int, in
     return found, int(match[1]), int(match[2]), int(match[3] or 0)
 
 
-def _types(root: str, words: list[str]) -> tuple[str, str, str, str]:
+def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
     """Types of d, a, b and c; what the spelling leaves out is filled in."""
     known = [word for word in words if (word in BITS or word in ACCUMULATORS) and word not in _SCALES]
     if len(known) == 4:
@@ -96,7 +102,7 @@ def _depths(m: int, type: str, bits: int, sparse: bool) -> list[int]:
 
 def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     shape, m, n, k = _shape(root, words, "m16n8k16")
-    d, a, b, c = _types(root, words)
+    d, a, b, c = types(root, words)
     sparse = words[0] in ("sp", "sp::ordered_metadata")
     four = "kind::mxf4" in words or "kind::mxf4nvf4" in words or (a == b == "e2m1" and k >= 64 * (1 + sparse))
     bits_a, bits_b = (8 if t == "e2m1" and not four else BITS[t] for t in (a, b))
@@ -123,6 +129,12 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         )
         found["a"] = attrs.evolve(found["a"], axes=("m", "stored k"))
     found["b"] = Operand("b", fragments.multiplicand(8, k, bits_b), ("k", "n"), swapped=True)
+    if "block_scale" in words:
+        size = next((word[-2] for word in words if word.startswith("scale_vec::")), "2" if four else "1")
+        for name in "ab":
+            axes = ("m", "chunk") if name == "a" else ("chunk", "n")
+            scale = fragments.scales(name, int(size))
+            found[f"scale_{name}"] = Operand("s" + name, scale, axes, name == "b", "for byte-id and thread-id 0")
     found["c"] = Operand("c", fragments.accumulator(m, n, ACCUMULATORS[c]), ("m", "n"))
     found["d"] = Operand("d", fragments.accumulator(m, n, ACCUMULATORS[d]), ("m", "n"))
     return found
@@ -149,7 +161,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
             raise ValueError(f".{d} is no type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
     else:
         wanted = "abcd"
-        d, a, b, c = _types(root, words)
+        d, a, b, c = types(root, words)
     if wanted not in ("c", "d"):
         big = ("m16n16k16", "m8n32k16", "m32n8k16")
         legal = {"tf32": ("m16n16k8",), "f64": ("m8n8k4",), "b1": ("m8n8k128",), "s4": ("m8n8k32",), "u4": ("m8n8k32",)}
@@ -180,14 +192,13 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
 
 def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     shape, m, n, k = _shape(root, words, "m64n64k16")
-    d, a, _, _ = _types(root, words)
+    d, a, _, _ = types(root, words)
     sparse = "sp" in words
     if m != 64 or not 8 <= n <= 256 or n % 8 or k * BITS[a] != 256 * (1 + sparse):
         raise ValueError(
             f"no wgmma of .{a} has the shape .{shape}: it is .m64nNk{256 * (1 + sparse) // BITS[a]}, N from 8 to 256"
         )
-    bits = max(BITS[a], 8)
-    held_a = wgmma_fragments.multiplicand(bits)
+    held_a = wgmma_fragments.multiplicand(BITS[a])
     return {
         "a": Operand(
             "a", held_a, ("m", "stored k" if sparse else "k"), note="A in registers; lanes count through the warpgroup"

@@ -1,0 +1,141 @@
+"""`warpsim.mma`: whole matrices through one instruction."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import warpsim
+
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+PRODUCTS = {  # instruction: m, n, k, least and greatest factor, dtype of A and B, of D
+    F16: (16, 8, 16, -4, 4, np.float16, np.float32),
+    "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16": (16, 8, 8, -4, 4, np.float16, np.float16),
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": (16, 8, 8, -4, 4, np.float32, np.float32),
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32": (16, 8, 16, -4, 4, ml_dtypes.bfloat16, np.float32),
+    "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32": (16, 8, 32, 0, 99, np.int64, np.int32),
+    "wmma.mma.sync.aligned.col.row.m16n16k16.f16.f32": (16, 16, 16, -4, 4, np.float64, np.float16),
+    "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64": (8, 8, 4, -4, 4, np.float64, np.float64),
+    "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32": (8, 8, 32, -8, 7, np.int8, np.int32),
+    "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32": (8, 8, 128, 0, 1, np.bool_, np.int32),
+    "wmma.mma.sync.aligned.row.col.m32n8k16.s32.u8.u8.s32": (32, 8, 16, 0, 255, np.uint8, np.int32),
+    "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16": (64, 24, 16, -4, 4, np.float16, np.float32),
+    "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32": (64, 8, 8, -4, 4, np.float32, np.float32),
+    "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2": (64, 8, 32, -2, 2, np.float32, np.float16),
+    "wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8": (64, 16, 32, -9, 9, np.int64, np.int32),
+    "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc": (64, 8, 256, 0, 1, np.int64, np.int32),
+}
+
+
+@pytest.mark.parametrize("instruction", PRODUCTS)
+def test_products_of_small_integers(instruction):
+    """Every element stands where it belongs: products of small integers are exact in every unit."""
+    m, n, k, least, most, dtype, d_type = PRODUCTS[instruction]
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(least, most + 1, (2, 3, m, k)), rng.integers(least, most + 1, (3, k, n))
+    c = rng.integers(-50, 50, (m, n))
+    d = warpsim.mma(instruction, a=a.astype(dtype), b=b.astype(dtype), c=c.astype(d_type))
+
+    assert d.dtype == d_type
+    assert d.shape == (2, 3, m, n)
+    np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+def test_a_batch_is_its_members(seed, count):
+    """A batch gives each member's bits; raw bits and values are the same matrices."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 1 << 16, (count, 16, 16), np.uint16)
+    b = rng.integers(0, 1 << 16, (count, 16, 8), np.uint16)
+    c = rng.integers(0, 1 << 32, (count, 16, 8), np.uint32)
+    together = warpsim.mma(F16, a=a, b=b, c=c, bits=True)
+    alone = [
+        warpsim.mma(F16, a=x.view(np.float16), b=y.view(np.float16), c=z.view(np.float32))
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
+    np.testing.assert_array_equal(together, np.stack(alone).view(np.uint32))
+
+
+def test_as_a_kernel_does_it():
+    """The same bits as ldmatrix, mma and plain stores in a kernel."""
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((16, 16)).astype(np.float16), rng.standard_normal((16, 8)).astype(np.float16)
+    c = rng.standard_normal((16, 8)).astype(np.float32)
+    text = f""".version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pd) {{
+    .reg .b64 q, g; .reg .b32 a<4>, b<2>, t, s, w; .reg .f32 c<4>; .shared .align 128 .b8 smem[768];
+    mov.u32 t, %laneid; mov.u32 s, smem;
+    ld.param.u64 q, [pa]; mul.wide.u32 g, t, 16; add.u64 q, q, g; mad.lo.u32 s, t, 16, s;
+    .reg .b32 x<4>; ld.global.v4.b32 {{x0, x1, x2, x3}}, [q]; st.shared.v4.b32 [s], {{x0, x1, x2, x3}};
+    ld.param.u64 q, [pb]; mul.wide.u32 g, t, 8; add.u64 q, q, g; mov.u32 s, smem; mad.lo.u32 s, t, 8, s;
+    ld.global.v2.b32 {{x0, x1}}, [q]; st.shared.v2.b32 [s+512], {{x0, x1}}; bar.sync 0;
+    and.b32 w, t, 15; mov.u32 s, smem; mad.lo.u32 s, w, 32, s; shr.u32 w, t, 4; mad.lo.u32 s, w, 16, s;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{a0, a1, a2, a3}}, [s];
+    and.b32 w, t, 15; mov.u32 s, smem; mad.lo.u32 s, w, 16, s;
+    ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {{b0, b1}}, [s+512];
+    ld.param.u64 q, [pd]; shr.u32 w, t, 2; mul.wide.u32 g, w, 32; add.u64 q, q, g;
+    and.b32 w, t, 3; mul.wide.u32 g, w, 8; add.u64 q, q, g;
+    ld.global.v2.f32 {{c0, c1}}, [q]; ld.global.v2.f32 {{c2, c3}}, [q+256];
+    {F16} {{c0, c1, c2, c3}}, {{a0, a1, a2, a3}}, {{b0, b1}}, {{c0, c1, c2, c3}};
+    st.global.v2.f32 [q], {{c0, c1}}; st.global.v2.f32 [q+256], {{c2, c3}}; ret; }}
+    """
+    d = c.copy()
+    warpsim.load(text)["k"]((1,), (32,), (a, b, d))
+    found = warpsim.mma(F16, a=a, b=b, c=c, target="sm_80")
+    np.testing.assert_array_equal(d.view(np.uint32), found.view(np.uint32))
+
+
+def test_the_gpu_decides():
+    """2^0 and a term of 2^-24 beside -2^0: kept with 24 fraction bits or more, cut with 23 (a V100)."""
+    a = np.zeros((16, 16), np.float16)
+    a[0, :3] = 1, -1, 2.0**-12
+    b = np.zeros((16, 16), np.float16)
+    b[:3, 0] = 1, 1, 2.0**-12
+    text = "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"
+    found = [warpsim.mma(text, a=a, b=b, c=0.0, target=sm)[0, 0] for sm in ("sm_70", "sm_80", "sm_90")]
+
+    assert found == [0.0, 2.0**-24, 2.0**-24]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"instruction": "add.f32"}, "no spelling"),
+        ({"instruction": 3}, "no spelling"),
+        ({"instruction": F16 + " d, a, b, c"}, "no spelling"),
+        ({"instruction": "wmma.load.a.sync.aligned.row.m16n16k16.f16"}, "no product"),
+        ({"instruction": F16.replace("k16", "k32")}, ".m16n8k16"),
+        ({"a": np.zeros((16, 8))}, "a is [..., 16, 16]"),
+        ({"b": np.zeros(())}, "b is [..., 16, 8]"),
+        ({"a": np.zeros((2, 16, 16)), "b": np.zeros((3, 16, 8))}, "leading dimensions"),
+        ({"a": np.zeros((16, 16), "U1")}, "numbers"),
+        ({"a": np.full((16, 16), None)}, "numbers"),
+        ({"a": [[1, 2], [3]]}, "no matrix"),
+        ({"e": np.zeros((16, 4))}, "takes no e"),
+        ({"scale_b": 1}, "takes no scale_b"),
+        ({"bits": True}, "unsigned integers"),
+        ({"target": "sm_1"}, "sm_1"),
+        (
+            {"instruction": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "a": np.full((16, 32), 200)},
+            "-128 to 127",
+        ),
+        ({"instruction": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "a": np.full((16, 32), 0.5)}, "integers"),
+    ],
+)
+def test_what_does_not_fit_is_said(change, words):
+    """Every misuse is a LaunchError that says what was expected."""
+    given = {"instruction": F16, "a": np.zeros((16, 16)), "b": np.zeros((16, 8)), "c": 0.0, **change}
+    with pytest.raises(warpsim.LaunchError) as error:
+        warpsim.mma(given.pop("instruction"), **given)
+
+    assert words in str(error.value)
+
+
+def test_a_form_of_another_target_is_a_ptx_error():
+    """The assembler's verdict, with the instruction in full."""
+    with pytest.raises(warpsim.PtxError, match="sm_80"):
+        warpsim.mma(F16, a=np.zeros((16, 16)), b=np.zeros((16, 8)), c=0.0, target="sm_75")
