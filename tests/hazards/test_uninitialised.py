@@ -87,10 +87,13 @@ def test_after_lanes_diverge_and_meet():
 
 
 def test_padding_of_structures_may_be_copied():
-    """A word of which only some bytes were written may go to global memory; one without any may not."""
+    """A word of which only some bytes were written may go to global memory, and one loaded in a row with a written one."""
     some = "st.shared.u8 [%r3], %r1; ld.shared.u32 %r4, [%r3];\nst.global.u32 [%rd4], %r4;"
+    row = "and.b32 %r5, %r3, -8; st.shared.u32 [%r5], %r1; ld.shared.u32 %r4, [%r5+4];{}\nst.global.u32 [%rd4], %r4;"
 
     assert findings(some) == []
+    assert findings(row.format(" ld.shared.u32 %r6, [%r5];")) == []  # two words of one structure
+    assert findings(row.format("")) == [(1, 0, ALL)]
     assert findings("st.shared.u8 [%r3], %r1; ld.shared.u8 %r4, [%r3+1];\nst.global.u8 [%rd4], %r4;") == [(1, 0, ALL)]
 
 

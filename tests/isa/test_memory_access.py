@@ -148,3 +148,18 @@ def test_state_spaces_of_generic_addresses() -> None:
     out = run(body, np.zeros(1, np.uint32), np.full(4, 9, np.uint32), 1)
 
     assert out.tolist() == [0, 0, 1, 6]
+
+
+def test_a_base_below_zero():
+    """A shared address whose base register wraps below zero is one again with its offset."""
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a)\n{\n"
+        ".reg .b32 %r<6>; .reg .b64 %rd<4>; .shared .align 16 .b32 s[64];\n"
+        "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r4, %r3, %r2; st.shared.u32 [%r4], %r1;\n"
+        "bar.sync 0; neg.s32 %r2, %r2; ld.shared.u32 %r5, [%r2+252]; ld.param.u64 %rd1, [a];\n"
+        "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], %r5; ret;\n}\n"
+    )
+    out = np.zeros(64, np.uint32)
+    warpsim.load(text)["k"](1, 64, (out,), checks="all")
+
+    assert out.tolist() == list(range(63, -1, -1))

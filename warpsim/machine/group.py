@@ -49,6 +49,7 @@ class Group:
         "generation",
         "laps",
         "local_base",
+        "padding",
         "plan",
         "seen",
         "selection",
@@ -87,6 +88,7 @@ class Group:
         self.env: list[Any] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.shadows: dict[int, Array] = {}
+        self.padding: dict[int, Array] = {}
 
     # ---- place -------------------------------------------------------------------------------
 

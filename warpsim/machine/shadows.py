@@ -22,6 +22,7 @@ from warpsim.machine.memory import LOCAL_WINDOW
 from warpsim.machine.reporting import party
 from warpsim.machine.values import Array, as_array, retype
 from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec
+from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.group import Group
@@ -74,7 +75,8 @@ class Shadows:
 
 
 def loaded(group: Group, instruction: Instruction, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-    """A step has just met bytes that nobody wrote: the undefined bits of what it loaded, or None.
+    """A step has just met bytes that nobody wrote: the undefined bits of what it loaded, and which lanes have loaded what
+    may be the padding of a structure, for each element; or None.
 
     A copy in memory (cp.async) passes them on to where it copies to."""
     memory = group.batch.memory
@@ -86,14 +88,46 @@ def loaded(group: Group, instruction: Instruction, arguments: list[Any], keyword
     if "async_groups" in keywords:
         keywords["async_groups"] = AtOnce()
     bits = form.function(instruction.op, *arguments, **keywords)
+    padding = None
+    if form.root == "ld" and instruction.op.type.kind in "bu" and instruction.op.type.bits <= 32:
+        padding = _padding(group, instruction, arguments[0], keywords["memory"])
     memory.undefined = False
-    return bits
+    return bits, padding
+
+
+def _padding(group: Group, instruction: Instruction, address: Any, memory: Any) -> list[Array] | None:
+    """The lanes whose element has written bytes beside it in its aligned eight bytes, for each element; None where
+    nothing beside it is loaded with it, as the words of a structure are."""
+    space = getattr(instruction.op, "space", None) or ""
+    if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
+        return None
+    size, target = instruction.op.type.bytes, instruction.operands[0]
+    place = as_array(address[0]).astype(np.int64) + address[1]
+    found = []
+    for k in range(len(target.elements) if isinstance(target, Vec) else 1):
+        around = memory.load(space, ((place + k * size) & ~7, 0), TYPES["b64"])[0]
+        found.append(np.asarray(around != np.uint64(0xFFFFFFFFFFFFFFFF)))
+    return found
+
+
+def _in_a_row(group: Group, instruction: Instruction) -> bool:
+    """Whether the block loads from the same base less than eight bytes away, too."""
+    own = next(o for o in instruction.operands if isinstance(o, Addr))
+    if isinstance(instruction.operands[0], Vec):
+        return True
+    for other in group.plan.blocks[group.block].instructions:
+        if other is not instruction and other.form.root == "ld":
+            address = next(o for o in other.operands if isinstance(o, Addr))
+            if address.base == own.base and abs(address.offset - own.offset) < 8:
+                return True
+    return False
 
 
 def commit_loaded(
-    group: Group, commit: Callable[..., None], instruction: Instruction, bits: Any, active: Any
+    group: Group, commit: Callable[..., None], instruction: Instruction, loaded: Any, active: Any
 ) -> object:
-    """The shadow of a load's destination."""
+    """The shadow of a load's destination; ``loaded`` is what `loaded` gave."""
+    bits, padding = loaded
     slots = _destinations(instruction)
     if any(group.plan.function.registers[s].type.bits > 64 for s in slots):
         return None
@@ -103,6 +137,8 @@ def commit_loaded(
     origin = party(group, "loaded here from memory that nothing has written")
     for slot in slots:
         group.batch.origins[slot] = origin
+    if padding is not None and len(padding) == len(slots):
+        group.padding.update(zip(slots, padding, strict=True))
     return SHADOWED
 
 
@@ -218,6 +254,7 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 def _write(group: Group, slots: list[int], bits: Array | None, active: Any) -> None:
     """The new undefined bits of registers, in the lanes that execute."""
     for slot in slots:
+        group.padding.pop(slot, None)
         if active is not None:
             old = group.shadows.get(slot)
             if old is None and bits is None:
@@ -425,13 +462,16 @@ def _both(where: Any, active: Any) -> Any:
 
 
 def _report_value(group: Group, operands: tuple[Operand, ...], lanes: Any, use: str) -> None:
-    """Report what leaves the thread and has no defined byte: compilers copy structures with their padding."""
+    """Report what leaves the thread and has no defined byte, nor comes from beside one: compilers copy structures with
+    their padding."""
     for operand in operands:
         for part in operand.elements if isinstance(operand, Vec) else (operand,):
             bits = shadow(group, part.register.index) if isinstance(part, Reg) else None
             if bits is not None and isinstance(part, Reg):
                 read = bits if bits.dtype.kind == "b" else retype(bits, np.dtype(f"u{part.type.dtype.itemsize}"))
                 whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)
+                if part.register.index in group.padding:
+                    whole = whole & ~group.padding[part.register.index]
                 _report(group, part.register.index, whole, lanes, use)
 
 

@@ -43,7 +43,9 @@ class WordAccess:
                     if first % nbytes == 0:
                         return first, space, columns, covered, self.port.active
                 elif not any(part % nbytes for part in (first, *base.strides)):
-                    return base.array().astype(np.int64) + offset, space, columns, covered, self.port.active
+                    place = base.array().astype(np.int64) + offset
+                    # a base below zero has wrapped round: only with the offset it is an address again
+                    return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.port.active
         array = as_array(base)
         array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
         if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
