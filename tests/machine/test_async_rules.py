@@ -228,6 +228,8 @@ FAULTS = [
     ("no wait", BULK, {"wait": "AGAIN: setp.eq.u32 %p3, %r1, %r1;"}, "async-read-early", "load"),
     ("box beyond shared memory", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+3072], [%rd9, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("box not aligned", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+64], [%rd9, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
+    ("coordinate no multiple of 16 bytes", TENSOR, {"copy": "mov.b32 %r11, 2; @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r11, %r10}], [%r20];"}, "tensor-map", "copy"),
+    ("store before 0", TENSOR, {"copy": "mov.b32 %r11, -1; @%p1 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd9, {%r10, %r11}], [%r2];"}, "tensor-map", "copy"),
     ("another rank", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r10}], [%r20];"}, "tensor-map", "copy"),
     ("no map", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("source overwritten", BULK_STORE, {"wait": ""}, "async-smem-overwrite", "reuse"),

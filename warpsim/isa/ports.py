@@ -184,3 +184,10 @@ class SharedMatrixPort(Protocol):
 
     def read(self, bits: Lanes, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Lanes:
         """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""
+
+
+class RegisterCountsPort(Protocol):
+    """How many registers the threads of each warp may use."""
+
+    def change(self, count: int) -> None:
+        """The warps of the step ask for ``count`` registers a thread."""

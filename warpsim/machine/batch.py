@@ -13,6 +13,7 @@ from warpsim.machine.group import Frame, Group
 from warpsim.machine.mbarrier_objects import MbarrierObjects
 from warpsim.machine.proxies import Proxies
 from warpsim.machine.races import Races
+from warpsim.machine.register_counts import RegisterCounts
 from warpsim.machine.selection import Selection, Shape, from_positions, union
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.transfers import Transfers
@@ -73,6 +74,7 @@ class Batch:
         self.transfers = Transfers(self)
         self.async_groups = AsyncGroups(self)
         self.objects = MbarrierObjects(self)
+        self.register_counts = RegisterCounts(self)
         self.ports: dict[str, Any] = launch.make_ports(self)
         self._specials: dict[str, Any] = {}
 
@@ -149,6 +151,11 @@ class Batch:
             self.push(self.merge([*same, group], None))
         else:
             self.parked.append(group)
+
+    def finish(self) -> None:
+        """All threads have ended."""
+        self.transfers.finish()
+        self.register_counts.finish()
 
     def exit(self, group: Group) -> None:
         """The group's threads end."""

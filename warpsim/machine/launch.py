@@ -135,7 +135,7 @@ class Launch:
                     for batch in list(self.batches):
                         moved |= self._drain(batch)
                         if not batch.runnable and not self._waits(batch):
-                            batch.transfers.finish()
+                            batch.finish()
                             self.batches.remove(batch)
                             self.done_ctas += batch.shape.n_ctas
                             moved = True

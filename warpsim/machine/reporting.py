@@ -141,7 +141,6 @@ def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
 
 _COLLECTIVES = {
     **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma"), "aligned-divergence"),
-    "setmaxnreg": "setmaxnreg",
 }
 
 
@@ -178,7 +177,7 @@ def deadlock(launch: Launch) -> None:
             first = first or group
             notes.append(f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}")
         for group in batch.parked:
-            first = group if rule != "setmaxnreg" else first
+            first = first or group
             notes.append(
                 f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps"
             )

@@ -62,6 +62,7 @@ def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
         "cluster": Clusters(launch, batch),
         "bulk": BulkCopies(batch),
         "objects": batch.objects,
+        "register_counts": batch.register_counts,
     }
 
 
