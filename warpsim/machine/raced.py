@@ -6,7 +6,7 @@ from typing import Any
 
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
-from warpsim.machine.races import CLUSTER, CTA, GPU, Note
+from warpsim.machine.race_events import CLUSTER, CTA, GPU, Note
 from warpsim.machine.shadows import SHADOWED, shadowed_steps
 from warpsim.program.program import Instruction
 

@@ -1,13 +1,11 @@
 """The race rule: two accesses to the same byte by different threads, at least one a write, that nothing orders.
 
-Every access of a step comes here from the memory ports, as arrays over its lanes; what synchronises comes from the
-barriers, the mbarriers and the steps. `Order` knows what happens before what, `Cells` who was where last.
+Every access of a step comes here from the memory ports, as arrays over its lanes; what synchronises goes to `RaceClocks`.
+`Order` knows what happens before what, `Cells` who was where last.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,32 +13,19 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.cells import SHIFT, THREAD, Cells
-from warpsim.machine.order import Order, Rows, join, rows_of
+from warpsim.machine.race_events import GPU, LaunchRaces, Note
+from warpsim.machine.race_sync import RaceClocks, alike
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.selection import Rect
-from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Reg
+from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
-    from warpsim.machine.launch import Launch
     from warpsim.machine.memory import Allocation
-    from warpsim.program.program import Instruction
 
 RULE = "race"
 ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
-CTA, CLUSTER, GPU = 1, 2, 3
-"""How far a strong access reaches; 0 is a weak access."""
-
-
-@attrs.frozen
-class Note:
-    """What an instruction is to the memory model."""
-
-    level: int = 0
-    release: bool = False
-    acquire: bool = False
 
 
 @attrs.frozen(eq=False)
@@ -54,107 +39,12 @@ class Doubt:
     together: bool
 
 
-class LaunchRaces:
-    """What the batches of a launch share."""
-
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
-        self.events: list[Instruction | None] = [None, None]
-        self.levels = np.zeros(1 << 12, np.int8)
-        self.variables: dict[Hashable, Rows] = {}
-        self.flags: set[int] = set()
-        self.cells: dict[int, tuple[Allocation, Cells]] = {}
-        self.bases: list[int] = []
-        self.batches: list[tuple[Array, int, int]] = []
-        self.orders: list[Order] = []
-
-    def begin(self, instruction: Instruction | None, level: int) -> None:
-        """A step begins: its number is the time from now on."""
-        self.events.append(instruction)
-        if len(self.events) > len(self.levels):
-            self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
-        self.levels[len(self.events) - 1] = level
-
-    def enter(self, batch: Batch) -> int:
-        """The number of the first thread of a new batch."""
-        base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
-        self.bases.append(base)
-        self.batches.append((batch.ctas, batch.shape.n_ctas, rows_of(batch.shape) * batch.shape.n_ctas))
-        return base
-
-    def owner(self, number: int) -> tuple[int, int]:
-        """The width and the first thread of the batch of a thread or CTA."""
-        at = bisect.bisect(self.bases, number) - 1
-        return self.batches[at][1], self.bases[at]
-
-    def fenced(self, threads: Array) -> Array:
-        """The time of the last fence of gpu scope of threads of any batch."""
-        out = np.zeros(len(threads), np.int64)
-        owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
-        for number in np.unique(owners).tolist():
-            mine = owners == number
-            out[mine] = self.orders[number].fenced(threads[mine] - self.bases[number], "gpu")
-        return out
-
-    def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
-        """CTA, warp and lane of a thread's number."""
-        at = bisect.bisect(self.bases, thread) - 1
-        ctas, n_ctas, _ = self.batches[at]
-        position = thread - self.bases[at]
-        number, t = int(ctas[position % n_ctas]), position // n_ctas
-        gx, gy, _ = self.launch.grid
-        bx, by, bz = self.launch.block
-        agent = t - bx * by * bz
-        t = agent * 128 if agent >= 0 else t
-        return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
-
-
-class Races:
+class Races(RaceClocks):
     """The detector of a batch. Threads of shared cells are numbered in the batch, those of global cells in the launch."""
 
     def __init__(self, shared: LaunchRaces, batch: Batch) -> None:
-        self.launch = shared
-        self.batch = batch
-        self.base = shared.enter(batch)
-        self.order = Order(batch.shape, self.base, shared.variables, self._clusters, shared.owner)
-        shared.orders.append(self.order)
-        self.shared_cells = Cells(batch.shared.size, 1)
-        self.clustered = batch.launch.cluster != (1, 1, 1)
-        self.note = Note()
+        super().__init__(shared, batch)
         self.doubts: list[Doubt] = []
-
-    def _clusters(self) -> Array:
-        from warpsim.machine.clusters import ClusterBarrier
-
-        clusters: Array = ClusterBarrier(self.batch.launch, self.batch).cluster
-        return clusters
-
-    @property
-    def now(self) -> int:
-        """The number of the present step."""
-        return len(self.launch.events) - 1
-
-    def begin(self, instruction: Instruction, note: Note) -> None:
-        """A step begins that accesses memory."""
-        self.note = note
-        self.launch.begin(instruction, note.level)
-
-    def widen(self) -> None:
-        """CTAs do different things from now on."""
-        if self.order.uniform:
-            self.order.widen()
-            self.shared_cells.widen(self.batch.shape.n_ctas)
-
-    def threads_of(self, group: Group, mask: Array | None = None) -> Array:
-        """Flat positions of a group's threads (where ``mask``); those of one CTA where all do the same."""
-        selection = group.selection
-        if self.order.uniform:
-            if isinstance(selection, Rect) and selection.all_ctas and (mask is None or _alike(mask)):
-                rows = selection.positions[:, :, 0, 0]
-                return rows.reshape(-1) if mask is None else rows[np.broadcast_to(mask[:, :, 0, 0], rows.shape)]
-            self.widen()
-        positions = selection.positions
-        return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
 
     # ---- accesses from the ports -------------------------------------------------------------
 
@@ -167,8 +57,8 @@ class Races:
         selection = group.selection
         at = np.asarray(place, np.int64)
         if self.order.uniform:
-            alike = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
-            if alike and _alike(at) and (active is None or _alike(active)):
+            same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
+            if same and alike(at) and (active is None or alike(active)):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
@@ -182,7 +72,7 @@ class Races:
         where = np.broadcast_to(columns, shape)
         self._lanes(self.shared_cells, at, nbytes, selection.positions, active, write, group, where)
         if self.note.level:
-            self._strong(at, active, reads or not write, write, np.broadcast_to(where, selection.shape))
+            self.strong(at, active, reads or not write, write, np.broadcast_to(where, selection.shape))
 
     def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
         """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
@@ -228,7 +118,7 @@ class Races:
         threads = group.selection.positions + self.base
         self._lanes(found[1], place - allocation.start, nbytes, threads, mask, write, group, allocation)
         if self.note.level:
-            self._strong(place, mask, reads or not write, write, None)
+            self.strong(place, mask, reads or not write, write, None)
 
     def matrix(self, address: Array, columns: Array) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
@@ -510,58 +400,7 @@ class Races:
             severity=severity,
         )
 
-    # ---- synchronisation ---------------------------------------------------------------------
-
-    def _strong(self, place: Array, mask: Array | None, reads: bool, writes: bool, columns: Array | None) -> None:
-        """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released."""
-        positions = self.batch.memory.group.selection.positions
-        if place.size == 1 and place.ndim != positions.ndim:
-            place = place.reshape((1,) * positions.ndim)
-        place = np.broadcast_to(place, positions.shape)
-        where = positions % self.batch.shape.n_ctas if columns is None else columns
-        chosen = slice(None) if mask is None else np.broadcast_to(mask, positions.shape).reshape(-1)
-        place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
-        narrow = self.note.level == CTA
-        if writes:
-            if self.note.release:
-                own = np.full(len(positions), self.now + 1)
-            else:
-                own = self.order.fenced(positions, "cta" if narrow else "gpu")
-            gives = own > 0
-            if gives.any():
-                self.widen()
-            for address in np.unique(place[gives]).tolist():
-                self.launch.flags.add(address)
-                given = place[gives], positions[gives], where[gives]
-                for mine, keys in self._keys(address, *given, columns is not None, narrow):
-                    for key in keys:
-                        self.order.publish(key, mine, own[gives][np.isin(positions[gives], mine)])
-        if reads and self.launch.flags:
-            for address in self.launch.flags.intersection(np.unique(place).tolist()):
-                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
-                    self._take(mine, keys[:1])
-
-    def _keys(
-        self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
-    ) -> Iterator[tuple[Array, list[Hashable]]]:
-        """The threads at an address, and the sync variables that it is to them, the widest first."""
-        here = place == address
-        if not shared and not narrow:
-            yield positions[here], [("gpu", address)]
-        for column in np.unique(where[here]).tolist():
-            mine = positions[here & (where == column)]
-            key: Hashable = (self.base + column, address) if shared else (self.base + column, "cta", address)
-            yield mine, [key]
-
-    def _take(self, positions: Array, keys: list[Hashable]) -> None:
-        for key in keys:
-            rows = self.launch.variables.get(key)
-            if rows and self.note.acquire:
-                self.widen()
-                self.order.acquire(rows, positions)
-            elif rows:
-                for position in positions.tolist():
-                    join(self.order.pending.setdefault(position, {}), rows)
+    # ---- asynchronous copies -----------------------------------------------------------------
 
     def copies(self, transfer: Any) -> None:
         """Asynchronous copies begin: accesses of the threads that started them."""
@@ -594,77 +433,3 @@ class Races:
             mine = np.repeat(positions, at.shape[1])
             still = cells.kinds[kind][index] & THREAD == mine
             cells.kinds[kind][index[still]] = self.now << SHIFT | mine[still]
-
-    def cta_barrier(self, group: Group | None) -> None:
-        """The threads of a group (None: all) have passed a barrier of their whole CTAs."""
-        self.launch.begin(None, 0)
-        self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
-
-    def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
-        """The threads of a group have met in a warp-wide instruction, all or those of a membermask."""
-        masks: Array | None = None
-        if isinstance(members, Imm):
-            if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
-                masks = np.full(1, members.bits & 0xFFFFFFFF)
-        elif members is not None:
-            masks = as_array(group.read(members.register.index)).view(np.uint32)
-            if (masks == 0xFFFFFFFF).all():
-                masks = None
-        if masks is not None and masks.size > 1:
-            self.widen()
-            masks = np.broadcast_to(masks, group.selection.shape).reshape(-1)
-        self.order.warp_sync(self.threads_of(group), masks, self.now)
-
-    def agent_wait(self, group: Group) -> None:
-        """The threads of a group have waited for wgmma."""
-        self.order.agent_wait(self.threads_of(group), self.now)
-
-    def fence(self, group: Group, scope: str, active: Array | None) -> None:
-        """The (active) threads of a group have executed a fence of scope "cta" or "gpu"."""
-        self.order.fence(self.threads_of(group, active), scope, self.now)
-
-    def cluster_barrier(self, group: Group) -> None:
-        """The threads of a group have passed a barrier of their clusters."""
-        self.launch.begin(None, 0)
-        self.order.cluster_barrier(self.threads_of(group), self.now)
-
-    def barrier_arrive(self, group: Group, number: int) -> None:
-        """Threads arrive at a barrier that not all threads of the CTA need take part in."""
-        self.widen()
-        positions = group.selection.positions.reshape(-1)
-        self.release_to(positions, positions % self.batch.shape.n_ctas, np.full(len(positions), -1 - number))
-
-    def barrier_leave(self, group: Group, number: int | None) -> None:
-        """Threads have passed such a barrier, or (None) one of their whole CTAs."""
-        if number is None:
-            self.cta_barrier(group)
-            return
-        positions = group.selection.positions.reshape(-1)
-        self.acquire_from(positions, positions % self.batch.shape.n_ctas, np.full(len(positions), -1 - number))
-
-    def barrier_reset(self, number: int, columns: Array) -> None:
-        """Such a barrier is complete in these CTAs."""
-        for column in columns.tolist():
-            self.launch.variables.pop((self.base + column, -1 - number), None)
-
-    def release_to(self, positions: Array, columns: Array, address: Array) -> None:
-        """Threads release through sync variables in shared memory."""
-        self.widen()
-        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
-            mine = positions[(columns == column) & (address == place)]
-            self.order.publish((self.base + column, place), mine, np.full(len(mine), self.now + 1))
-
-    def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
-        """Threads acquire what was released through sync variables in shared memory."""
-        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
-            rows = self.launch.variables.get((self.base + column, place))
-            if rows:
-                self.order.acquire(rows, positions[(columns == column) & (address == place)])
-
-
-def _alike(array: Array) -> bool:
-    """Whether an array over a group does not depend on the CTA."""
-    return array.ndim != 4 or array.shape[2] == array.shape[3] == 1
-
-
-__all__ = ["CLUSTER", "CTA", "GPU", "LaunchRaces", "Note", "Races"]
