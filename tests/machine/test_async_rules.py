@@ -326,9 +326,10 @@ def test_warps_at_different_barriers():
     assert out[::4].tolist() == [t ^ 32 for t in range(128)]
 
 
-def test_constants_moved_past_the_fence_are_a_warning():
-    """Compilers do so, and the assembler puts a fence of its own there."""
-    program = edited(WGMMA, {"fence": "wgmma.fence.sync.aligned; mov.f32 %f2, 0f3F800000;"})
+@pytest.mark.parametrize("source", ["0f3F800000", "%f1"])
+def test_moves_past_the_fence_are_a_warning(source):
+    """Compilers place copies there, and the assembler puts a fence of its own after them."""
+    program = edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; mov.f32 %f2, {source};"})
     out, findings = launch(program)
 
     assert out.tolist() == CORRECT["wgmma"][1].tolist()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
-ORDERED, SET, ACCESSED = 0, 1, 2
-"""What happened to a register since the last fence: nothing, a constant was moved into it, anything else."""
+ORDERED, MOVED, ACCESSED = 0, 1, 2
+"""What happened to a register since the last fence: nothing, plain moves, anything else."""
 GROUPS = 8
 """wait_group takes 0 to 7: of older groups nobody can ask."""
 
@@ -160,7 +160,7 @@ class Wgmma:
         rows = issue.rows
         hidden = use.unfenced[rows[:, None], at]
         if hidden.any():
-            # Compilers move constants down past the fence, and the assembler then adds one of its own.
+            # Compilers place copies of registers and constants after the fence; the assembler then adds a fence.
             worst = hidden.max()
             row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
             self._fault(
@@ -189,7 +189,7 @@ class Wgmma:
     # ---- accesses of other instructions -----------------------------------------------------
 
     def access(self, group: Group, rows: Array, written: bool, kind: int = ACCESSED) -> None:
-        """Another instruction reads or writes registers of wgmma; ``kind`` SET moves a constant there."""
+        """Another instruction reads or writes registers of wgmma; ``kind`` says how."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
         where = np.ix_(rows, columns)

@@ -9,7 +9,7 @@ from warpsim.machine.flow import reads_and_writes, registers_of
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.wgmma import ACCESSED, SET, Wgmma
+from warpsim.machine.wgmma import ACCESSED, MOVED, Wgmma
 from warpsim.program.program import Function, Imm, Instruction, Vec
 
 
@@ -89,7 +89,7 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
         return step
 
     plain = instruction.form.root == "mov" and len(instruction.operands) == 2
-    kind = SET if plain and isinstance(instruction.operands[1], Imm) else ACCESSED
+    kind = MOVED if plain else ACCESSED
     renames = plain and len(reads) == 1 and len(writes) == 1
     guard = instruction.guard
 
@@ -101,7 +101,7 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
             return step(group)
         if found.checked:
             if len(reads):
-                found.access(group, reads, False)
+                found.access(group, reads, False, kind)
             if len(writes):
                 found.access(group, writes, True, kind)
         return step(group)
