@@ -257,6 +257,32 @@ def attention():
 
 
 @case
+def attention_overlapped():
+    parts = attention()
+    return {**parts, "source": "overlap", "entry": "attention_overlapped", "dynamic_smem": 5 * 8192 + 1024}
+
+
+def plain_tiles(entry, *more):
+    """A kernel of overlap.cu on 64x16 tiles that threads store."""
+    count = 4096 if entry == "two_sets" else 1024
+    return {
+        "source": "overlap", "entry": entry, "grid": (1, 1, 1), "block": (128, 1, 1),
+        "buffers": {"A": source("f16", random(count, seed=1)), "B": source("f16", random(count, seed=2)), "C": result("f32", 64, 64)},
+        "params": [ptr("A"), ptr("B"), ptr("C"), *more],
+    }  # fmt: skip
+
+
+@case
+def two_sets():
+    return plain_tiles("two_sets")
+
+
+@case
+def swapped():
+    return plain_tiles("swapped", i32(3))
+
+
+@case
 def cluster_ring():
     return {
         "source": "pipelines", "entry": "cluster_ring", "grid": (4, 1, 1), "block": (256, 1, 1), "cluster": (4, 1, 1),
