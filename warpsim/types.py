@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import attrs
 import ml_dtypes
@@ -72,6 +73,32 @@ TYPES: dict[str, ScalarType] = _types()
 def bits_type(bits: int) -> ScalarType:
     """The untyped ``.bN`` of a width."""
     return TYPES[f"b{bits}"]
+
+
+ELEMENTS: dict[str, np.dtype[Any]] = {
+    name: np.dtype(dtype)
+    for name, dtype in {
+        "f16": np.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "tf32": np.float32,
+        "f32": np.float32,
+        "f64": np.float64,
+        "s32": np.int32,
+        "s8": np.int8,
+        "u8": np.uint8,
+        "s4": np.int8,
+        "u4": np.uint8,
+        "b1": np.uint8,
+        "e4m3": ml_dtypes.float8_e4m3fn,
+        "e5m2": ml_dtypes.float8_e5m2,
+        "e3m2": ml_dtypes.float6_e3m2fn,
+        "e2m3": ml_dtypes.float6_e2m3fn,
+        "e2m1": ml_dtypes.float4_e2m1fn,
+        "ue8m0": ml_dtypes.float8_e8m0fnu,
+        "ue4m3": ml_dtypes.float8_e4m3fn,
+    }.items()
+}
+"""What the elements of a matrix operand are in NumPy; narrower ones stand in a byte."""
 
 
 class StateSpace(enum.Enum):

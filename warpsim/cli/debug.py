@@ -12,6 +12,7 @@ import numpy as np
 from warpsim.errors import ExecutionError, PtxError
 from warpsim.machine.group import Group
 from warpsim.observe.debugger import Debugger, Quit, label_line, register_values, whereabouts
+from warpsim.observe.matrices import operand_matrix
 from warpsim.program.program import Instruction
 
 
@@ -78,6 +79,16 @@ class Prompt(cmd.Cmd):
         start = address - allocation.start
         data = np.frombuffer(allocation.data[start : start + 4 * count].tobytes(), np.uint32)
         print(f"0x{address:x} in {allocation.name}:", *(f"0x{int(v):08x}" for v in data))
+
+    def do_matrix(self, argument: str) -> None:
+        """matrix OPERAND: an operand (a, b, c, d, ...) of a matrix instruction, of the first warp, as the matrix it is."""
+        try:
+            values = operand_matrix(self.group, self.instruction, argument.strip().lower())
+        except ValueError as problem:
+            print(problem)
+            return
+        shown = values if values.dtype.kind in "iu" else values.astype(np.float64)
+        print(np.array2string(shown, max_line_width=160, threshold=4096, precision=4, suppress_small=True))
 
     def do_list(self, argument: str) -> None:
         """list: the text around the present line."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from warpsim.errors import LaunchError
@@ -13,32 +12,10 @@ from warpsim.host.arrays import Array
 from warpsim.host.device import Device
 from warpsim.host.snippet import run
 from warpsim.layout import instructions
-from warpsim.layout.fragment import Fragment
 from warpsim.layout.instructions import Operand
+from warpsim.layout.registers import matrix_of, registers_of
+from warpsim.types import ELEMENTS
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(dtype)
-    for name, dtype in {
-        "f16": np.float16,
-        "bf16": ml_dtypes.bfloat16,
-        "tf32": np.float32,
-        "f32": np.float32,
-        "f64": np.float64,
-        "s32": np.int32,
-        "s8": np.int8,
-        "u8": np.uint8,
-        "s4": np.int8,
-        "u4": np.uint8,
-        "b1": np.uint8,
-        "e4m3": ml_dtypes.float8_e4m3fn,
-        "e5m2": ml_dtypes.float8_e5m2,
-        "e3m2": ml_dtypes.float6_e3m2fn,
-        "e2m3": ml_dtypes.float6_e2m3fn,
-        "e2m1": ml_dtypes.float4_e2m1fn,
-        "ue8m0": ml_dtypes.float8_e8m0fnu,
-        "ue4m3": ml_dtypes.float8_e4m3fn,
-    }.items()
-}
 RANGES = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "b1": (0, 1)}
 WARPS = 256
 """How many matrices one step takes."""
@@ -121,7 +98,7 @@ def mma(
             "b": np.tile(flat["b"], (1, 1, 4)),
             "c": np.tile(flat["c"], (1, 1, 4)),
         }
-    element = DTYPES[d_type]
+    element = ELEMENTS[d_type]
     out = np.empty((count, m, n), f"u{element.itemsize}")
     step = 1 if root == "wgmma" else WARPS
     multiply = _warpgroup if root == "wgmma" else _warps
@@ -136,7 +113,7 @@ def mma(
 def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) -> Array:
     """Elements as unsigned bits ``[..., rows, columns]``, of the shape that the instruction takes."""
     try:
-        array, dtype = np.asarray(values), DTYPES[type]
+        array, dtype = np.asarray(values), ELEMENTS[type]
     except (ValueError, TypeError) as problem:
         raise LaunchError(f"{name} is no matrix: {problem}") from None
     if type == "b1" or dtype.name.startswith(("float6_", "float4_")):
@@ -172,44 +149,8 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
 
 
 def _packed(operand: Operand, matrix: Array) -> Array:
-    """``[batch, threads, registers]`` of matrices of bits, as the threads of a warp (or warpgroup) hold them."""
-    fragment = operand.fragment
-    turned = matrix.transpose(0, 2, 1) if operand.swapped else matrix
-    rows, columns = fragment.table()
-    values = turned[:, rows, columns]
-    per = fragment.per_register
-    if per > 1:
-        wide = np.zeros((*values.shape[:2], fragment.registers), np.uint32)
-        for h in range(per):
-            part = values[..., h::per].astype(np.uint32)
-            wide[..., : part.shape[-1]] |= part << np.uint32(h * fragment.bits)
-        values = wide
-    return _spread(fragment, values)
-
-
-def _spread(fragment: Fragment, values: Array) -> Array:
-    """The lanes that hold nothing filled with zeros."""
-    if fragment.lanes is None:
-        return values
-    out = np.zeros((len(values), 32, values.shape[2]), values.dtype)
-    out[:, fragment.lane(np.arange(fragment.threads))] = values
-    return out
-
-
-def _unpacked(operand: Operand, registers: Array) -> Array:
-    """Matrices of bits of registers ``[batch, threads, registers]``."""
-    fragment = operand.fragment
-    rows, columns = fragment.table()
-    values = registers
-    if fragment.per_register > 1:
-        halves = [
-            (registers >> np.uint32(fragment.bits * h)).astype(f"u{fragment.bits // 8}")
-            for h in range(fragment.per_register)
-        ]
-        values = np.stack(halves, axis=-1).reshape(*registers.shape[:2], -1)
-    out = np.empty((len(registers), fragment.rows, fragment.columns), values.dtype)
-    out[:, rows, columns] = values
-    return out
+    """``[batch, threads, registers]`` of matrices of bits."""
+    return registers_of(operand.fragment, matrix.transpose(0, 2, 1) if operand.swapped else matrix)
 
 
 def _vector(name: str, operand: Operand) -> str:
@@ -256,7 +197,7 @@ def _warps(text: str, words: list[str], operands: dict[str, Operand], given: dic
         " ".join([*code, f"\n{text} {', '.join(arguments)};"]), registers=registers, warps=warps, target=target
     )
     count = operands["d"].fragment.registers
-    return _unpacked(operands["d"], _read(result.registers, count, warps, 32))
+    return matrix_of(operands["d"].fragment, _read(result.registers, count, warps, 32))
 
 
 def _read(registers: dict[str, Array], count: int, groups: int, threads: int) -> Array:
@@ -294,4 +235,4 @@ def _warpgroup(
     registers = {"a": packed_a, "d": packed_d if kind is None else packed_d.view(kind)}
     result = run(code, registers=registers, warps=4, target=target, shared=shared)
     count = operands["d"].fragment.registers
-    return _unpacked(operands["d"], _read(result.registers, count, 1, 128))
+    return matrix_of(operands["d"].fragment, _read(result.registers, count, 1, 128))

@@ -144,3 +144,40 @@ def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: boo
             word |= np.ascontiguousarray(parts[start + h]).view(plain).astype(np.uint32) << np.uint32(h * bits)
         words.append(word)
     return tuple(words)
+
+
+# ---- a few matrices, plainly ------------------------------------------------------------------------
+
+
+def registers_of(fragment: Fragment, matrices: Array) -> Array:
+    """Registers ``[batch, threads, registers]`` of matrices ``[batch, rows, columns]`` of unsigned bits, by table.
+
+    Threads count the lanes of a warp (of a warpgroup where the fragment has 128); lanes without elements get zeros."""
+    rows, columns = fragment.table()
+    values = matrices[:, rows, columns]
+    per = fragment.per_register
+    if per > 1:
+        words = np.zeros((*values.shape[:2], fragment.registers), np.uint32)
+        for h in range(per):
+            part = values[..., h::per].astype(np.uint32)
+            words[..., : part.shape[-1]] |= part << np.uint32(h * fragment.bits)
+        values = words
+    if fragment.lanes is None:
+        return values
+    out = np.zeros((len(values), 32, values.shape[2]), values.dtype)
+    out[:, fragment.lane(np.arange(fragment.threads))] = values
+    return out
+
+
+def matrix_of(fragment: Fragment, registers: Array) -> Array:
+    """The matrices of unsigned bits that registers ``[batch, threads, registers]`` hold: the inverse of `registers_of`."""
+    rows, columns = fragment.table()
+    bits, per = fragment.bits, fragment.per_register
+    values = registers if fragment.lanes is None else registers[:, fragment.lane(np.arange(fragment.threads))]
+    if per > 1:
+        mask, dtype = np.uint32((1 << bits) - 1), f"u{max(bits // 8, 1)}"
+        parts = [(values >> np.uint32(bits * h) & mask).astype(dtype) for h in range(per)]
+        values = np.stack(parts, axis=-1).reshape(*values.shape[:2], -1)[..., : fragment.values]
+    out = np.empty((len(registers), fragment.rows, fragment.columns), values.dtype)
+    out[:, rows, columns] = values
+    return out

@@ -1,0 +1,64 @@
+"""Matrix operands of the instruction at which a group stands, as matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.layout import instructions
+from warpsim.layout.registers import matrix_of
+from warpsim.machine.group import Group
+from warpsim.machine.values import as_array
+from warpsim.program.program import Instruction, Reg, Vec
+from warpsim.types import ELEMENTS
+
+Array = NDArray[Any]
+
+
+def operand_matrix(group: Group, instruction: Instruction, name: str) -> Array:
+    """The values of an operand of the first warp (or warpgroup) of a group; bits where the type has no values.
+
+    Raises:
+        ValueError: the instruction has no such operand in registers; says which it has."""
+    sm = group.batch.launch.device.sm
+    found = instructions.operands(instruction.text, sm)
+    given = dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
+    known = [key for key in found if isinstance(given.get(key), (Vec, Reg))]
+    if name not in known:
+        raise ValueError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
+    fragment, operand = found[name].fragment, given[name]
+    parts = operand.elements if isinstance(operand, Vec) else (operand,)
+    threads = max(32, fragment.threads)
+    columns = [_column(group, part.register.index, threads) for part in parts if isinstance(part, Reg)]
+    if len(columns) < len(parts) or len(columns) % fragment.registers:
+        raise ValueError(f"operand {name} of {instruction.text} has elements that are no registers")
+    stack = np.stack(columns[: fragment.registers], axis=-1)[None]
+    bits = matrix_of(fragment, stack)[0]
+    if found[name].swapped:
+        bits = bits.T
+    return _valued(np.ascontiguousarray(bits), instruction.text, name)
+
+
+def _column(group: Group, index: int, threads: int) -> Array:
+    """The bits of a register of the first threads."""
+    value = as_array(group.read(index))
+    value = value.view(f"u{value.dtype.itemsize}")
+    full = np.broadcast_to(value, group.selection.shape).reshape(-1)
+    order = np.argsort(group.selection.positions.reshape(-1) % group.batch.shape.n_ctas, kind="stable")
+    column = full[order][:threads]
+    if len(column) < threads:
+        raise ValueError(f"only {len(column)} of {threads} lanes stand here")
+    return column
+
+
+def _valued(bits: Array, text: str, name: str) -> Array:
+    root, words = instructions.split(text)
+    if name not in "abcd" or root not in ("mma", "wmma", "wgmma") or words[0] in ("load", "store"):
+        return bits
+    type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
+    dtype = ELEMENTS[type]
+    if type == "s4":
+        return ((bits ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
+    return bits.view(dtype) if bits.dtype.itemsize == dtype.itemsize else bits
