@@ -1,35 +1,53 @@
-"""mma.sync (PTX ISA: Warp-level matrix instructions: mma): the 16x8 shapes of f16, bf16, tf32 and 8-bit integers."""
+"""mma.sync on dense operands (PTX ISA: Warp-level matrix instructions: mma)."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
-from warpsim.isa.spec import Op, Scope, instruction
-from warpsim.layout import fragments
-from warpsim.numerics import matrix
+from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.layout import fragments, registers
+from warpsim.numerics import emulated, matrix
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma"
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "s8": 8, "u8": 8}
+BITS = {
+    **{"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1},
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), 8),
+}
+"""Bits of an element of A or B in its register."""
+FP8 = ("e4m3", "e5m2")
+FLOATS = ("f16", "bf16", "tf32")
 
 
-def _k(op: Op) -> int:
-    return int(op.shape[op.shape.index("k") + 1 :])
+def extents(op: Op) -> tuple[int, int, int]:
+    """M, N and K of an instruction."""
+    m, n, k = re.findall(r"\d+", op.shape)
+    return int(m), int(n), int(k)
 
 
-def _registers(rows: int) -> Any:
-    return lambda op: _k(op) * BITS[op.atype.name] // 128 * rows
+def _registers(rows: int | None) -> Any:
+    """Registers of A (``rows`` None) or B (8) in a thread."""
+
+    def count(op: Op) -> int:
+        m, _, k = extents(op)
+        bits = BITS[op.atype.name if rows is None else op.btype.name]
+        return max((rows or m) * k * bits // (32 * max(bits, 32)), 1)
+
+    return count
 
 
 def _accumulators(name: str) -> Any:
-    return lambda op: 2 if getattr(op, name).name == "f16" else 4
+    return lambda op: extents(op)[0] * 8 // 32 // (2 if getattr(op, name).name == "f16" else 1)
 
 
-def _storage(name: str) -> Any:
+def storage(name: str) -> Any:
+    """The register type of an operand: pairs of f16 stand in one."""
+
     def rule(op: Op) -> ScalarType:
         found: ScalarType = getattr(op, name)
         return TYPES["f16x2"] if found.name == "f16" else found
@@ -37,18 +55,95 @@ def _storage(name: str) -> Any:
     return rule
 
 
-def run(op: Op, a: Registers, b: list[Registers], c: Lanes, device: Any, n: int, m: int) -> Lanes:
-    """``[16, 8 * len(b), W]``: A times the column blocks of B, plus C."""
-    bits = BITS[op.atype.name]
-    rows = fragments.gather_rows(a, n, m, bits, 2)
-    columns = np.concatenate([fragments.gather_rows(part, n, m, bits, 1) for part in b], axis=1)
-    if op.atype.name in ("s8", "u8"):
-        rows = rows.view(op.atype.dtype)
-        columns = columns.view(op.btype.dtype)
-        return matrix.dot_integer(rows, columns, c, bool(op.__dict__.get("satfinite")))
+VECTORS = {"d": _accumulators("dtype"), "c": _accumulators("ctype"), "a": _registers(None), "b": _registers(8)}
+
+
+def multiplicand(type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
+    """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
+    bits = 32 if type == "b1" else BITS[type]
+    k = len(values) * 32 * max(bits, 32) // bits // rows
+    words = values if type == "f64" else tuple(v.view(np.uint32) for v in values)
+    found = registers.gather(fragments.multiplicand(rows, k, bits), words, n, m)
+    if type == "s4":
+        return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
+    if type == "e2m1":
+        return found >> np.uint8(2)  # the middle four bits of the byte
+    return found.view(np.int8) if type == "s8" else found
+
+
+def accumulator(op: Op, c: Registers, n: int, m: int) -> Lanes:
+    """``[M, 8, W]`` of C."""
+    half = op.ctype.name == "f16"
+    fragment = fragments.accumulator(extents(op)[0], 8, op.ctype.bits)
+    return registers.gather(fragment, c, n, m, np.float16 if half else None, row_major=True)
+
+
+def scattered(op: Op, d: Lanes, n: int, m: int) -> Registers:
+    """The registers of D."""
+    return registers.scatter(fragments.accumulator(extents(op)[0], 8, op.dtype.bits), d, n, m, row_major=True)
+
+
+def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: Any, positions: Lanes | None = None) -> Lanes:
+    """The product of float operands; ``positions`` where A is sparse."""
+    kinds = (op.atype.name, op.btype.name)
     if device.numerics == "ieee":
-        return matrix.dot_ieee(rows, columns, c, op.atype.name)
-    return matrix.dot_add(rows, columns, c, op.atype.name, device.sm)
+        return matrix.dot_ieee(a, b, c, kinds, positions)
+    if kinds[0] in FLOATS:
+        return matrix.dot_add(a, b, c, kinds, device.sm, positions)
+    return emulated.dot_fp8(a, b, c, kinds, device.sm, positions)
+
+
+def _shapes(**types: str) -> Any:
+    """A ``legal`` that holds a type's shapes: ``f16="m16n8k8 m16n8k16"``."""
+
+    def legal(op: Op) -> str | None:
+        allowed = types[op.atype.name].split()
+        if op.shape not in allowed:
+            return f".{op.atype.name} has the shapes " + ", ".join("." + shape for shape in allowed)
+        if BITS[op.atype.name] != BITS[op.btype.name] or (op.atype.name in FLOATS and op.btype is not op.atype):
+            return ".atype and .btype must be the same"
+        if op.dtype is not op.ctype:
+            return ".dtype and .ctype must be the same"
+        return None
+
+    return legal
+
+
+@instruction(
+    """
+    mma.sync.aligned.m8n8k4.alayout.blayout.dtype.f16.f16.ctype d, a, b, c;
+    .alayout = { .row, .col };  .blayout = { .row, .col };  .dtype = { .f16, .f32 };  .ctype = { .f16, .f32 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
+    vectors={
+        "d": lambda op: 8 if op.dtype.bits == 32 else 4,
+        "c": lambda op: 8 if op.ctype.bits == 32 else 4,
+        "a": lambda op: 2,
+        "b": lambda op: 2,
+    },
+    version=(6, 4),
+    target=70,
+    legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,
+)
+def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+    """Four products of 8x4 by 4x8, one for each pair of quads."""
+    n, m = registers.extent((*a, *b, *c))
+    by_k = (op.alayout == "row", op.blayout == "col")
+    x, y = (
+        registers.gather(fragments.quad_pair("a", k, 16), tuple(r.view(np.uint32) for r in values), n, m)
+        for k, values in zip(by_k, (a, b), strict=True)
+    )
+    held = fragments.quad_pair("c", False, op.ctype.bits)
+    wide = registers.gather(held, c, n, m, np.float16 if op.ctype.bits == 16 else None, row_major=True)
+    parts = [slice(8 * quad, 8 * quad + 8) for quad in range(4)]
+    result = np.dtype(np.float16 if op.dtype.bits == 16 else np.float32)
+    d = np.concatenate(
+        [emulated.dot_quads(x[:, p], y[:, p], wide[:, p], result, device.sm) for p in parts],
+        axis=1,
+    )
+    return registers.scatter(fragments.quad_pair("c", False, op.dtype.bits), d, n, m, row_major=True)
 
 
 @instruction(
@@ -59,88 +154,120 @@ def run(op: Op, a: Registers, b: list[Registers], c: Lanes, device: Any, n: int,
     """,
     anchor=_ANCHOR,
     scope=Scope.WARP,
-    types={"d": _storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": _storage("ctype")},
-    vectors={"d": _accumulators("dtype"), "c": _accumulators("ctype"), "a": _registers(2), "b": _registers(1)},
+    types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
+    vectors=VECTORS,
     version=(6, 5),
     target=75,
-    legal=lambda op: None if op.dtype is op.ctype else ".dtype and .ctype must be the same",
+    legal=_shapes(f16="m16n8k8 m16n8k16"),
     gates={"m16n8k16": (80, (7, 0))},
 )
-def mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
-    """D = A * B + C on 16x8 tiles of f16."""
-    return _multiply(op, a, b, c, device)
-
-
-def _multiply(op: Op, a: Registers, b: Registers, c: Registers, device: Any) -> Registers:
-    n, m = fragments.extent((*a, *b, *c))
-    if op.dtype.name == "f16":
-        return fragments.scatter_packed(run(op, a, [b], fragments.gather_packed(c, n, m), device, n, m), n, m)
-    return fragments.scatter_accumulator(run(op, a, [b], fragments.gather_accumulator(c, n, m), device, n, m), n, m)
-
-
 @instruction(
     """
-    mma.sync.aligned.m16n8k8.row.col.f32.atype.btype.f32 d, a, b, c;
-    mma.sync.aligned.m16n8k16.row.col.f32.atype.btype.f32 d, a, b, c;
-    .atype = { .bf16 };  .btype = { .bf16 };
+    mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;
+    .shape = { .m16n8k4, .m16n8k8, .m16n8k16 };
+    .dtype = { .f32 };  .atype = { .bf16, .tf32 };  .btype = { .bf16, .tf32 };  .ctype = { .f32 };
     """,
     anchor=_ANCHOR,
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32"},
-    vectors={
-        "d": lambda op: 4,
-        "c": lambda op: 4,
-        "a": lambda op: 4 if "m16n8k16" in op.text else 2,
-        "b": lambda op: 2 if "m16n8k16" in op.text else 1,
-    },
+    exact=("a", "b"),
+    vectors=VECTORS,
     version=(7, 0),
     target=80,
+    legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
 )
-def mma_bf16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
-    """D = A * B + C on 16x8 tiles of bf16."""
-    return _multiply_f32(op, a, b, c, device)
-
-
 @instruction(
     """
-    mma.sync.aligned.m16n8k4.row.col.f32.atype.btype.f32 d, a, b, c;
-    mma.sync.aligned.m16n8k8.row.col.f32.atype.btype.f32 d, a, b, c;
-    .atype = { .tf32 };  .btype = { .tf32 };
+    mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;
+    .shape = { .m16n8k16, .m16n8k32 };
+    .dtype = { .f16, .f32 };  .atype = { .e4m3, .e5m2 };  .btype = { .e4m3, .e5m2 };  .ctype = { .f16, .f32 };
     """,
     anchor=_ANCHOR,
     scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32"},
-    vectors={
-        "d": lambda op: 4,
-        "c": lambda op: 4,
-        "a": lambda op: 4 if "m16n8k8" in op.text else 2,
-        "b": lambda op: 2 if "m16n8k8" in op.text else 1,
-    },
-    version=(7, 0),
-    target=80,
+    types={"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")},
+    relaxed=("a", "b"),
+    vectors=VECTORS,
+    version=(8, 4),
+    target=89,
+    legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
+    gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
 )
-def mma_tf32(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
-    """D = A * B + C on 16x8 tiles of tf32."""
-    return _multiply_f32(op, a, b, c, device)
-
-
-def _multiply_f32(op: Op, a: Registers, b: Registers, c: Registers, device: Any) -> Registers:
-    n, m = fragments.extent((*a, *b, *c))
-    return fragments.scatter_accumulator(run(op, a, [b], fragments.gather_accumulator(c, n, m), device, n, m), n, m)
+def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+    """D = A * B + C on 16x8 tiles of floats."""
+    n, m = registers.extent((*a, *b, *c))
+    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
+    return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device), n, m)
 
 
 @instruction(
     """
-    mma.sync.aligned.shape.row.col{.satfinite}.s32.atype.btype.s32 d, a, b, c;
-    .shape = { .m16n8k16, .m16n8k32 };  .atype = { .u8, .s8 };  .btype = { .u8, .s8 };
+    mma.sync.aligned.shape.row.col{.rnd}.dtype.atype.btype.ctype d, a, b, c;
+    .shape = { .m8n8k4, .m16n8k4, .m16n8k8, .m16n8k16 };  .rnd = { .rn, .rz, .rm, .rp };
+    .dtype = { .f64 };  .atype = { .f64 };  .btype = { .f64 };  .ctype = { .f64 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types=dict.fromkeys("dabc", ".f64"),
+    vectors=VECTORS,
+    version=(7, 0),
+    target=80,
+    gates=dict.fromkeys(("m16n8k4", "m16n8k8", "m16n8k16"), (90, (7, 8))),
+)
+def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
+    """D = A * B + C as a chain of fmas."""
+    n, m = registers.extent((*a, *b, *c))
+    x, y = multiplicand("f64", extents(op)[0], a, n, m), multiplicand("f64", 8, b, n, m)
+    return scattered(op, matrix.dot_f64(x, y, accumulator(op, c, n, m), op.rnd or "rn"), n, m)
+
+
+def integer_shapes(eight: str, four: str) -> Any:
+    """A ``legal`` of integer types by their width."""
+    return _shapes(s8=eight, u8=eight, s4=four, u4=four)
+
+
+def _integer_gate(op: Op) -> Gate:
+    return (75, (6, 5)) if op.shape.startswith("m8") else (80, (7, 0))
+
+
+@instruction(
+    """
+    mma.sync.aligned.shape.row.col{.satfinite}.dtype.atype.btype.ctype d, a, b, c;
+    .shape = { .m8n8k16, .m16n8k16, .m8n8k32, .m16n8k32, .m16n8k64 };
+    .dtype = { .s32 };  .ctype = { .s32 };
+    .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
     """,
     anchor=_ANCHOR,
     scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
-    vectors={"d": lambda op: 4, "c": lambda op: 4, "a": _registers(2), "b": _registers(1)},
-    version=(7, 0),
-    target=80,
+    relaxed=("a", "b"),
+    vectors=VECTORS,
+    legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
+    gate=_integer_gate,
 )
-def mma_s8(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
-    """D = A * B + C on 16x8 tiles of 8-bit integers."""
-    return _multiply_f32(op, a, b, c, device)
+def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
+    """D = A * B + C on integers."""
+    n, m = registers.extent((*a, *b, *c))
+    x, y = multiplicand(op.atype.name, extents(op)[0], a, n, m), multiplicand(op.btype.name, 8, b, n, m)
+    return scattered(op, matrix.dot_integer(x, y, accumulator(op, c, n, m), op.satfinite), n, m)
+
+
+@instruction(
+    """
+    mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype.bitop.popc d, a, b, c;
+    .shape = { .m8n8k128, .m16n8k128, .m16n8k256 };  .bitop = { .xor, .and };
+    .dtype = { .s32 };  .atype = { .b1 };  .btype = { .b1 };  .ctype = { .s32 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
+    relaxed=("a", "b"),
+    vectors=VECTORS,
+    version=(7, 0),
+    target=75,
+    gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},
+)
+def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
+    """D = counts of common or different bits of rows and columns + C."""
+    n, m = registers.extent((*a, *b, *c))
+    x, y = multiplicand("b1", extents(op)[0], a, n, m), multiplicand("b1", 8, b, n, m)
+    return scattered(op, matrix.dot_bits(x, y, accumulator(op, c, n, m), op.bitop == "xor"), n, m)

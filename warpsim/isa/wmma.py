@@ -10,7 +10,7 @@ from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.layout.fragment import Fragment
-from warpsim.numerics import floating, matrix
+from warpsim.numerics import matrix
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -364,9 +364,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     if op.dtype.name == "s32":
         result = matrix.dot_integer(x, y, accumulator, op.satfinite)
     elif op.dtype.name == "f64":
-        result = accumulator
-        for left, right in zip(x, y, strict=True):
-            result = floating.fma64(left[:, None], right[None], result, op.rnd or "rn")
+        result = matrix.dot_f64(x, y, accumulator, op.rnd or "rn")
     else:
         result = _float_product(x, y, accumulator, op.atype.name, device)
     return _scattered(op, op.dtype.name, result, n, m, device.sm)
@@ -391,7 +389,5 @@ def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     n, m = registers.extent((*a, *b, *c))
     x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
     result = _gathered(op, "s32", c, n, m)
-    for left, right in zip(x, y, strict=True):
-        both = left[:, None] ^ right[None] if op.op == "xor" else left[:, None] & right[None]
-        result = result + np.bitwise_count(both).astype(np.int32)
+    result = matrix.dot_bits(x, y, result, op.op == "xor")
     return _scattered(op, "s32", result, n, m)

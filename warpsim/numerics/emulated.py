@@ -1,0 +1,160 @@
+"""Matrix products that a GPU has no unit for: what its assembler puts in their place.
+
+Read from the machine code of an H100 and compared with what it returned; batches last, as in `matrix`.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from warpsim.numerics import matrix
+from warpsim.numerics.floating import canonical, fma
+from warpsim.numerics.matrix import F16, F32, F64, NARROW, Array, Unit
+
+ADA = Unit(13, 16, -132, -20, 13)
+"""fp8 of sm_89: 13 fraction bits, also of an f32 result."""
+
+
+def dot_fp8(a: Array, b: Array, c: Array, kinds: tuple[str, str], sm: int, positions: Array | None = None) -> Array:
+    """``A . B + C`` of narrow floats by ``mma``: native on sm_89 and sm_120, else two sums of f16 products and an addition.
+
+    An H100 unpacks the low pair of each four bytes and the high pair into f16 and multiplies the one, then the other;
+    C joins with an ordinary rounded addition.
+
+    Args:
+        a: bytes ``[K, M, W]``.
+        b: bytes ``[K, N, W]``.
+        c: f32 or f16 ``[M, N, W]``: its type is the result's.
+        kinds: types of A and B, such as ``("e4m3", "e5m2")``.
+        sm: capability times ten.
+        positions: sparse A: the row of B that each stored element meets.
+    """
+    if sm == 89:
+        return matrix.dot_add(a, b, c, kinds, ADA, positions)
+    if sm >= 120:
+        return matrix.dot_add(a, b, c, kinds, sm, positions)
+    left, right = (_as_f16(x, kind) for x, kind in zip((a, b), kinds, strict=True))
+    total = np.zeros(c.shape, c.dtype)
+    pairs = np.arange(len(a)) % 4 < 2
+    for chosen in (pairs, ~pairs):
+        if positions is None:
+            total = matrix.dot_add(left[chosen], right[chosen], total, "f16", sm)
+        else:
+            total = matrix.dot_add(left[chosen], right, total, "f16", sm, positions[chosen])
+    if c.dtype == F32:
+        return canonical(c + total)
+    return _canonical_f16((c.astype(F32) + total.astype(F32)).astype(F16))
+
+
+def _as_f16(bits: Array, kind: str) -> Array:
+    """Exact: f16 has the range and precision of every narrower type. NaN becomes the canonical one."""
+    value = matrix.decode(bits, kind)[0].astype(F16)
+    return _canonical_f16(value).view(np.uint16)
+
+
+def _canonical_f16(value: Array) -> Array:
+    return np.where(np.isnan(value), np.uint16(0x7FFF), value.view(np.uint16)).view(F16)
+
+
+def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: int) -> Array:
+    """``mma.m8n8k4`` of f16: f32 arithmetic of single threads since sm_80, before that the unit of a V100.
+
+    Args:
+        a: bits ``[4, M, W]``.
+        b: bits ``[4, N, W]``.
+        c: f32 or f16 ``[M, N, W]``.
+        result: f32 or f16.
+        sm: capability times ten.
+    """
+    if sm < 80:
+        volta = matrix.unit_of(70)
+        if c.dtype == F16 and result == F32:
+            volta = attrs.evolve(volta, floor32=volta.floor32)
+            c = c.astype(F32)
+        return matrix.dot_add(a, b, c, "f16", volta)
+    left, right = a.view(F16).astype(F32)[:, :, None], b.view(F16).astype(F32)[:, None]
+    wide = c.astype(F32)
+    if result == F32:
+        total = np.zeros(c.shape, F32)
+        for x, y in zip(left, right, strict=True):
+            total = fma(x, y, total)
+        return canonical(wide + total)
+    low = fma(left[1], right[1], left[0] * right[0])
+    high = fma(left[3], right[3], left[2] * right[2])
+    return _canonical_f16(((wide + low) + high).astype(F16))
+
+
+# ---- scaled blocks ----------------------------------------------------------------------------------
+
+
+def scale_factors(bits: Array, kind: str) -> tuple[Array, Array]:
+    """Significands (f64, NaN for a NaN) and exponents of ue8m0 or ue4m3 bytes."""
+    if kind == "ue8m0":
+        return np.where(bits == 0xFF, np.nan, 1.0), bits.astype(np.int32) - 127
+    field, fraction = (bits >> np.uint8(3)) & np.uint8(15), (bits & np.uint8(7)).astype(F64)
+    significand = np.where(field > 0, 1 + fraction / 8, fraction / 8)
+    return np.where(bits & 0x7F == 0x7F, np.nan, significand), np.maximum(field, 1).astype(np.int32) - 7
+
+
+def dot_scaled(
+    a: Array, b: Array, c: Array, kinds: tuple[str, str], scales: tuple[Array, Array], sm: int, positions: Array | None
+) -> Array:
+    """kind::mxf8f6f4: the fused sum, each product raised by the exponents of its two ue8m0 scales.
+
+    ``scales`` are bytes ``[M, W]`` and ``[N, W]``, of which each holds for all of K."""
+    unit = matrix.unit_of(sm)
+    (av, ae), right = matrix.decode(a, kinds[0]), matrix.decode(b, kinds[1])
+    bv, be = (matrix.select(x, slice(None), positions) for x in right)
+    (sa, ea), (sb, eb) = (scale_factors(s, "ue8m0") for s in scales)
+    raised = ea[:, None] + eb[None]
+    top = np.maximum.reduce(ae[:, :, None].astype(np.int32) + be, axis=0)
+    top = np.where(top < matrix.ABSENT // 2, matrix.ABSENT, top + raised)
+    shift = unit.fraction - matrix.aligned_exponent(top, c, unit)
+    terms = av.astype(F64)[:, :, None] * bv.astype(F64)
+    with np.errstate(all="ignore"):
+        aligned = np.trunc(terms * matrix.power_of_two(np.maximum(raised + shift, -1000)))
+        total = np.add.reduce(np.where(np.isfinite(aligned), aligned, 0), axis=0)
+        d = matrix.rounded(total, top == matrix.ABSENT, c, shift, unit)
+    return _with_specials(d, terms.sum(axis=0) * sa[:, None] * sb[None] + c)
+
+
+GROUP = Unit(35, 32, -139, -139)
+"""kind::mxf4 and mxf4nvf4: fraction bits of the sum of groups."""
+
+
+def dot_groups(
+    a: Array,
+    b: Array,
+    c: Array,
+    scales: tuple[Array, Array],
+    scale_type: str,
+    positions: Array | None = None,
+) -> Array:
+    """kind::mxf4 and mxf4nvf4: four groups of 16 products summed exactly, times their scales, aligned to 35 bits.
+
+    ``scales`` are bytes ``[S, M, W]`` and ``[S, N, W]``, S of 2 or 4 parts of K."""
+    av, right = matrix.decode(a, "e2m1")[0].astype(F64), matrix.decode(b, "e2m1")[0].astype(F64)
+    bv = matrix.select(right, slice(None), positions)
+    terms = av[:, :, None] * bv
+    groups = terms.reshape(4, len(a) // 4, *terms.shape[1:])
+    sums, some = groups.sum(axis=1), (groups != 0).any(axis=1)
+    (sa, ea), (sb, eb) = (scale_factors(s.repeat(4 // len(s), axis=0), scale_type) for s in scales)
+    factor = sa[:, :, None] * sb[:, None]
+    exponent = ea[:, :, None] + eb[:, None]
+    top = np.maximum.reduce(np.where(some & (factor != 0), exponent, matrix.ABSENT), axis=0)
+    shift = GROUP.fraction - matrix.aligned_exponent(top, c, GROUP)
+    with np.errstate(all="ignore"):
+        aligned = np.trunc(sums * factor * matrix.power_of_two(np.clip(exponent + shift, -1000, 1000)))
+        total = np.add.reduce(np.where(np.isfinite(aligned), aligned, 0), axis=0)
+        d = matrix.rounded(total, top == matrix.ABSENT, c, shift, GROUP)
+    return _with_specials(d, (sums * factor).sum(axis=0) + c)
+
+
+def _with_specials(d: Array, terms: Array) -> Array:
+    d = np.where(np.isinf(terms), terms.astype(F32), d)
+    d.view(np.uint32)[np.isnan(terms)] = 0x7FFFFFFF
+    return d
+
+
+__all__ = ["NARROW", "dot_fp8", "dot_groups", "dot_quads", "dot_scaled", "scale_factors"]
