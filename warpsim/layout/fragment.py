@@ -19,7 +19,10 @@ class Fragment:
 
     ``layout(thread, value)`` is ``row + rows * column``; values count the elements of a thread, those of one register
     first. ``bits`` is the width that an element takes in its register (64: a register of its own). Where not every lane
-    holds elements, ``lanes`` gives the lane of each thread of the layout, from lane ``first`` on."""
+    holds elements, ``lanes`` gives the lane of each thread of the layout, from lane ``first`` on.
+
+    ``threads`` hold elements, ``values`` each (repeated ones counted, of which ``distinct`` come first), in ``registers``
+    of ``per_register`` elements."""
 
     rows: int
     columns: int
@@ -28,29 +31,30 @@ class Fragment:
     lanes: Layout | None = None
     first: int = 0
 
-    @property
-    def threads(self) -> int:
-        """How many threads hold elements."""
+    threads: int = attrs.field(init=False)
+    values: int = attrs.field(init=False)
+    distinct: int = attrs.field(init=False)
+    per_register: int = attrs.field(init=False)
+    registers: int = attrs.field(init=False)
+
+    @threads.default
+    def _threads(self) -> int:
         return self.layout[0].size
 
-    @property
-    def values(self) -> int:
-        """How many elements a thread holds, repeated ones counted."""
+    @values.default
+    def _values(self) -> int:
         return self.layout[1].size
 
-    @property
-    def distinct(self) -> int:
-        """How many different elements a thread holds; their values come first."""
+    @distinct.default
+    def _distinct(self) -> int:
         return product(tuple(size for size, stride in self.layout[1].modes if stride))
 
-    @property
-    def per_register(self) -> int:
-        """Elements of one register."""
+    @per_register.default
+    def _per_register(self) -> int:
         return max(32 // self.bits, 1)
 
-    @property
-    def registers(self) -> int:
-        """Registers of one thread."""
+    @registers.default
+    def _registers(self) -> int:
         return -(-self.values // self.per_register)
 
     def lane(self, thread: Any) -> Any:

@@ -139,7 +139,8 @@ def svg(operand: Operand, title: str) -> str:
     per = operand.fragment.per_register
     width, height = CELL
     left, top = 44, 56
-    w, h = left + width * len(grid[0]) + 8, top + height * len(grid) + 8
+    text_width = 7 * max(len(title) + 4, len(formula(operand)))
+    w, h = left + max(width * len(grid[0]), text_width) + 8, top + height * len(grid) + 8
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" font-family="monospace" font-size="11">',
         f'<rect width="{w}" height="{h}" fill="white"/>',
