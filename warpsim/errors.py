@@ -44,7 +44,8 @@ class Finding:
 
     def headline(self) -> str:
         """``file:line:column: rule: message`` in one line."""
-        return f"{self.file}:{self.line}:{self.column}: {self.rule}: {self.message}"
+        rule = f"{self.rule}: " if self.rule else ""
+        return f"{self.file}:{self.line}:{self.column}: {rule}{self.message}"
 
     def excerpt(self) -> str:
         """The PTX line with a caret under the column; empty where there is no text."""

@@ -290,3 +290,18 @@ def test_parties():
     assert (found.rule, found.severity, found.warp, found.lanes) == ("race", "error", 0, tuple(range(32)))
     assert (found.other.warp, found.other.lanes, found.other.line) == (1, (0,), FIRST)
     assert found.values["address"] == 128
+
+
+@pytest.mark.parametrize("threads", [64, 4096])
+def test_batches_of_any_size(threads):
+    """CTAs of different batches race as those of one do, and hand over data as they do."""
+    data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+
+    def found(body):
+        kernel = warpsim.load(HEAD + body + "\nret;\n}\n")["k"]
+        launch = {"checks": "race", "on_finding": "collect", "batch_threads": threads}
+        return [f.line - FIRST for f in kernel(6, 64, (data, more), **launch).findings]
+
+    assert found("add.u32 %r4, %r1, %r9; st.global.u32 [%rd4], %r4;") == [0]
+    assert found(FLAG.format(**GOOD)) == []
+    assert 6 in found(FLAG.format(**{**GOOD, "barrier": ""}))

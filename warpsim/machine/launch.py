@@ -169,7 +169,8 @@ class Launch:
         threads = self.block[0] * self.block[1] * self.block[2]
         room = max(self.settings.batch_threads // threads, 1)
         if self.shared_size:
-            room = min(room, max((1 << 28) // self.shared_size, 1))
+            most = 1 << 28 if self.races is None else 1 << 25  # races keep several times as much
+            room = min(room, max(most // self.shared_size, 1))
         width = gx if room >= gx * row_step else max(room // row_step // cx, 1) * cx
         width = min(width, gx)
         height = min(max(room // gx // row_step, 1) * row_step, rows) if width == gx else row_step

@@ -12,7 +12,7 @@ agents, one for each warpgroup: its wgmma read shared memory in their name, unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Order:
         self.fence_time: dict[str, Array] = {}
         self.known: Array | None = None
         self.table: list[Rows] = [{}]
-        self.pending: dict[int, Rows] = {}
+        self.pending: Array | None = None
         self.floor = 1
         self._clusters = clusters
         self._owner = owner
@@ -143,11 +143,14 @@ class Order:
 
     def take_pending(self, positions: Array) -> None:
         """What these threads have read from flags is known to them."""
-        if self.pending:
-            for position in positions.reshape(-1).tolist():
-                rows = self.pending.pop(position, None)
-                if rows:
-                    self.acquire(rows, np.array([position]))
+        if self.pending is None:
+            return
+        flat = self.pending.reshape(-1)
+        for number in np.unique(flat[positions]).tolist():
+            if number:
+                mine = positions[flat[positions] == number]
+                self.acquire(self.table[number], mine)
+                self.pending.reshape(-1)[mine] = 0
 
     def fenced(self, positions: Array, scope: str) -> Array:
         """The time of the last fence of at least this scope of each thread, 0 where there was none."""
@@ -161,10 +164,9 @@ class Order:
         self.widen()
         rows = self.variables.setdefault(key, {})
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
-        for column in np.unique(positions % n_ctas).tolist():
-            mine = positions[positions % n_ctas == column]
-            times = own[positions % n_ctas == column]
-            threads = mine // n_ctas
+        last = dict(by_column(own, positions % n_ctas))
+        for column, mine in by_column(positions, positions % n_ctas):
+            times, threads = last[column], mine // n_ctas
             row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
             warp_times = self.warp_time.reshape(-1)[mine]
             for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
@@ -185,32 +187,52 @@ class Order:
                 latest = int(self.cluster_time.reshape(-1)[mine].max())
                 for peer in self._peers(column) if latest else ():
                     join(rows, {self.base + peer: np.full(self.rows, latest)})
-            if self.known is not None:
-                for number in np.unique(self.known.reshape(-1)[mine]).tolist():
-                    join(rows, self.table[number])
+        if self.known is not None:
+            for number in np.unique(self.known.reshape(-1)[positions]).tolist():
+                join(rows, self.table[number])
 
     def acquire(self, rows: Rows, positions: Array) -> None:
         """Threads learn what a sync variable holds."""
         self.widen()
         if self.known is None:
             self.known = self._fresh()
-        flat = self.known.reshape(-1)
-        for number in np.unique(flat[positions]).tolist():
-            mine = positions[flat[positions] == number]
+        self._learn("known", rows, positions)
+
+    def expect(self, rows: Rows, positions: Array) -> None:
+        """Threads will learn what a sync variable holds with their next fence."""
+        self.widen()
+        if self.pending is None:
+            self.pending = self._fresh()
+        self._learn("pending", rows, positions)
+
+    def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
+        for number in np.unique(getattr(self, kind).reshape(-1)[positions]).tolist():
             old = self.table[number]
             if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
                 continue
-            new = {cta: row.copy() for cta, row in old.items()}
+            flat = getattr(self, kind).reshape(-1)
+            mine = positions[flat[positions] == number]
+            new = dict(old)
             join(new, rows)
-            flat[mine] = self._number(new)
+            flat[mine] = len(self.table)
+            self.table.append(new)
+        if len(self.table) > 4096:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Keep what is still in use of the table."""
+        arrays = [a for a in (self.known, self.pending) if a is not None]
+        used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
+        kept = [0, *(k for k in used.tolist() if k)]
+        order = np.zeros(len(self.table), np.int64)
+        order[kept] = np.arange(len(kept))
+        for array in arrays:
+            array[...] = order[array]
+        self.table = [self.table[k] for k in kept]
 
     def _number(self, rows: Rows) -> int:
         if not rows:
             return 0
-        if len(self.table) > 4096 and self.known is not None:  # keep what is still in use
-            used, places = np.unique(self.known, return_inverse=True)
-            self.table = [{}, *(self.table[k] for k in used.tolist())]
-            self.known = (places + 1).reshape(self.known.shape).astype(np.int64)
         self.table.append(rows)
         return len(self.table) - 1
 
@@ -267,6 +289,17 @@ class Order:
                 ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]
 
 
+def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
+    """The values of each column."""
+    if not len(values):
+        return
+    order = np.argsort(columns, kind="stable")
+    values, columns = values[order], columns[order]
+    starts = np.flatnonzero(np.r_[True, columns[1:] != columns[:-1]])
+    for start, part in zip(starts.tolist(), np.split(values, starts[1:]), strict=True):
+        yield int(columns[start]), part
+
+
 def rows_of(shape: Shape) -> int:
     """How many threads and agents a CTA has."""
     return shape.n_threads + -(-shape.n_threads // 128)
@@ -279,4 +312,4 @@ def join(into: Rows, rows: Rows) -> None:
         into[cta] = row if old is None else np.maximum(old, row)
 
 
-__all__ = ["Order", "Rows", "join", "rows_of"]
+__all__ = ["Order", "Rows", "by_column", "join", "rows_of"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.cells import Cells
-from warpsim.machine.order import Order, join
+from warpsim.machine.order import Order, by_column
 from warpsim.machine.race_events import CTA, LaunchRaces, Note
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array, as_array
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
     from warpsim.program.program import Instruction
+
+
+MANY, CROWD = 64, -100
+"""More sync variables than that in one step count as one, at an address that no memory has."""
 
 
 class RaceClocks:
@@ -86,38 +90,45 @@ class RaceClocks:
             gives = own > 0
             if gives.any():
                 self.widen()
-            for address in np.unique(place[gives]).tolist():
+            given = place[gives], positions[gives], where[gives]
+            addresses = np.unique(given[0]).tolist()
+            if len(addresses) > MANY:
+                addresses, given = [CROWD], (np.full_like(given[0], CROWD), *given[1:])
+            for address in addresses:
                 self.launch.flags.add(address)
-                given = place[gives], positions[gives], where[gives]
-                for mine, keys in self._keys(address, *given, columns is not None, narrow):
-                    for key in keys:
-                        self.order.publish(key, mine, own[gives][np.isin(positions[gives], mine)])
+                for mine, key in self._keys(address, *given, columns is not None, narrow):
+                    times = own[gives] if len(mine) == len(given[1]) else own[gives][np.isin(given[1], mine)]
+                    self.order.publish(key, mine, times)
         if reads and self.launch.flags:
-            for address in self.launch.flags.intersection(np.unique(place).tolist()):
-                for mine, keys in self._keys(address, place, positions, where, columns is not None, narrow):
-                    self._take(mine, keys[:1])
+            for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
+                at = np.full_like(place, CROWD) if address == CROWD else place
+                for mine, key in self._keys(address, at, positions, where, columns is not None, narrow):
+                    self._take(mine, key, narrow)
 
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
-    ) -> Iterator[tuple[Array, list[Hashable]]]:
-        """The threads at an address, and the sync variables that it is to them, the widest first."""
+    ) -> Iterator[tuple[Array, Hashable]]:
+        """The threads at an address, and the sync variable that it is to them."""
         here = place == address
+        positions, where = positions[here], where[here]
         if not shared and not narrow:
-            yield positions[here], [("gpu", address)]
-        for column in np.unique(where[here]).tolist():
-            mine = positions[here & (where == column)]
-            key: Hashable = (self.base + column, address) if shared else (self.base + column, "cta", address)
-            yield mine, [key]
+            yield positions, ("gpu", address)
+            return
+        for column, mine in by_column(positions, where):
+            yield mine, (self.base + column, address) if shared else (self.base + column, "cta", address)
 
-    def _take(self, positions: Array, keys: list[Hashable]) -> None:
-        for key in keys:
-            rows = self.launch.variables.get(key)
-            if rows and self.note.acquire:
-                self.widen()
-                self.order.acquire(rows, positions)
-            elif rows:
-                for position in positions.tolist():
-                    join(self.order.pending.setdefault(position, {}), rows)
+    def _take(self, positions: Array, key: Hashable, narrow: bool) -> None:
+        rows = self.launch.variables.get(key)
+        if narrow and isinstance(key, tuple) and key[1] == "cta":  # a wider release of the same CTA serves as well
+            wider = self.launch.variables.get(("gpu", key[2]), {}).get(key[0])
+            rows = rows if wider is None else {**(rows or {}), key[0]: wider}
+        if not rows:
+            return
+        self.widen()
+        if self.note.acquire:
+            self.order.acquire(rows, positions)
+        else:
+            self.order.expect(rows, positions)
 
     # ---- barriers, warps, fences -------------------------------------------------------------
 
