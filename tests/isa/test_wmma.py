@@ -53,3 +53,16 @@ def test_fragments_differ_by_device():
     assert held["sm_70"][0].tolist() == list(range(16))
     assert held["sm_70"][0].tolist() == held["sm_70"][8].tolist()
     assert held["sm_90"][0].tolist() == [0, 1, 128, 129, 8, 9, 136, 137] * 2
+
+
+@pytest.mark.parametrize(("version", "accepted"), [("6.2", False), ("6.3", True)])
+def test_aligned_came_with_6_3(version, accepted):
+    """The assembler knows wmma's .aligned from PTX 6.3 on, although the text says 6.0."""
+    text = KERNEL.format(target="sm_70", alayout="row", blayout="col", dlayout="row").replace(
+        ".version 8.0", f".version {version}"
+    )
+    if accepted:
+        assert list(warpsim.load(text).kernels) == ["k"]
+    else:
+        with pytest.raises(warpsim.PtxError, match=r"6\.3"):
+            warpsim.load(text)
