@@ -355,3 +355,15 @@ def test_a_guard_that_nobody_passes():
     text = edited(WGMMA, {"early": "setp.eq.u32 %p5, %r1, 5000; @%p5 mov.f32 %f3, 0f00000000;"})
 
     assert launch(text)[1] == ()
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_copies_that_start_while_others_wait(effects):
+    """Threads that sleep at an mbarrier wake for a copy that is started, however late its effect."""
+    delay = """@!%p1 bra AGAIN; mov.u32 %r30, 0; LATER: ld.volatile.shared.b32 %r31, [%r20+8]; add.u32 %r30, %r30, 1;
+    setp.lt.u32 %p6, %r30, 50; @%p6 bra LATER;"""
+    copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 2048, [%r20];"
+    init = "@%p1 mbarrier.init.shared.b64 [%r20], 1; @%p1 st.shared.b64 [%r20+8], 0;"
+    out, _ = launch(edited(BULK, {"init": init, "copy": delay + copy}), async_effects=effects)
+
+    assert out.tolist() == INPUT.tolist()

@@ -108,9 +108,9 @@ class BulkCopies(BulkReach):
         self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: Choose | None, type: Any
     ) -> None:
         owners, start = self.shared(lanes.columns, sources)
-        taken = np.zeros((len(start), n), np.uint8)
         if not self.inside(start, n):
             return
+        taken = np.zeros((len(start), n), np.uint8)
 
         def fetch(which: Which) -> None:
             words = self.read(owners[which][:, None], start[which][:, None] + np.arange(0, n, 4), np.dtype("u4"))

@@ -161,7 +161,7 @@ class BulkReach:
                 problem = "no multiple of 64, and so no tensor map,"
             if problem:
                 self.fault("tensor-map", f"{problem} at address 0x{address:x}")
-            if fields is not None and fields.rank == rank:
+            elif fields is not None:
                 found.append((fields, np.flatnonzero(addresses == address)))
         return found
 

@@ -107,6 +107,7 @@ class Transfers:
         if self.late or self.watched or races is not None:
             self.open.append(transfer)
             self._attend()
+            self.batch.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
 
     def read_by_matrices(self, footprint: Any) -> None:
         """A wgmma in flight reads shared memory until ``footprint.open`` says otherwise."""
