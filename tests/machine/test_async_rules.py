@@ -230,6 +230,7 @@ FAULTS = [
     ("box not aligned", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+64], [%rd9, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("coordinate no multiple of 16 bytes", TENSOR, {"copy": "mov.b32 %r11, 2; @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r11, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("store before 0", TENSOR, {"copy": "mov.b32 %r11, -1; @%p1 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd9, {%r10, %r11}], [%r2];"}, "tensor-map", "copy"),
+    ("interleaved", TENSOR, {"copy": "@%p1 st.global.b8 [%rd5], 0; mov.b32 %r12, 3; @%p1 tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 2; @%p1 tensormap.replace.tile.interleave_layout.global.b1024.b32 [%rd1], 1; @%p1 cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1, {%r10, %r10, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("another rank", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd9, {%r10}], [%r20];"}, "tensor-map", "copy"),
     ("no map", TENSOR, {"copy": "@%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r10, %r10}], [%r20];"}, "tensor-map", "copy"),
     ("source overwritten", BULK_STORE, {"wait": ""}, "async-smem-overwrite", "reuse"),

@@ -157,6 +157,8 @@ class BulkReach:
             fields = None if raw is None else tensor_map.decode(raw.tobytes())
             rank = len(coordinates(map))
             problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
+            if fields is not None and fields.interleave:
+                problem = "an interleaved map, which is not simulated,"
             if address % 64:
                 problem = "no multiple of 64, and so no tensor map,"
             if problem:
