@@ -262,11 +262,27 @@ def test_clusters():
 
 
 def test_a_lone_cluster_wait_is_a_deadlock():
-    """barrier.cluster.wait without an arrival never ends."""
-    with pytest.raises(warpsim.ExecutionError) as caught:
-        races("barrier.cluster.wait;", grid=2, cluster=(2, 1, 1))
+    """barrier.cluster.wait without an arrival since the last wait never ends."""
+    for before in ("", SYNC):
+        with pytest.raises(warpsim.ExecutionError) as caught:
+            races(f"{before} barrier.cluster.wait;", grid=2, cluster=(2, 1, 1))
 
-    assert caught.value.findings[0].rule == "deadlock"
+        assert caught.value.findings[0].rule == "deadlock"
+
+
+def test_rounds_within_a_warp():
+    """A scan in shared memory by one warp: both barriers of a round matter, in every round."""
+    part = "setp.ge.u32 %p2, %r1, {0}; @%p2 ld.shared.u32 %r4, [%r3+-{1}];\n"
+    write = "bar.warp.sync -1; ld.shared.u32 %r5, [%r3]; add.u32 %r5, %r5, %r4; st.shared.u32 [%r3], %r5;\n"
+    rounds = ["".join([part.format(o, 4 * o), write, "bar.warp.sync -1;"]) for o in (1, 2, 4)]
+    body = "mov.u32 %r4, 0; st.shared.u32 [%r3], %r1; bar.warp.sync -1;" + "".join(rounds)
+
+    assert races(body, block=32) == []
+    for number in range(1, 6):
+        pieces = body.split("bar.warp.sync -1;")
+        faulty = "bar.warp.sync -1;".join(pieces[:number]) + "".join(pieces[number : number + 1])
+        faulty += "".join("bar.warp.sync -1;" + p for p in pieces[number + 1 :])
+        assert races(faulty, block=32) != []
 
 
 def test_many_ctas_side_by_side_and_in_waves():

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from warpsim.machine.group import Group
     from warpsim.machine.launch import Launch
 
+NEVER = 1 << 62
+"""The phase that a thread waits for which has not arrived since it waited last."""
+
 
 class ClusterBarrier:
     """The barriers of a batch: arrivals of each cluster's present phase, and the groups that wait."""
@@ -58,6 +61,7 @@ class ClusterBarrier:
         clusters = self.cluster[group.selection.ctas]
         held = self.phase[clusters] <= self.entered[positions]
         races = self.batch.memory.races
+        self.entered[positions[~held]] = NEVER
         if not held.any():
             if races is not None:
                 races.cluster_barrier(group)

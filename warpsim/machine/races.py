@@ -250,9 +250,19 @@ class Races(RaceClocks):
         second = cells.of("other")
         kept = second.take(index)
         far = before // (n_ctas * 32) != last // (n_ctas * 32)
-        wanted = (old != 0) & (before != last) & (far | (kept == 0))
+        wanted = (old != 0) & (before != last) & (far | (kept == 0) | self._is_stale(cells, kept, last, n_ctas))
         if wanted.any():
             second[index[wanted]] = old[wanted]
+
+    def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Any:
+        """Which reads of shared memory a barrier, or that of the reader's warp, has ordered before these threads."""
+        if cells is not self.shared_cells:
+            return False
+        order, times, theirs = self.order, kept >> SHIFT, kept & THREAD
+        latest = order.cta_time.reshape(-1)[threads]
+        near = theirs // (n_ctas * 32) == threads // (n_ctas * 32)
+        near &= theirs % n_ctas == threads % n_ctas
+        return times < np.where(near, np.maximum(latest, order.warp_time.reshape(-1)[threads]), latest)
 
     # ---- checking ----------------------------------------------------------------------------
 
