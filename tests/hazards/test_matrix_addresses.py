@@ -118,3 +118,20 @@ def test_faults_stay_faults_without_checks(body, rule):
         kernel((1,), (32,), (np.zeros(4096, np.uint8),), checks="none")
 
     assert error.value.findings[0].rule == rule
+
+
+@pytest.mark.parametrize(
+    ("faulty", "correct"),
+    [
+        ("mul.wide.u32 q, s, 32; add.u64 p, p, q; " + LOAD + "16;", LOAD + "16;"),
+        ("add.u32 s, s, 1; shl.b32 s, s, 4; " + LOAD + "s;", "mov.u32 s, 32; " + LOAD + "s;"),
+        (
+            "mul.wide.u32 q, s, 16; add.u64 p, p, q; wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [p], {r0, r1, r2, r3};",
+            "wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [p], {r0, r1, r2, r3};",
+        ),
+    ],
+)
+def test_operands_that_all_lanes_share(faulty, correct):
+    """Address and stride are the warp's; another in some lane is reported."""
+    assert rules(faulty, "nonuniform-operand")[0] == ("nonuniform-operand", 9, "error")
+    assert rules(correct, "sync") == []

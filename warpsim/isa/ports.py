@@ -54,6 +54,9 @@ class MemoryPort(Protocol):
     def residue(self, address: Any, nbytes: int) -> Lanes:
         """Each lane's address modulo a number of bytes."""
 
+    def uneven(self, value: Any) -> Lanes:
+        """Which lanes' value (or address) is another than that of the first lane of their warp."""
+
     def outside(self, space: str, address: Any) -> Lanes:
         """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
 

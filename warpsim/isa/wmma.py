@@ -66,6 +66,17 @@ def _stride(
     op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: Any
 ) -> Lanes:
     """Elements from line to line, of lanes that keep the rules of matrix storage (anchor warp-level-matrix-storage)."""
+    for name, value in (("address", p), ("stride", stride)):
+        if value is None:
+            continue
+        wrong = memory.uneven(value) & active
+        if wrong.any():
+            report(
+                "nonuniform-operand",
+                f"the {name} differs between lanes of a warp",
+                wrong,
+                advice="every lane names the whole matrix; the instruction finds each lane's elements",
+            )
     wrong = memory.outside(op.space or "", p) & active
     if wrong.any():
         where = op.space or "global or shared memory"

@@ -117,6 +117,16 @@ class Memory:
         """Each lane's address modulo a number of bytes."""
         return (as_array(address[0]).astype(np.int64) + address[1]) % nbytes
 
+    def uneven(self, value: Address | Array) -> Array:
+        """Which lanes' value (or address) is another than that of the first lane of their warp."""
+        array = as_array(value[0]) if isinstance(value, tuple) else as_array(value)
+        if array.size == 1:
+            return np.zeros(array.shape, np.bool_)
+        warps = self.group.warps
+        wide = warps.spread(array)
+        wrong = (wide != wide[:, :1]) & warps.active
+        return warps.collect(np.broadcast_to(wrong, warps.active.shape))
+
     def outside(self, space: str, address: Address) -> Array:
         """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
         place = as_array(address[0]).astype(np.int64) + address[1]
