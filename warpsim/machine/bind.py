@@ -516,6 +516,17 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     wants_active = "active" in form.ports
     accumulates = "accumulator" in form.ports
+    reports = "report" in ports and not wide
+
+    def reporter(warps: Any, report: Any) -> Any:
+        """Lanes come in warp view."""
+
+        def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
+            if lanes is not None:
+                lanes = warps.collect(np.broadcast_to(lanes, warps.active.shape))
+            report(rule, message, lanes, **more)
+
+        return collected
 
     def spread(warps: Any, value: Any) -> Any:
         if isinstance(value, tuple):
@@ -563,6 +574,8 @@ def _bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         if wants_active:
             mask = warps.active if active is None else warps.active & warps.spread(active)
             keywords["active"] = grouped(mask)
+        if reports:
+            keywords["report"] = reporter(warps, keywords["report"])
         if accumulates:
             keywords["accumulator"] = read_accumulator(group)
         result = function(op, *arguments, **keywords)

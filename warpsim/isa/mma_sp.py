@@ -1,0 +1,189 @@
+"""mma.sp on sparse A (PTX ISA: Warp-level matrix instructions: mma.sp)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa.mma import BITS, accumulator, extents, floats, multiplicand, scattered, storage
+from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.layout import fragments, registers
+from warpsim.numerics import matrix
+
+Lanes = Any
+Registers = tuple[Lanes, ...]
+_ANCHOR = "warp-level-matrix-instructions-mma-sp"
+_ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
+
+
+def chunks(op: Op) -> int:
+    """Nibbles of metadata in a row: of 4 elements each, of 2 with 32-bit types, of 4 pairs with 4-bit ones."""
+    bits = BITS[op.atype.name]
+    return extents(op)[2] // {32: 2, 4: 8}.get(bits, 4)
+
+
+def selectors(op: Op) -> tuple[int, int]:
+    """The sparsity selectors that the assembler takes; of m16n8k32 f16 it takes more than the text defines."""
+    if op.shape == "m16n8k32" and op.atype.name == "f16":
+        return 0, 3
+    return 0, 4 // (chunks(op) // 4) - 1
+
+
+def _registers(rows: int, sparse: bool, name: str) -> Any:
+    return lambda op: rows * extents(op)[2] * BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
+
+
+VECTORS = {
+    "d": lambda op: 2 if op.dtype.name == "f16" else 4,
+    "c": lambda op: 2 if op.ctype.name == "f16" else 4,
+    "a": _registers(16, True, "atype"),
+    "b": _registers(8, False, "btype"),
+}
+SHAPES = {
+    **dict.fromkeys(("f16", "bf16"), ("m16n8k16", "m16n8k32")),
+    "tf32": ("m16n8k8", "m16n8k16"),
+    **dict.fromkeys(("e4m3", "e5m2"), ("m16n8k64",)),
+    **dict.fromkeys(("s8", "u8"), ("m16n8k32", "m16n8k64")),
+    **dict.fromkeys(("s4", "u4"), ("m16n8k64", "m16n8k128")),
+}
+
+
+def _legal(op: Op) -> str | None:
+    name = op.atype.name
+    if op.shape not in SHAPES[name]:
+        return f".{name} has the shapes " + ", ".join("." + shape for shape in SHAPES[name])
+    if BITS[name] != BITS[op.btype.name] or (BITS[name] >= 16 and op.btype is not op.atype):
+        return ".atype and .btype must be the same"
+    if op.dtype is not op.ctype:
+        return ".dtype and .ctype must be the same"
+    return None
+
+
+def _gate(op: Op) -> Gate:
+    ordered = "sp::ordered_metadata" in op.modifiers
+    if op.atype.name in ("e4m3", "e5m2"):
+        return (89, (8, 5) if ordered else (8, 4))
+    return (80, (8, 5) if ordered else (7, 1))
+
+
+def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
+    """Which k each stored element of A has, ``[stored K, 16, W]``, from the metadata; broken rules are reported."""
+    bits = BITS[op.atype.name]
+    held = fragments.metadata(chunks(op), bits >= 16, selector % (4 // (chunks(op) // 4)))
+    nibbles = registers.gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
+    low, high = nibbles & 3, nibbles >> 2
+    first = np.arange(len(nibbles))[:, None, None]
+    if bits == 32:
+        wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
+        _judge(wrong, nibbles, "neither 0b1110 nor 0b0100, the indices of a 32-bit element", n, m, active, report)
+        return 2 * first + (low >> 1)
+    if "sp::ordered_metadata" in op.modifiers:
+        _judge(low >= high, nibbles, "whose indices do not increase", n, m, active, report)
+    else:
+        _judge(low == high, nibbles, "of two equal indices", n, m, active, report)
+    pair = np.stack([4 * first + low, 4 * first + high], axis=1).reshape(2 * len(nibbles), *nibbles.shape[1:])
+    if bits > 4:
+        return pair
+    return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(2 * len(pair), *pair.shape[1:])
+
+
+def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: Any) -> None:
+    if not wrong.any():
+        return
+    bad = wrong.any(axis=(0, 1)).reshape(n, 1, m) & active
+    if bad.any():
+        chunk, row, warp = (int(index[0]) for index in np.nonzero(wrong))
+        report(
+            "sparse-metadata",
+            f"the metadata of row {row}, chunk {chunk} is 0b{int(nibbles[chunk, row, warp]):04b}, {what}",
+            bad,
+            advice="two different indices for each chunk, in the lanes that the selector names",
+            nibble=int(nibbles[chunk, row, warp]),
+        )
+
+
+def _one(value: Lanes) -> int:
+    return int(np.asarray(value).reshape(-1)[0])
+
+
+@instruction(
+    "; ".join(f"{root}.shape.row.col.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
+    + """;
+    .shape = { .m16n8k16, .m16n8k32 };
+    .dtype = { .f16, .f32 };  .atype = { .f16 };  .btype = { .f16 };  .ctype = { .f16, .f32 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype"), "e": ".b32", "f": ".u32"},
+    vectors=VECTORS,
+    relaxed=("e",),
+    constants={"f": selectors},
+    legal=_legal,
+    gate=_gate,
+)
+@instruction(
+    "; ".join(f"{root}.shape.row.col.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
+    + """;
+    .shape = { .m16n8k8, .m16n8k16, .m16n8k32, .m16n8k64 };  .dtype = { .f32 };  .ctype = { .f32 };
+    .atype = { .bf16, .tf32, .e4m3, .e5m2 };  .btype = { .bf16, .tf32, .e4m3, .e5m2 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", "e": ".b32", "f": ".u32"},
+    vectors=VECTORS,
+    relaxed=("a", "b", "e"),
+    constants={"f": selectors},
+    legal=_legal,
+    gate=_gate,
+)
+def mma_sp_float(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    *,
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    """D = A * B + C of sparse A on floats."""
+    n, m = registers.extent((*a, *b, *c, e))
+    where = positions(op, e, _one(f), n, m, active, report)
+    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
+    return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device, where), n, m)
+
+
+@instruction(
+    "; ".join(f"{root}.shape.row.col{{.satfinite}}.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
+    + """;
+    .shape = { .m16n8k32, .m16n8k64, .m16n8k128 };  .dtype = { .s32 };  .ctype = { .s32 };
+    .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32", "e": ".b32", "f": ".u32"},
+    vectors=VECTORS,
+    relaxed=("a", "b", "e"),
+    constants={"f": selectors},
+    legal=_legal,
+    gate=_gate,
+)
+def mma_sp_integer(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    *,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    """D = A * B + C of sparse A on integers."""
+    n, m = registers.extent((*a, *b, *c, e))
+    where = positions(op, e, _one(f), n, m, active, report)
+    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
+    return scattered(op, matrix.dot_integer(x, y, accumulator(op, c, n, m), op.satfinite, where), n, m)
