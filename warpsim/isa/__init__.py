@@ -19,6 +19,7 @@ from warpsim.isa import (  # noqa: F401
     mbarrier,
     memory_access,
     mma,
+    mma_kinds,
     mma_sp,
     proxies,
     tensormaps,

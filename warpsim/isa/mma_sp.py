@@ -17,10 +17,14 @@ _ANCHOR = "warp-level-matrix-instructions-mma-sp"
 _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
 
 
+def _bits(op: Op) -> int:
+    """Bits of an element of A: e2m1 is packed where no kind puts it into bytes."""
+    return 4 if "kind::mxf4" in op.modifiers or "kind::mxf4nvf4" in op.modifiers else BITS[op.atype.name]
+
+
 def chunks(op: Op) -> int:
     """Nibbles of metadata in a row: of 4 elements each, of 2 with 32-bit types, of 4 pairs with 4-bit ones."""
-    bits = BITS[op.atype.name]
-    return extents(op)[2] // {32: 2, 4: 8}.get(bits, 4)
+    return extents(op)[2] // {32: 2, 4: 8}.get(_bits(op), 4)
 
 
 def selectors(op: Op) -> tuple[int, int]:
@@ -69,7 +73,7 @@ def _gate(op: Op) -> Gate:
 
 def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
     """Which k each stored element of A has, ``[stored K, 16, W]``, from the metadata; broken rules are reported."""
-    bits = BITS[op.atype.name]
+    bits = _bits(op)
     held = fragments.metadata(chunks(op), bits >= 16, selector % (4 // (chunks(op) // 4)))
     nibbles = registers.gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
     low, high = nibbles & 3, nibbles >> 2

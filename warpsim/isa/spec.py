@@ -22,7 +22,8 @@ Target = int | str | tuple[int | str, ...]
 Gate = tuple[Target | None, tuple[int, int] | None]
 """(targets, least PTX version) that something needs; None where it needs nothing."""
 Limit = tuple[int, int] | Collection[int]
-"""The values that an immediate may have: (least, greatest), or a set, range or list of values."""
+"""The values that an immediate may have: (least, greatest), a set or a range; a list has one of these for each element
+of a vector."""
 
 
 class Scope(enum.Enum):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any, cast
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.isa import spec
 from warpsim.isa.matching import TypedOperand
@@ -80,6 +82,9 @@ class Operands:
                 )
             if all(isinstance(e, ast.Sink) for e in node.elements):
                 raise Mismatch("operand-type", node.span, "a vector needs at least one register beside _", weight=2)
+            if isinstance(typed.limit, list):
+                each = [attrs.evolve(typed, limit=limit) for limit in typed.limit]
+                return Vec(tuple([self._value(op, t, type, e) for t, e in zip(each, node.elements, strict=True)]))
             return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
         symbol = self.find(node) if isinstance(node, ast.Name) else None
         if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:

@@ -1,0 +1,280 @@
+"""mma and mma.sp of narrow floats with .kind, and with scaled blocks (PTX ISA: mma; Block Scaling)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa import mma, mma_sp
+from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.layout import fragments, registers
+from warpsim.numerics import emulated
+
+Lanes = Any
+Registers = tuple[Lanes, ...]
+_ANCHOR = "warp-level-matrix-instructions-mma"
+_SPARSE = "warp-level-matrix-instructions-mma-sp"
+_NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
+_BLACKWELL = ("120a", "121a", "120f")
+_FP8_TARGETS = ("100a", "103a", "107a", "110a", "100f", *_BLACKWELL)
+
+
+def _kind_gate(op: Op) -> Gate:
+    """Six and four bits only on sm_120's family; two fp8 of one type wherever there are kinds."""
+    same = op.atype is op.btype and op.atype.name in mma.FP8
+    sparse_half = op.modifiers[0].startswith("sp") and op.dtype.bits == 16
+    if not same or sparse_half:
+        return (_BLACKWELL if op.atype.name not in mma.FP8 or op.btype.name not in mma.FP8 else _FP8_TARGETS, (8, 7))
+    return (_FP8_TARGETS, (8, 7) if op.dtype.bits == 16 else (8, 6))
+
+
+def _same_results(op: Op) -> str | None:
+    return None if op.dtype is op.ctype else ".dtype and .ctype must be the same"
+
+
+_KIND_TYPES = {"d": mma.storage("dtype"), "a": ".b32", "b": ".b32", "c": mma.storage("ctype")}
+_SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
+
+
+@instruction(
+    f"""
+    mma.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c;
+    .shape = {{ .m16n8k32 }};  .kind = {{ .kind::f8f6f4 }};
+    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types=_KIND_TYPES,
+    vectors=mma.VECTORS,
+    relaxed=("a", "b"),
+    legal=_same_results,
+    gate=_kind_gate,
+)
+def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+    """D = A * B + C of types of eight, six and four bits, each in a byte."""
+    return mma.mma_float(op, a, b, c, device=device)
+
+
+@instruction(
+    f"""
+    mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c, e, f;
+    .shape = {{ .m16n8k64 }};  .kind = {{ .kind::f8f6f4 }};
+    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
+    """,
+    anchor=_SPARSE,
+    scope=Scope.WARP,
+    types={**_KIND_TYPES, **_SPARSE_TYPES},
+    vectors=mma_sp.VECTORS,
+    relaxed=("a", "b", "e"),
+    constants={"f": (0, 0)},
+    legal=_same_results,
+    gate=_kind_gate,
+)
+def mma_sp_kind(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    *,
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    """The same with sparse A."""
+    return mma_sp.mma_sp_float(op, a, b, c, e, f, device=device, active=active, report=report)
+
+
+# ---- scaled blocks ----------------------------------------------------------------------------------
+
+
+def _vector_size(op: Op) -> int:
+    """Scales of a row of A: 1, 2 or 4."""
+    word: str = op.scale_vec_size or ("scale_vec::1X" if op.kind == "kind::mxf8f6f4" else "scale_vec::2X")
+    return int(word[-2])
+
+
+def _byte_ids(op: Op) -> set[int]:
+    """Table 37: the bytes at which the scales may start."""
+    return {1: {0, 1, 2, 3}, 2: {0, 2}, 4: {0}}[_vector_size(op)]
+
+
+_SCALE_TYPES = {"sa": ".b32", "ia": ".u16", "sb": ".b32", "ib": ".u16"}
+_SCALE_LIMITS = {"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]}
+_SCALE_VECTORS = {"ia": lambda op: 2, "ib": lambda op: 2}
+
+
+def _scaled_legal(op: Op) -> str | None:
+    if op.kind == "kind::mxf4nvf4":
+        if op.scale_vec_size is None:
+            return ".kind::mxf4nvf4 needs .scale_vec::2X or .scale_vec::4X"
+        if op.scale_vec_size == "scale_vec::2X" and op.stype.name != "ue8m0":
+            return ".scale_vec::2X goes with .ue8m0"
+    elif op.kind == "kind::mxf4" and (op.scale_vec_size == "scale_vec::4X" or op.stype.name != "ue8m0"):
+        return ".kind::mxf4 has .scale_vec::2X and .ue8m0"
+    return None
+
+
+def _scaled_gate(op: Op) -> Gate:
+    sparse_four = op.modifiers[0].startswith("sp") and op.kind != "kind::mxf8f6f4"
+    late = op.scale_vec_size == "scale_vec::4X" and op.stype.name == "ue8m0"
+    return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
+
+
+def _uniform(value: Lanes) -> Lanes:
+    return np.asarray(value).astype(np.int64)
+
+
+def _scales(op: Op, words: Lanes, ids: Registers, rows: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
+    """Scale bytes ``[S, rows, W]`` from the lanes and bytes that the selectors name."""
+    size = _vector_size(op)
+    byte, thread = (np.broadcast_to(_uniform(v), (n, 32, m))[:, 0].reshape(n * m) for v in ids)
+    threads = 2 if rows == 16 else 4
+    wrong = ~np.isin(byte, list(_byte_ids(op))) | (thread < 0) | (thread >= threads)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        report(
+            "scale-selector",
+            f"{{{int(byte[first])}, {int(thread[first])}}} selects no scales of {op.scale_vec_size or op.kind}",
+            wrong.reshape(n, 1, m) & active,
+            advice=f"byte-id is one of {sorted(_byte_ids(op))}, thread-id below {threads}",
+        )
+        byte, thread = np.where(wrong, 0, byte), np.where(wrong, 0, thread)
+    held = np.broadcast_to(words.view(np.uint32), (n, 32, m)).transpose(1, 0, 2).reshape(8, 4, n * m)
+    row = np.arange(rows)[:, None]
+    lane = 2 * thread[None] + row // 8 if rows == 16 else np.broadcast_to(thread[None], (rows, n * m))
+    word = held[row % 8, lane, np.arange(n * m)[None]]
+    return np.stack([(word >> (8 * (byte + k)).astype(np.uint32)).astype(np.uint8) for k in range(size)])
+
+
+def _product(
+    op: Op,
+    operands: tuple[Registers, Registers, Registers],
+    scales: tuple[Lanes, Registers, Lanes, Registers],
+    where: Lanes | None,
+    extent: tuple[int, int],
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    (a, b, c), (sa, ia, sb, ib), (n, m) = operands, scales, extent
+    left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
+    held = mma.accumulator(op, c, n, m)
+    kinds = (op.atype.name, op.btype.name)
+    if op.kind == "kind::mxf8f6f4":
+        x, y = mma.multiplicand(kinds[0], 16, a, n, m), mma.multiplicand(kinds[1], 8, b, n, m)
+        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, where)
+    else:
+        x, y = (_nibbles(values, rows, n, m) for values, rows in ((a, 16), (b, 8)))
+        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name, where)
+    return mma.scattered(op, d, n, m)
+
+
+def _nibbles(values: Registers, rows: int, n: int, m: int) -> Lanes:
+    """``[K, rows, W]`` of e2m1, eight in a register."""
+    fragment = fragments.multiplicand(rows, len(values) * 256 // rows, 4)
+    return registers.gather(fragment, tuple(v.view(np.uint32) for v in values), n, m)
+
+
+_SCALED = f"""
+    .dtype = {{ .f32 }};  .ctype = {{ .f32 }};  {_NARROW}  .stype = {{ .ue8m0 }};
+    .kind = {{ .kind::mxf8f6f4 }};  .scale_vec_size = {{ .scale_vec::1X }};
+    """
+_FOUR = """
+    .dtype = { .f32 };  .ctype = { .f32 };  .atype = { .e2m1 };  .btype = { .e2m1 };  .stype = { .ue8m0, .ue4m3 };
+    .kind = { .kind::mxf4, .kind::mxf4nvf4 };  .scale_vec_size = { .scale_vec::2X, .scale_vec::4X };
+    """
+_LINE = "sync.aligned.shape.row.col.kind.block_scale{.scale_vec_size}.dtype.atype.btype.ctype.stype d, a, b, c"
+_TAIL = "sa, {ia0, ia1}, sb, {ib0, ib1};"
+_DENSE_VECTORS = {"d": lambda op: 4, "c": lambda op: 4, "a": lambda op: 4, "b": lambda op: 2, **_SCALE_VECTORS}
+
+
+@instruction(
+    f"mma.{_LINE}, {_TAIL} .shape = {{ .m16n8k64 }}; {_FOUR}",
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
+    vectors=_DENSE_VECTORS,
+    relaxed=("a", "b", "sa", "sb"),
+    limits=_SCALE_LIMITS,
+    registers=("sa", "sb"),
+    legal=_scaled_legal,
+    gate=_scaled_gate,
+)
+@instruction(
+    f"mma.{_LINE}, {_TAIL} .shape = {{ .m16n8k32 }}; {_SCALED}",
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
+    vectors=_DENSE_VECTORS,
+    relaxed=("a", "b", "sa", "sb"),
+    limits=_SCALE_LIMITS,
+    registers=("sa", "sb"),
+    gate=_scaled_gate,
+)
+def mma_scaled(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    sa: Lanes,
+    ia: Registers,
+    sb: Lanes,
+    ib: Registers,
+    *,
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    """D = (A * scale_A) * (B * scale_B) + C."""
+    extent = registers.extent((*a, *b, *c, sa, sb))
+    return _product(op, (a, b, c), (sa, ia, sb, ib), None, extent, device, active, report)
+
+
+@instruction(
+    f"mma.sp::ordered_metadata.{_LINE}, e, f, {_TAIL} .shape = {{ .m16n8k128 }}; {_FOUR}",
+    anchor=_SPARSE,
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
+    vectors={**_DENSE_VECTORS, "b": lambda op: 4},
+    relaxed=("a", "b", "e", "sa", "sb"),
+    constants={"f": (0, 0)},
+    limits=_SCALE_LIMITS,
+    registers=("sa", "sb"),
+    legal=_scaled_legal,
+    gate=_scaled_gate,
+)
+@instruction(
+    f"mma.sp::ordered_metadata.{_LINE}, e, f, {_TAIL} .shape = {{ .m16n8k64 }}; {_SCALED}",
+    anchor=_SPARSE,
+    scope=Scope.WARP,
+    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
+    vectors={**_DENSE_VECTORS, "b": lambda op: 4},
+    relaxed=("a", "b", "e", "sa", "sb"),
+    constants={"f": (0, 0)},
+    limits=_SCALE_LIMITS,
+    registers=("sa", "sb"),
+    gate=_scaled_gate,
+)
+def mma_sp_scaled(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    sa: Lanes,
+    ia: Registers,
+    sb: Lanes,
+    ib: Registers,
+    *,
+    device: Any,
+    active: Lanes,
+    report: Any,
+) -> Registers:
+    """The same with sparse A."""
+    n, m = registers.extent((*a, *b, *c, e, sa, sb))
+    where = mma_sp.positions(op, e, 0, n, m, active, report)
+    return _product(op, (a, b, c), (sa, ia, sb, ib), where, (n, m), device, active, report)
