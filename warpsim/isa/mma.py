@@ -93,6 +93,13 @@ def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: Any, positions: Lanes |
     return emulated.dot_fp8(a, b, c, kinds, device.sm, positions)
 
 
+def disordered(op: Op) -> str | None:
+    """Why the words .row and .col cannot stand as they do: modifiers come in any order, but for these two."""
+    if op.modifiers.index("row") > op.modifiers.index("col"):
+        return "A is .row and B is .col, in this order"
+    return None
+
+
 def _shapes(**types: str) -> Any:
     """A ``legal`` that holds a type's shapes: ``f16="m16n8k8 m16n8k16"``."""
 
@@ -104,7 +111,7 @@ def _shapes(**types: str) -> Any:
             return ".atype and .btype must be the same"
         if op.dtype is not op.ctype:
             return ".dtype and .ctype must be the same"
-        return None
+        return disordered(op)
 
     return legal
 
@@ -156,6 +163,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
     vectors=VECTORS,
+    registers=("a", "b"),
     version=(6, 5),
     target=75,
     legal=_shapes(f16="m16n8k8 m16n8k16"),
@@ -172,6 +180,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32"},
     exact=("a", "b"),
     vectors=VECTORS,
+    registers=("a", "b"),
     version=(7, 0),
     target=80,
     legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
@@ -185,8 +194,8 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     anchor=_ANCHOR,
     scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")},
-    relaxed=("a", "b"),
     vectors=VECTORS,
+    registers=("a", "b"),
     version=(8, 4),
     target=89,
     legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
@@ -211,6 +220,7 @@ def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     vectors=VECTORS,
     version=(7, 0),
     target=80,
+    legal=disordered,
     gates=dict.fromkeys(("m16n8k4", "m16n8k8", "m16n8k16"), (90, (7, 8))),
 )
 def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
@@ -239,8 +249,8 @@ def _integer_gate(op: Op) -> Gate:
     anchor=_ANCHOR,
     scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
-    relaxed=("a", "b"),
     vectors=VECTORS,
+    registers=("a", "b"),
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
 )
@@ -260,10 +270,11 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     anchor=_ANCHOR,
     scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
-    relaxed=("a", "b"),
     vectors=VECTORS,
+    registers=("a", "b"),
     version=(7, 0),
     target=75,
+    legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},
 )
 def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:

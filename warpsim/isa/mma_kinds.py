@@ -24,13 +24,14 @@ def _kind_gate(op: Op) -> Gate:
     """Six and four bits only on sm_120's family; two fp8 of one type wherever there are kinds."""
     same = op.atype is op.btype and op.atype.name in mma.FP8
     sparse_half = op.modifiers[0].startswith("sp") and op.dtype.bits == 16
+    fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
     if not same or sparse_half:
-        return (_BLACKWELL if op.atype.name not in mma.FP8 or op.btype.name not in mma.FP8 else _FP8_TARGETS, (8, 7))
+        return (_FP8_TARGETS if fp8 and not sparse_half else _BLACKWELL, (8, 7))
     return (_FP8_TARGETS, (8, 7) if op.dtype.bits == 16 else (8, 6))
 
 
 def _same_results(op: Op) -> str | None:
-    return None if op.dtype is op.ctype else ".dtype and .ctype must be the same"
+    return mma.disordered(op) if op.dtype is op.ctype else ".dtype and .ctype must be the same"
 
 
 _KIND_TYPES = {"d": mma.storage("dtype"), "a": ".b32", "b": ".b32", "c": mma.storage("ctype")}
@@ -47,7 +48,7 @@ _SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
     scope=Scope.WARP,
     types=_KIND_TYPES,
     vectors=mma.VECTORS,
-    relaxed=("a", "b"),
+    registers=("a", "b"),
     legal=_same_results,
     gate=_kind_gate,
 )
@@ -66,7 +67,7 @@ def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     scope=Scope.WARP,
     types={**_KIND_TYPES, **_SPARSE_TYPES},
     vectors=mma_sp.VECTORS,
-    relaxed=("a", "b", "e"),
+    registers=("a", "b", "e"),
     constants={"f": (0, 0)},
     legal=_same_results,
     gate=_kind_gate,
@@ -114,7 +115,7 @@ def _scaled_legal(op: Op) -> str | None:
             return ".scale_vec::2X goes with .ue8m0"
     elif op.kind == "kind::mxf4" and (op.scale_vec_size == "scale_vec::4X" or op.stype.name != "ue8m0"):
         return ".kind::mxf4 has .scale_vec::2X and .ue8m0"
-    return None
+    return mma.disordered(op)
 
 
 def _scaled_gate(op: Op) -> Gate:
@@ -197,9 +198,8 @@ _DENSE_VECTORS = {"d": lambda op: 4, "c": lambda op: 4, "a": lambda op: 4, "b": 
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
     vectors=_DENSE_VECTORS,
-    relaxed=("a", "b", "sa", "sb"),
     limits=_SCALE_LIMITS,
-    registers=("sa", "sb"),
+    registers=("a", "b", "e", "sa", "sb"),
     legal=_scaled_legal,
     gate=_scaled_gate,
 )
@@ -209,9 +209,9 @@ _DENSE_VECTORS = {"d": lambda op: 4, "c": lambda op: 4, "a": lambda op: 4, "b": 
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
     vectors=_DENSE_VECTORS,
-    relaxed=("a", "b", "sa", "sb"),
     limits=_SCALE_LIMITS,
-    registers=("sa", "sb"),
+    registers=("a", "b", "e", "sa", "sb"),
+    legal=mma.disordered,
     gate=_scaled_gate,
 )
 def mma_scaled(
@@ -239,10 +239,9 @@ def mma_scaled(
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
     vectors={**_DENSE_VECTORS, "b": lambda op: 4},
-    relaxed=("a", "b", "e", "sa", "sb"),
     constants={"f": (0, 0)},
     limits=_SCALE_LIMITS,
-    registers=("sa", "sb"),
+    registers=("a", "b", "e", "sa", "sb"),
     legal=_scaled_legal,
     gate=_scaled_gate,
 )
@@ -252,10 +251,10 @@ def mma_scaled(
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
     vectors={**_DENSE_VECTORS, "b": lambda op: 4},
-    relaxed=("a", "b", "e", "sa", "sb"),
     constants={"f": (0, 0)},
     limits=_SCALE_LIMITS,
-    registers=("sa", "sb"),
+    registers=("a", "b", "e", "sa", "sb"),
+    legal=mma.disordered,
     gate=_scaled_gate,
 )
 def mma_sp_scaled(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.mma import BITS, accumulator, extents, floats, multiplicand, scattered, storage
+from warpsim.isa.mma import BITS, accumulator, disordered, extents, floats, multiplicand, scattered, storage
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics import matrix
@@ -61,7 +61,7 @@ def _legal(op: Op) -> str | None:
         return ".atype and .btype must be the same"
     if op.dtype is not op.ctype:
         return ".dtype and .ctype must be the same"
-    return None
+    return disordered(op)
 
 
 def _gate(op: Op) -> Gate:
@@ -121,7 +121,7 @@ def _one(value: Lanes) -> int:
     scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype"), "e": ".b32", "f": ".u32"},
     vectors=VECTORS,
-    relaxed=("e",),
+    registers=("a", "b", "e"),
     constants={"f": selectors},
     legal=_legal,
     gate=_gate,
@@ -136,7 +136,7 @@ def _one(value: Lanes) -> int:
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", "e": ".b32", "f": ".u32"},
     vectors=VECTORS,
-    relaxed=("a", "b", "e"),
+    registers=("a", "b", "e"),
     constants={"f": selectors},
     legal=_legal,
     gate=_gate,
@@ -170,7 +170,7 @@ def mma_sp_float(
     scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32", "e": ".b32", "f": ".u32"},
     vectors=VECTORS,
-    relaxed=("a", "b", "e"),
+    registers=("a", "b", "e"),
     constants={"f": selectors},
     legal=_legal,
     gate=_gate,

@@ -172,7 +172,7 @@ def instruction(
     - ``legal``: a function of the op that gives the reason why these modifiers do not go together, or None.
     - ``classes``: modifier classes beside those of the block, name -> words without dots.
     - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a
-      function of the op. ``limits``: the same for operands that may be registers too. ``registers``: never immediates.
+      function of the op. ``limits``: the same for operands that may be registers too. ``registers``: never immediates, and never ``_``.
     - ``sinks``: destinations that ``_`` may stand for (elements of vectors and halves of pairs always may).
     - ``exact``: operands whose register must be declared ``.bN``.
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it

@@ -120,7 +120,7 @@ class Operands:
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
-            if not (
+            if s.register or not (
                 s.sink
                 or (typed.count is not None and (typed.count != 1 or s.braces))
                 or self.opcode in ("setp", "atom")
