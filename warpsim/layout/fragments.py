@@ -8,19 +8,11 @@ pair the columns ``2t`` and ``2t + 1`` of a row.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import attrs
-import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.layout import registers as held
 from warpsim.layout.algebra import Layout
 from warpsim.layout.fragment import Fragment, fragment, layout_of
-from warpsim.layout.registers import extent
-
-__all__ = ["extent"]
-Array = NDArray[Any]
 
 
 @functools.cache
@@ -106,33 +98,3 @@ def moved(shape: str, transposed: bool) -> Fragment:
     if transposed:
         return fragment(8, 8, 16, layout_of((4, 2), (8, 8)), layout_of((2, 1)))
     return fragment(8, 8, 16, layout_of((4, 16), (8, 1)), layout_of((2, 8)))
-
-
-# ---- as arrays --------------------------------------------------------------------------------------
-
-
-def gather_rows(registers: tuple[Array, ...], n: int, m: int, bits: int, halves: int) -> Array:
-    """``[K, 8 * halves, W]``: an A operand (two row halves) or a B operand (one) of ``bits`` wide elements."""
-    k = len(registers) // halves * 4 * max(32 // bits, 1)
-    words = registers if bits == 64 else tuple(r.view(np.uint32) for r in registers)
-    return held.gather(multiplicand(8 * halves, k, bits), words, n, m)
-
-
-def gather_accumulator(registers: tuple[Array, ...], n: int, m: int) -> Array:
-    """``[16, 8, W]`` of four registers of one element each."""
-    return held.gather(accumulator(16, 8, 32), registers, n, m, row_major=True)
-
-
-def scatter_accumulator(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
-    """Four registers ``[n, 32, m]`` of ``[16, 8, W]``."""
-    return held.scatter(accumulator(16, 8, 32), matrix, n, m, row_major=True)
-
-
-def gather_packed(registers: tuple[Array, ...], n: int, m: int) -> Array:
-    """``[16, 8, W]`` f16 of two registers of two halves each."""
-    return held.gather(accumulator(16, 8, 16), registers, n, m, np.float16, row_major=True)
-
-
-def scatter_packed(matrix: Array, n: int, m: int) -> tuple[Array, ...]:
-    """Two registers of two halves each of ``[16, 8, W]`` f16."""
-    return held.scatter(accumulator(16, 8, 16), matrix, n, m, row_major=True)
