@@ -48,6 +48,60 @@ def test_products_of_small_integers(instruction):
     np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
 
 
+SPARSE = {  # shape and types: k, elements of a chunk of k, greatest factor
+    "m16n8k16.row.col.f32.f16.f16.f32": (16, 4, 4),
+    "m16n8k32.row.col.f32.bf16.bf16.f32": (32, 4, 4),
+    "m16n8k16.row.col.f32.tf32.tf32.f32": (16, 2, 4),
+    "m16n8k64.row.col.s32.s8.s8.s32": (64, 4, 9),
+    "m16n8k128.row.col.s32.s4.s4.s32": (128, 8, 7),
+    "m16n8k64.row.col.f32.e4m3.e4m3.f32": (64, 4, 2),
+}
+
+
+@pytest.mark.parametrize("form", SPARSE)
+def test_sparse_products(form):
+    """Stored elements stand where the metadata says: two of four, of 4-bit types pairs, of tf32 one of two."""
+    k, chunk, most = SPARSE[form]
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-most, most + 1, (2, 16, k // 2)), rng.integers(-most, most + 1, (2, k, 8))
+    c, full, chunks = rng.integers(-9, 9, (2, 16, 8)), np.zeros((2, 16, k), np.int64), np.arange(k // chunk)
+    if chunk == 2:
+        second = rng.integers(0, 2, (2, 16, k // 2))
+        e = np.where(second, 0b1110, 0b0100)
+        np.put_along_axis(full, 2 * chunks + second, a, 2)
+    else:
+        pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])[rng.integers(0, 6, (2, 16, k // chunk))]
+        e, width = pairs[..., 0] | pairs[..., 1] << 2, chunk // 4
+        for number in range(2):
+            for part in range(width):
+                place = chunk * chunks + width * pairs[..., number] + part
+                np.put_along_axis(full, place, a[:, :, number * width + part :: 2 * width], 2)
+    given = {"a": a, "b": b, "c": c} if "s32" in form else {"a": a * 1.0, "b": b * 1.0, "c": c * 1.0}
+    d = warpsim.mma("mma.sp::ordered_metadata.sync.aligned." + form, **given, e=e)
+    np.testing.assert_array_equal(full @ b + c, d)
+
+
+SCALED = {  # shape, kind and types: k, scales of a row
+    "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e2m1.f32.ue8m0": (32, 1),
+    "m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0": (64, 2),
+    "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3": (64, 4),
+}
+
+
+@pytest.mark.parametrize("form", SCALED)
+def test_block_scales(form):
+    """Each chunk of a row of A and of a column of B has its own power of two."""
+    k, count = SCALED[form]
+    rng = np.random.default_rng(4)
+    a, b, c = (rng.integers(-2, 3, shape) * 1.0 for shape in ((16, k), (k, 8), (16, 8)))
+    scale_a, scale_b = 2.0 ** rng.integers(-2, 3, (16, count)), 2.0 ** rng.integers(-2, 3, (count, 8))
+    text = "mma.sync.aligned." + form
+    d = warpsim.mma(text, a=a, b=b, c=c, scale_a=scale_a, scale_b=scale_b, target="sm_120a")
+    wide = k // count
+    expected = (a * np.repeat(scale_a, wide, 1)) @ (b * np.repeat(scale_b, wide, 0)) + c
+    np.testing.assert_array_equal(expected, d)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_a_batch_is_its_members(seed, count):

@@ -85,6 +85,9 @@ def mma(
             size = fragment.rows, fragment.columns
             given[name] = values, type, size[::-1] if operands[name].swapped else size
     raw = {name: _bits(name, *what, bits) for name, what in given.items()}
+    for name, type in (("a", a_type), ("b", b_type)):
+        if type == "e2m1" and name in operands and operands[name].fragment.bits == 8:
+            raw[name] = raw[name] << np.uint8(2)  # four bits stand in the middle of their byte
     try:
         batch = np.broadcast_shapes(*(r.shape[:-2] for r in raw.values()))
     except ValueError:

@@ -59,6 +59,8 @@ def _valued(bits: Array, text: str, name: str) -> Array:
         return bits
     type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
     dtype = ELEMENTS[type]
+    if type == "e2m1" and not ("kind::mxf4" in words or "kind::mxf4nvf4" in words):
+        bits = bits >> np.uint8(2)  # the middle of a byte
     if type == "s4":
         return ((bits ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     return bits.view(dtype) if bits.dtype.itemsize == dtype.itemsize else bits
