@@ -95,6 +95,33 @@ def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
+    f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}",
+    anchor="floating-point-instructions-add",
+    types=_one_type("b64"),
+    version=(8, 6),
+    target=100,
+)
+@instruction(
+    f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}",
+    anchor="floating-point-instructions-fma",
+    types=_one_type("b64"),
+    version=(8, 6),
+    target=100,
+)
+def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
+    """The same on two f32 in 64 bits."""
+    root = op.text.split(".")[0]
+    plain: Any = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}[root]
+    operands = [a, b] if c is None else [a, b, c]
+    single = Op(op.text, op.modifiers, {"rnd": op.rnd, "ftz": op.ftz, "sat": False})
+    halves = []
+    for shift in (0, 32):
+        parts = [(x >> np.uint64(shift)).astype(np.uint32).view(np.float32) for x in operands]
+        halves.append(plain(single, *parts).view(np.uint32).astype(np.uint64) << np.uint64(shift))
+    return halves[0] | halves[1]
+
+
+@instruction(
     "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
     anchor="floating-point-instructions-div",
     types=_one_type("f32"),

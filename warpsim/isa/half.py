@@ -97,6 +97,21 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
+    f"fma.rn.oob{{.relu}}.type d, a, b, c; {_TYPES}",
+    anchor="half-precision-floating-point-instructions-fma",
+    version=(8, 1),
+    target=90,
+)
+def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c, and +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (read off an H200)."""
+    out = []
+    for r, x, y in zip(_split(op, fma(op, a, b, c)), _split(op, a), _split(op, b), strict=True):
+        outside = (x.view(np.uint16) & 0x7FFF == 0x7FF7) | (y.view(np.uint16) & 0x7FFF == 0x7FF7)
+        out.append(np.where(outside, np.uint16(0), r.view(np.uint16)).view(r.dtype))
+    return _join(op, out)
+
+
+@instruction(
     f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_TYPES}", anchor="half-precision-floating-point-instructions-neg"
 )
 def sign(op: Op, a: Lanes) -> Lanes:
