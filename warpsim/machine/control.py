@@ -9,9 +9,10 @@ import numpy as np
 
 from warpsim.errors import InternalError
 from warpsim.machine.flow import labels_of
-from warpsim.machine.gate import bind_gate
+from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
+from warpsim.machine.reporting import is_aligned_barrier
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.values import Affine, Array, as_array, extend
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable
@@ -294,6 +295,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     vote_of = sources.pop() if reduction else None
     target = destination(instruction.operands[0]) if reduction else None
     waits = "arrive" not in words
+    aligned = is_aligned_barrier(instruction)
 
     def finish(group: Group, votes: tuple[Array, Array]) -> None:
         true, total = votes
@@ -312,6 +314,10 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
                 return False
             if active is not None:
                 return _part_barrier(group, active)
+        if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
+            lacking = missing_lanes(group, None)
+            if lacking is not None:
+                return wait(group, lacking)
         return arrive(group)
 
     def _part_barrier(group: Group, active: Any) -> bool:

@@ -45,6 +45,7 @@ class Group:
         "block",
         "dirty",
         "env",
+        "excused",
         "frame",
         "generation",
         "laps",
@@ -79,6 +80,7 @@ class Group:
         self.generation = generation
         self.laps = 0
         self.seen: Any = None
+        self.excused = False  # reported at an aligned barrier, which it may arrive at with a part of its warps
         self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
         self._warps: Warps | None = None
         self._enter_frame()

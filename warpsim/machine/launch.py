@@ -142,6 +142,8 @@ class Launch:
                     if self._start(waves) or moved or self.memory.version != version:
                         continue
                     if self.batches:
+                        if reporting.parted_warps(self):
+                            continue
                         reporting.deadlock(self)
                         break
         finally:

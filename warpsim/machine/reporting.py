@@ -155,6 +155,38 @@ def _phase_wait(group: Group) -> Instruction | None:
     return None
 
 
+def is_aligned_barrier(instruction: Instruction) -> bool:
+    """Whether all lanes of a warp execute a CTA barrier together: ``bar`` always, ``barrier`` with ``.aligned``."""
+    words = instruction.text.split(".")
+    return "warp" not in words and (words[0] == "bar" or (words[0] == "barrier" and "aligned" in words))
+
+
+def parted_warps(launch: Launch) -> bool:
+    """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
+    found = False
+    for batch in launch.batches:
+        here = [group for group in batch.parked if is_aligned_barrier(present(group))]
+        batch.parked = [group for group in batch.parked if not any(group is h for h in here)]
+        for group in here:
+            others = [g for g in (*here, *batch.parked) if g is not group]
+            name = present(group).text
+            launch.findings.add(
+                batch,
+                "aligned-divergence",
+                f"{name} waits for all lanes of the warp, of which some stand elsewhere",
+                group,
+                None,
+                {
+                    "other": party(others[0], "lanes of the warp wait here") if others else None,
+                    "advice": "move it to where the lanes have met again, or write barrier without .aligned",
+                },
+            )
+            group.excused = True
+            batch.push(group)
+            found = True
+    return found
+
+
 def deadlock(launch: Launch) -> None:
     """Nothing can make progress: say who waits for what."""
     notes: list[str] = []
