@@ -1,0 +1,276 @@
+"""The matrix core against exact rationals, one output at a time: every type and architecture, random and special operands.
+
+The rationals are written from the published model, not from the code.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from warpsim.numerics import emulated, matrix
+
+FORMATS = {
+    "f16": (5, 10, 15, True),
+    "bf16": (8, 7, 127, True),
+    "tf32": (8, 10, 127, True),
+    "f32": (8, 23, 127, True),
+    "e5m2": (5, 2, 15, True),
+    "e4m3": (4, 3, 7, False),
+    "e3m2": (3, 2, 3, False),
+    "e2m3": (2, 3, 1, False),
+    "e2m1": (2, 1, 1, False),
+}
+"""Bits of the exponent and of the fraction, bias, and whether the greatest exponent is for Inf and NaN."""
+UNITS = {
+    70: (23, 8),
+    75: (24, 16),
+    80: (24, 16),
+    86: (24, 16),
+    89: (24, 16),
+    90: (25, 32),
+    100: (25, 32),
+    120: (25, 32),
+}
+"""Fraction bits and bytes of K in a block, by capability."""
+NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
+INF = {"f32": 0x7F800000, "f16": 0x7C00}
+
+
+def decode(bits, kind):
+    """(value, exponent): a Fraction, or "nan", "inf", "-inf"."""
+    if kind == "tf32":
+        bits >>= 13  # the unit does not read the low bits
+    width, fraction, bias, ieee = FORMATS[kind]
+    sign = -1 if bits >> (width + fraction) & 1 else 1
+    field, rest = bits >> fraction & ((1 << width) - 1), bits & ((1 << fraction) - 1)
+    if ieee and field == (1 << width) - 1:
+        return ("nan" if rest else "inf" if sign > 0 else "-inf"), 0
+    if kind == "e4m3" and bits & 0x7F == 0x7F:
+        return "nan", 0
+    exponent = max(field, 1) - bias
+    significand = Fraction(rest + (1 << fraction if field else 0), 1 << fraction)
+    return sign * significand * Fraction(2) ** exponent, exponent
+
+
+def combine(values):
+    """What Inf and NaN among terms make: "nan", "inf", "-inf", or None."""
+    kinds = {value for value in values if isinstance(value, str)}
+    if "nan" in kinds or {"inf", "-inf"} <= kinds:
+        return "nan"
+    return kinds.pop() if kinds else None
+
+
+def product(x, y):
+    """A term: of Fractions and specials."""
+    if not isinstance(x, str) and not isinstance(y, str):
+        return x * y
+    if "nan" in (x, y) or 0 in (x, y):
+        return "nan"
+    signs = [(value[0] == "-") if isinstance(value, str) else value < 0 for value in (x, y)]
+    return "-inf" if signs[0] != signs[1] else "inf"
+
+
+def encode(value, kind, nearest, kept=None):
+    """Bits of a rational in f32 or f16: rounded to nearest even, or toward zero with ``kept`` fraction bits."""
+    width, fraction, bias, _ = FORMATS[kind]
+    sign = 1 << (width + fraction) if value < 0 else 0
+    size = abs(value)
+    if size == 0:
+        return 0
+    exponent = 1 - bias
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    unit = Fraction(2) ** (exponent - (fraction if kept is None else kept))
+    count, rest = divmod(size, unit)
+    if nearest and (rest > unit / 2 or (rest == unit / 2 and count % 2)):
+        count += 1
+    size = count * unit
+    if size == 0:
+        return 0 if not nearest else sign
+    if size >= Fraction(2) ** (bias + 1):
+        return sign | INF[kind]
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    scaled = int(size / Fraction(2) ** (exponent - fraction))
+    if scaled < 1 << fraction:
+        return sign | scaled
+    return sign | (exponent + bias) << fraction | scaled - (1 << fraction)
+
+
+def special(value, kind):
+    """Bits of "nan", "inf" or "-inf"."""
+    sign = 1 << sum(FORMATS[kind][:2])
+    return NAN[kind] if value == "nan" else INF[kind] | (sign if value == "-inf" else 0)
+
+
+def block(a, b, c, kinds, out, fraction, kept=None):
+    """One block: bits of A's row and B's column, and of C; cut to ``fraction`` bits below the greatest exponent."""
+    left, right = [decode(x, kinds[0]) for x in a], [decode(y, kinds[1]) for y in b]
+    terms = [(product(x, y), e + f) for (x, e), (y, f) in zip(left, right, strict=True)]
+    terms.append(decode(c, out))
+    odd = combine([value for value, _ in terms])
+    if odd is not None:
+        return special(odd, out)
+    real = [(value, exponent) for value, exponent in terms if value]
+    if not real:
+        return 0
+    least = (-126 if out == "f32" else -14) - (fraction - 18)
+    unit = Fraction(2) ** (max([least, *[exponent for _, exponent in real]]) - fraction)
+    total = sum(int(value / unit) for value, _ in real) * unit
+    return encode(total, out, out == "f16", kept)
+
+
+def chain(a, b, c, kinds, out, sm, itemsize):
+    """The blocks of a long K, one after the other."""
+    fraction, nbytes = UNITS[sm]
+    step = nbytes // itemsize
+    for k in range(0, len(a), step):
+        c = block(a[k : k + step], b[k : k + step], c, kinds, out, fraction)
+    return c
+
+
+def add(x, y, kind):
+    """An ordinary addition, to nearest even; of zeros, -0 only where both are."""
+    (left, _), (right, _) = decode(x, kind), decode(y, kind)
+    odd = combine([left, right])
+    if odd is not None:
+        return special(odd, kind)
+    if left + right == 0:
+        return x if x == y else 0
+    return encode(left + right, kind, True)
+
+
+# ---- against the code ------------------------------------------------------------------------
+
+DTYPES = {"f16": np.uint16, "bf16": np.uint16, "tf32": np.uint32}
+RESULTS = {"f32": (np.uint32, np.float32), "f16": (np.uint16, np.float16)}
+
+
+def bits_of(rng, kind, shape):
+    """Any bits; exponents near one another; specials; zeros and subnormals."""
+    width = 32 if kind in ("tf32", "f32") else 16 if kind in ("f16", "bf16") else 8
+    eb, fb, bias, _ = FORMATS["f32" if kind == "tf32" else kind]
+    any_bits = rng.integers(0, 1 << (1 + eb + fb), shape, dtype=np.uint64)
+    field = rng.integers(max(bias - 4, 1), bias + 2, shape).astype(np.uint64)
+    near = (any_bits & np.uint64(~(((1 << eb) - 1) << fb) & (2**64 - 1))) | (field << np.uint64(fb))
+    small = any_bits & np.uint64((1 << fb) - 1 | 1 << (eb + fb))
+    names = [
+        0,
+        1 << (eb + fb),
+        ((1 << eb) - 1) << fb,
+        (1 << (eb + fb)) | ((1 << eb) - 1) << fb,
+        (1 << (eb + fb)) - 1,
+        1,
+    ]
+    odd = rng.choice(np.array(names, np.uint64), shape)
+    which = rng.choice(4, shape, p=[0.2, 0.7, 0.08, 0.02])
+    return np.choose(which, [any_bits, near, small, odd]).astype(f"u{width // 8}")
+
+
+def operands(rng, kinds, k, out, w=2):
+    """Bits of A ``[k, 16, w]``, B ``[k, 8, w]``, C ``[16, 8, w]``; the last warp without specials."""
+    return bits_of(rng, kinds[0], (k, 16, w)), bits_of(rng, kinds[1], (k, 8, w)), bits_of(rng, out, (16, 8, w))
+
+
+def compare(got, out, reference, w=2):
+    """Every output; ``reference(m, n, warp)`` gives bits."""
+    found = got.view(RESULTS[out][0])
+    for m in range(0, 16, 3):
+        for n in range(8):
+            for warp in range(w):
+                want = reference(m, n, warp)
+                assert int(found[m, n, warp]) == want, (m, n, warp, hex(int(found[m, n, warp])), hex(want))
+
+
+def listed(array, *index):
+    """A row of K as Python integers."""
+    return [int(x) for x in array[(slice(None), *index)]]
+
+
+@pytest.mark.parametrize("sm", sorted(UNITS))
+@pytest.mark.parametrize(
+    ("kind", "out", "k"), [("f16", "f32", 16), ("f16", "f16", 16), ("bf16", "f32", 16), ("tf32", "f32", 8)]
+)
+def test_native(kind, out, k, sm):
+    """Blocks of the units by architecture."""
+    rng = np.random.default_rng(sm + k)
+    a, b, c = operands(rng, (kind, kind), k, out)
+    with np.errstate(all="ignore"):
+        got = matrix.dot_add(a, b, c.view(RESULTS[out][1]), kind, sm)
+    size = np.dtype(DTYPES[kind]).itemsize
+
+    compare(
+        got,
+        out,
+        lambda m, n, w: chain(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), (kind, kind), out, sm, size),
+    )
+
+
+@pytest.mark.parametrize("kinds", [("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e5m2", "e5m2")])
+@pytest.mark.parametrize("out", ["f32", "f16"])
+@pytest.mark.parametrize("sm", [89, 90, 100, 120])
+def test_fp8(kinds, out, sm):
+    """Native with 13 fraction bits on sm_89, with 25 on sm_120, two sums and an addition elsewhere."""
+    rng = np.random.default_rng(sm)
+    a, b, c = operands(rng, kinds, 32, out)
+    with np.errstate(all="ignore"):
+        got = emulated.dot_fp8(a, b, c.view(RESULTS[out][1]), kinds, sm)
+
+    def reference(m, n, w):
+        x, y, start = listed(a, m, w), listed(b, n, w), int(c[m, n, w])
+        if sm == 89:
+            for k in (0, 16):
+                kept = 13 if out == "f32" else None
+                start = ada(x[k : k + 16], y[k : k + 16], start, kinds, out, kept)
+            return start
+        if sm == 120:
+            return block(x, y, start, kinds, out, 25)
+        x, y = ([unpacked(v, kind) for v in row] for row, kind in ((x, kinds[0]), (y, kinds[1])))
+        total = 0
+        for low in (True, False):
+            chosen = [k for k in range(32) if (k % 4 < 2) == low]
+            total = block([x[k] for k in chosen], [y[k] for k in chosen], total, ("f16", "f16"), out, 25)
+        return add(start, total, out)
+
+    compare(got, out, reference)
+
+
+def unpacked(bits, kind):
+    """fp8 as f16, which is exact, and normal where fp8 was not."""
+    value, _ = decode(bits, kind)
+    return special(value, "f16") if isinstance(value, str) else encode(value, "f16", True)
+
+
+def ada(a, b, c, kinds, out, kept):
+    """A block of sm_89: 13 fraction bits, floors of its 24-bit unit."""
+    return block(a, b, c, kinds, out, 13, kept)
+
+
+@pytest.mark.parametrize("kinds", [("e3m2", "e2m3"), ("e2m1", "e4m3"), ("e2m3", "e2m1")])
+def test_six_and_four_bits(kinds):
+    """kind::f8f6f4 on sm_120."""
+    rng = np.random.default_rng(5)
+    a, b, c = operands(rng, kinds, 32, "f32")
+    with np.errstate(all="ignore"):
+        got = emulated.dot_fp8(a, b, c.view(np.float32), kinds, 120)
+
+    compare(got, "f32", lambda m, n, w: block(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), kinds, "f32", 25))
+
+
+def test_sparse_equals_dense_on_the_expanded_matrix():
+    """Zeros that sparse A leaves out change nothing where operands are finite."""
+    rng = np.random.default_rng(8)
+    stored = rng.standard_normal((16, 16, 3)).astype(np.float16)
+    positions = np.sort(rng.permuted(np.tile(np.arange(4)[:, None, None, None], (1, 8, 16, 3)), axis=0)[:2], axis=0)
+    positions = (positions + 4 * np.arange(8)[None, :, None, None]).transpose(1, 0, 2, 3).reshape(16, 16, 3)
+    b = rng.standard_normal((32, 8, 3)).astype(np.float16)
+    c = rng.standard_normal((16, 8, 3)).astype(np.float32)
+    full = np.zeros((32, 16, 3), np.float16)
+    np.put_along_axis(full, positions, stored, axis=0)
+    wide = matrix.Unit(25, 64, -133, -21)
+    bits = [x.view(np.uint16) for x in (stored, full, b)]
+
+    sparse = matrix.dot_add(bits[0], bits[2], c, "f16", wide, positions)
+    dense = matrix.dot_add(bits[1], bits[2], c, "f16", wide)
+    np.testing.assert_array_equal(sparse.view(np.uint32), dense.view(np.uint32))
