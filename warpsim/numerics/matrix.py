@@ -237,15 +237,19 @@ def dot_ieee(a: Array, b: Array, c: Array, kind: str | tuple[str, str], position
 
 
 def dot_integer(a: Array, b: Array, c: Array, saturate: bool, positions: Array | None = None) -> Array:
-    """Integer products added to s32: wrapped, or clamped once."""
-    total = np.zeros(c.shape, np.int64)
-    for k, x in enumerate(a):
-        y = b[k, None] if positions is None else np.take_along_axis(b[:, None], positions[k, None, :, None], axis=0)[0]
-        total += x.astype(np.int64)[:, None] * y.astype(np.int64)
-    total += c
+    """Integer products added to s32: wrapped, or clamped once.
+
+    Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
+    left = np.ascontiguousarray(a.transpose(2, 1, 0), F32)
+    if positions is None:
+        sums = np.matmul(left, np.ascontiguousarray(b.transpose(2, 0, 1), F32))
+    else:
+        right = np.ascontiguousarray(select(b, slice(None), positions).transpose(3, 1, 0, 2), F32)
+        sums = np.matmul(left[:, :, None], right)[:, :, 0]
+    total = sums.astype(np.int32).transpose(1, 2, 0)
     if saturate:
-        total = np.clip(total, -(2**31), 2**31 - 1)
-    return total.astype(np.int32)
+        return np.clip(total.astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
+    return total + c
 
 
 def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
