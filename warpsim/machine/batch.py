@@ -15,6 +15,7 @@ from warpsim.machine.proxies import Proxies
 from warpsim.machine.races import Races
 from warpsim.machine.register_counts import RegisterCounts
 from warpsim.machine.selection import Selection, Shape, from_positions, union
+from warpsim.machine.shadow_rules import RULE, ones, unwritten
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.transfers import Transfers
 from warpsim.machine.values import Affine, Array
@@ -101,7 +102,12 @@ class Batch:
 
     def start(self, plan: FunctionPlan) -> None:
         """All threads at the kernel's first instruction."""
-        self.runnable.append(Group(self, self.shape.whole, plan, (), 0, 0, plan.frame_start))
+        group = Group(self, self.shape.whole, plan, (), 0, 0, plan.frame_start)
+        if RULE in self.launch.settings.checks:
+            for slot in unwritten(plan):
+                if group.frame.values[slot] is None:  # a snippet's registers have initial values
+                    group.frame.shadows[slot] = ones(plan, slot, np.ones(self.shape.extents, np.bool_))
+        self.runnable.append(group)
 
     def push(self, group: Group) -> None:
         """Make a group runnable."""

@@ -120,7 +120,7 @@ class Group:
 
     def need(self, index: int, use: str) -> Value:
         """A register's value where its content matters: reported if no thread has written it."""
-        if self.frame.values[index] is None and index < self.plan.n_registers:
+        if self.frame.values[index] is None and index < self.plan.n_registers and index not in self.frame.shadows:
             name = self.plan.function.registers[index].name
             self.batch.fault(
                 "uninitialised", f"register {name} is used as {use} before anything wrote it", self, None, register=name

@@ -63,6 +63,11 @@ def report_use(group: Group, slot: int, bits: Array, active: Any, use: str) -> N
         return
     name = group.plan.function.registers[slot].name
     other = group.batch.origins.get(slot)
+    if other is None:
+        group.batch.fault(
+            RULE, f"register {name} is used as {use} before anything wrote it", group, lanes, register=name
+        )
+        return
     group.batch.fault(
         RULE, f"register {name} is used as {use}, and holds bytes that nothing has written", group, lanes,
         register=name, other=other, advice="write the memory on every path that leads here, before it is read",
@@ -76,6 +81,25 @@ def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
         return mask != 0
     size = min(dtype.itemsize, 8)
     return np.where(mask != 0, np.iinfo(f"u{size}").max, 0).astype(f"u{size}")
+
+
+def unwritten(plan: FunctionPlan) -> list[int]:
+    """Registers that some path reads before anything writes them.
+
+    Accumulators of wgmma are left out: compilers leave them unwritten where scale-d is false."""
+    accumulators = {
+        slot
+        for block in plan.blocks
+        for instruction in block.instructions
+        if "accumulator" in instruction.form.ports
+        for slot in destinations_of(instruction)
+    }
+    registers = plan.function.registers
+    return [
+        slot
+        for slot in sorted(plan.blocks[0].live_in - accumulators)
+        if slot < plan.n_registers and registers[slot].type.bits <= 64
+    ]
 
 
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, Any], Any]:

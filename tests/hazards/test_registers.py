@@ -1,0 +1,59 @@
+"""Registers that some lanes read before anything wrote them (rule uninitialised)."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a) { .reg .b32 t, x, y; .reg .b64 q, w; .reg .pred p, z;
+ld.param.u64 q, [a]; mov.u32 t, %tid.x; mul.wide.u32 w, t, 4; add.u64 q, q, w; setp.lt.u32 p, t, 7;
+"""
+
+
+def launch(body, **options):
+    """One warp; the body starts in line 6."""
+    return warpsim.load(HEAD + body + "\nret; }\n")["k"](1, 32, (np.zeros(64, np.uint32),), **options)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "lanes"),
+    [
+        ("@p mov.u32 x, 5;\nst.global.u32 [q], x;", 7, range(7, 32)),
+        ("@p bra A;\nmov.u32 x, 5;\nA: st.global.u32 [q], x;", 8, range(7)),
+        ("@p bra A;\nmov.u32 x, 5;\nA: add.u32 y, x, 1;\nst.global.u32 [q], y;", 9, range(7)),
+        ("@p mov.u32 x, 0;\nmul.wide.u32 w, x, 4;\nadd.u64 q, q, w;\nld.global.u32 y, [q];", 9, range(7, 32)),
+        ("@p setp.eq.u32 z, t, 1;\n@z bra A;\nst.global.u32 [q], t;\nA:", 7, range(7, 32)),
+        ("add.u32 y, x, 1;\nst.global.u32 [q], y;", 7, range(32)),
+    ],
+)
+def test_lanes_that_nothing_wrote(body, line, lanes):
+    """The lanes are those that read what others wrote, or nobody."""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(body)
+    found = caught.value.findings[0]
+
+    assert (found.rule, found.line, found.lanes) == ("uninitialised", line, tuple(lanes))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.u32 x, 1;\n@p mov.u32 x, 5;\nst.global.u32 [q], x;",
+        "@p mov.u32 x, 5;\n@p st.global.u32 [q], x;",
+        "@p mov.u32 x, 5;\n@!p mov.u32 x, 6;\nst.global.u32 [q], x;",
+        "@p bra A;\nmov.u32 x, 5;\nbra E;\nA: mov.u32 x, 6;\nE: st.global.u32 [q], x;",
+        "add.u32 y, x, 1;\nmov.u32 y, t;\nst.global.u32 [q], y;",
+        "and.b32 y, x, 0;\nst.global.u32 [q], y;",
+    ],
+)
+def test_correct_programs_are_silent(body):
+    """Every lane wrote what it reads, or what it read does not matter."""
+    assert launch(body).findings == ()
+
+
+def test_unchecked():
+    """Without the check nothing is said."""
+    assert launch("st.global.u32 [q], x;", checks="none").findings == ()
