@@ -1,11 +1,13 @@
 """The command line: outputs and exit statuses."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.cli import main
 
 SAXPY = Path(__file__).parent.parent / "programs" / "saxpy"
@@ -100,3 +102,38 @@ def test_layout(capsys):
     for arguments in (["add.f32"], ["mma.m16n8k8.tf32", "--operand", "e"], ["mma.m16n8k8.tf32", "--format", "svg"]):
         assert main(["layout", *arguments]) == 2
         assert capsys.readouterr().err.startswith("warpsim: ")
+
+
+def test_replay_goes_on_after_broken_cases(tmp_path, capsys):
+    """A broken case is a failed one, named with its reason; the others are run, and the document is whole."""
+    good = Path(__file__).parent / "cases" / "transpose"
+    for name, entry, data in (("kernel", "nope", True), ("data", "transpose", False)):
+        folder = tmp_path / name
+        shutil.copytree(good, folder)
+        case = json.loads((folder / "case.json").read_text())
+        (folder / "case.json").write_text(json.dumps({**case, "entry": entry}))
+        if not data:
+            (folder / "data.npz").write_bytes(b"junk")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "case.json").write_text("{}")
+    (tmp_path / "empty" / "data.npz").write_bytes((good / "data.npz").read_bytes())
+    names = ("kernel", "data", "empty", "missing")
+
+    status = main(["replay", "--json", *[str(tmp_path / name) for name in names], str(good)])
+    cases = json.loads(capsys.readouterr().out)["cases"]
+
+    assert status == 2
+    assert [case["ok"] for case in cases] == [False] * 4 + [True]
+    assert "has no kernel 'nope'" in cases[0]["error"]
+    assert all(case["error"] for case in cases[:4])
+
+
+def test_unknown_names():
+    """A name that the module lacks is an error of warpsim that lists what there is, and a KeyError."""
+    module = warpsim.load(Path(__file__).parent / "cases" / "transpose" / "kernel.ptx")
+
+    for missing in (lambda: module["nope"], lambda: module.get_function("nope"), lambda: module.get_global("nope")):
+        with pytest.raises(warpsim.LaunchError, match="has no"):
+            missing()
+        with pytest.raises(KeyError):
+            missing()

@@ -71,6 +71,13 @@ class LaunchError(WarpsimError, ValueError):
     """Arguments, dimensions or resources of a launch that do not fit the kernel or the device."""
 
 
+class UnknownName(LaunchError, KeyError):
+    """A kernel or variable that the module does not have."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class ExecutionError(WarpsimError):
     """A launch that did something undefined, faulted, hung or ran out of its budget."""
 

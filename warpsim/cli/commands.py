@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
-from warpsim.host.cases import DTYPES, CaseResult, run_case
+from warpsim.host.cases import DTYPES, CaseResult, failed_case, run_case
 from warpsim.host.device import Device
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.module import Module, load
@@ -79,13 +80,17 @@ def _progress(instructions: int, done: int, total: int) -> None:
 
 def command_replay(options: Namespace) -> int:
     """Run recorded launches and compare."""
-    results = []
+    results, unusable = [], False
     for name in options.case:
-        path = find_case(name)
         try:
+            path = find_case(name)
             result = run_case(path, device=options.device, numerics=options.numerics, **_options(options))
-        except LaunchError as problem:
-            raise Unusable(str(problem)) from None
+        except (LaunchError, Unusable) as problem:
+            result, unusable = failed_case(name, str(problem)), True
+        except Exception as defect:  # the other cases' results must not be lost
+            where = traceback.extract_tb(defect.__traceback__)[-1]
+            text = f"internal error, please report it: {type(defect).__name__}: {defect} ({Path(where.filename).name}:{where.lineno})"
+            result = failed_case(name, text)
         results.append(result)
         if not options.json:
             _print_case(result, options.bits)
@@ -96,6 +101,8 @@ def command_replay(options: Namespace) -> int:
         good = good and not any(
             f.severity == "error" and f.rule not in ("assert", "trap") for r in results for f in r.findings
         )
+    if unusable:
+        return 2
     return 0 if good else 1
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,24 @@ class CaseResult:
     outputs: tuple[OutputResult, ...]
 
 
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What a malformed case raises becomes a `LaunchError` that names it."""
+    try:
+        yield
+    except WarpsimError:
+        raise
+    except KeyError as missing:
+        raise LaunchError(f"{path} is no recorded case: case.json or data.npz lacks {missing}") from None
+    except (OSError, ValueError, TypeError, IndexError, AttributeError, zipfile.BadZipFile) as reason:
+        raise LaunchError(f"{path} is no recorded case: {reason}") from None
+
+
+def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
+    """The result of a case that could not be run."""
+    return CaseResult(Path(folder).name, False, False, 0.0, 0, "", error, (), ())
+
+
 def run_case(
     folder: str | os.PathLike[str],
     *,
@@ -78,38 +99,36 @@ def run_case(
         LaunchError: where the directory holds no readable case.
     """
     path = Path(folder)
-    try:
+    printed: list[str] = []
+    with _reading(path):
         case = json.loads((path / "case.json").read_text())
         with np.load(path / "data.npz") as stored:
             data = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, KeyError) as reason:
-        raise LaunchError(f"{path} is no recorded case: {reason}") from None
-    expected_text = (path / "stdout.txt").read_text() if (path / "stdout.txt").exists() else None
-    printed: list[str] = []
-    gpu = Device(
-        device or case.get("hardware", {}).get("sm") or case["target"], numerics=numerics, stdout=printed.append
-    )
-    buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
-    for b in case["buffers"]:
-        if b.get("content") == "pointers":
-            buffers[b["name"]].set(
-                np.array([buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]], np.uint64).view(
-                    buffers[b["name"]].dtype
-                )
-            )
+        expected_text = (path / "stdout.txt").read_text() if (path / "stdout.txt").exists() else None
+        target = device or case.get("hardware", {}).get("sm") or case["target"]
+        gpu = Device(target, numerics=numerics, stdout=printed.append)
+        buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
+        for b in case["buffers"]:
+            if b.get("content") == "pointers":
+                places = [buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]]
+                buffers[b["name"]].set(np.array(places, np.uint64).view(buffers[b["name"]].dtype))
+        arguments = tuple([_argument(p, buffers, gpu) for p in case["params"]])
+        grid, block = tuple(case["grid"]), tuple(case["block"])
+        entry, shared_mem = case["entry"], case["dynamic_smem"]
+        cluster = tuple(case["cluster"]) if case.get("cluster") else None
+        checks = {b["name"]: case["check"].get(b["name"], {"mode": "bits"}) for b in case["buffers"] if b.get("out")}
     started = time.perf_counter()
     error: str | None = None
     instructions = 0
     findings: tuple[Finding, ...] = ()
     try:
         module = load(path / "kernel.ptx")
-        arguments = tuple([_argument(p, buffers, gpu) for p in case["params"]])
-        result = module[case["entry"]](
-            tuple(case["grid"]),
-            tuple(case["block"]),
+        result = module[entry](
+            grid,
+            block,
             arguments,
-            shared_mem=case["dynamic_smem"],
-            cluster=tuple(case["cluster"]) if case.get("cluster") else None,
+            shared_mem=shared_mem,
+            cluster=cluster,
             cooperative=bool(case.get("cooperative")),
             device=gpu,
             **options,
@@ -124,15 +143,12 @@ def run_case(
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
         text = None if failed else (error or "the launch was to fail, and did not")
         return CaseResult(path.name, failed, failed, seconds, instructions, "".join(printed), text, findings, ())
-    outputs = (
-        ()
-        if error
-        else tuple(
-            _compare(b, buffers[b["name"]].get(), data, case["check"].get(b["name"], {"mode": "bits"}))
-            for b in case["buffers"]
-            if b.get("out")
-        )
-    )
+    outputs: tuple[OutputResult, ...] = ()
+    if error is None:
+        with _reading(path):
+            outputs = tuple(
+                _compare(b, buffers[b["name"]].get(), data, checks[b["name"]]) for b in case["buffers"] if b.get("out")
+            )
     text_equal = expected_text is None or "".join(printed) == expected_text
     if error is None and not text_equal:
         error = (

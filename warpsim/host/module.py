@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.errors import Finding, PtxError
+from warpsim.errors import Finding, PtxError, UnknownName
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device
 from warpsim.machine.memory import SHARED_WINDOW
@@ -107,10 +107,16 @@ class Module:
         return MappingProxyType(self._kernels)
 
     def __getitem__(self, name: str) -> Kernel:
-        return self._kernels[name]
+        return self.get_function(name)
 
     def get_function(self, name: str) -> Kernel:
-        """A kernel by name."""
+        """A kernel by name.
+
+        Raises:
+            UnknownName: a `LaunchError` that is a ``KeyError`` too.
+        """
+        if name not in self._kernels:
+            raise UnknownName(f"the module has no kernel {name!r}; it has: {', '.join(self._kernels) or 'none'}")
         return self._kernels[name]
 
     def to_ptx(self) -> str:
@@ -137,7 +143,8 @@ class Module:
                 assert allocation is not None
                 dtype = variable.type.dtype if variable.size % variable.type.dtype.itemsize == 0 else np.dtype(np.uint8)
                 return DeviceArray(allocation.data.view(dtype), address)
-        raise KeyError(name)
+        names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
+        raise UnknownName(f"the module has no variable {name!r} in .global or .const; it has: {names or 'none'}")
 
     def image(self, device: Device) -> Image:
         """The program placed in a device's memory."""
