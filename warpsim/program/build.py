@@ -38,8 +38,11 @@ def load_program(module: ast.Module, source: str = "") -> Program:
             if item.body is not None:
                 bodies.append(item)
         elif isinstance(item, ast.Directive):
-            if item.name == "file" and len(item.arguments) > 1:
-                resolver.files[int(item.arguments[0])] = str(item.arguments[1]).strip('"')
+            if item.name == "file":
+                if len(item.arguments) > 1 and isinstance(item.arguments[0], int):
+                    resolver.files[item.arguments[0]] = str(item.arguments[1]).strip('"')
+                else:
+                    problems.add("directive", item.span, ".file takes a number and a name")
             elif item.name == "alias" and len(item.arguments) == 2:
                 resolver.aliases.add(str(item.arguments[0]))
                 aliases[str(item.arguments[0])] = str(item.arguments[1])
@@ -215,11 +218,12 @@ def _block(
         elif isinstance(statement, ast.CallPrototype) and label is not None:
             scope.labels[label] = Prototype(resolver.params(statement.params), resolver.params(statement.returns))
         elif isinstance(statement, ast.Directive):
-            if statement.name == "loc" and len(statement.arguments) >= 2 and isinstance(statement.arguments[0], int):
-                loc[0] = (
-                    resolver.files.get(statement.arguments[0], str(statement.arguments[0])),
-                    int(statement.arguments[1]),
-                )
+            if statement.name == "loc":
+                numbers = [a for a in statement.arguments[:2] if isinstance(a, int)]
+                if len(numbers) == 2:
+                    loc[0] = resolver.files.get(numbers[0], str(numbers[0])), numbers[1]
+                else:
+                    resolver.problems.add("directive", statement.span, ".loc takes a file, a line and a column")
             elif statement.name == "branchtargets" and label is not None:
                 builder.pending.append((label, statement, scope))
             elif statement.name == "calltargets" and label is not None:
