@@ -34,6 +34,13 @@ class Cells:
         self.flat = flat
 
 
+def _distinct(owners: Array) -> Array:
+    """The values that occur; nearly always one, for which there is no need to sort."""
+    if owners.size and owners[0] == owners.min() == owners.max():
+        return owners[:1]
+    return np.unique(owners)
+
+
 def apply_atomic(
     memory: Memory,
     kind: str,
@@ -58,7 +65,7 @@ def apply_atomic(
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
         out = np.zeros(len(place), dtype) if returns else None
-        for index in np.unique(owner[chosen]):
+        for index in _distinct(owner[chosen]):
             lanes = chosen[owner[chosen] == index]
             allocation = memory.globals.allocation(int(index))
             if allocation.defined is not None:
