@@ -92,19 +92,6 @@ class ReportPort(Protocol):
         """``lanes`` marks, in the shape of the operands, the lanes concerned."""
 
 
-class ClusterPort(Protocol):
-    """Shared memory of the other CTAs of the cluster. Addresses are offsets in ``.shared::cluster``."""
-
-    def map_shared(self, address: Lanes, rank: Lanes) -> Lanes:
-        """The address of the same offset in the CTA of a rank."""
-
-    def rank_of(self, address: Lanes) -> Lanes:
-        """The rank of the CTA that an address belongs to, uint32."""
-
-    def is_own(self, address: Lanes) -> Lanes:
-        """Whether an address belongs to the thread's own CTA."""
-
-
 class AsyncGroupsPort(Protocol):
     """The groups of ``cp.async`` copies of each thread."""
 

@@ -26,7 +26,6 @@ _FLOAT_N = range(8, 257, 8)
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """The text's dense list stops at 224; the assembler and the hardware take 240 and 256 too."""
 STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", "s8": "u1", "u8": "u1", "b1": "u1"}
-SHARED_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
 
 
 def _shapes(ns: Any, *ks: int) -> str:

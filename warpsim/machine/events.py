@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-import attrs
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from warpsim.machine.group import Group
     from warpsim.program.program import Instruction
-
-
-@attrs.frozen
-class MemoryAccess:
-    """One step's access: ``addresses`` (bytes, in the space) of the lanes at flat batch ``positions``."""
-
-    space: str
-    kind: str
-    addresses: Any
-    width: int
-    positions: Any
 
 
 class Observer(Protocol):

@@ -13,6 +13,7 @@ import numpy as np
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine import reporting, runtime, specials
 from warpsim.machine.batch import Batch
+from warpsim.machine.events import Observer
 from warpsim.machine.group import Group
 from warpsim.machine.memory import GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
@@ -61,7 +62,7 @@ class Settings:
     async_effects: str = "eager"
     max_instructions: int | None = 10**9
     batch_threads: int = BATCH_THREADS
-    observer: Any = None
+    observer: Observer | None = None
     stdout: Callable[[str], object] = lambda text: None
     progress: Callable[[int, int, int], object] | None = None
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from warpsim.machine.group import Group
     from warpsim.machine.launch import Launch
 
-CLUSTER_BARRIER = -1
-
 
 class Clusters:
     """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;

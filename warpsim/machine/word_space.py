@@ -72,10 +72,6 @@ class WordSpace:
         if self.defined is not None:
             self.defined.move(source, target, nbytes, columns)
 
-    def rows(self, word: int | Array, count: int = 1) -> Array:
-        """Rows of words, all columns."""
-        return self.words[word]
-
 
 def join_words(parts: list[Array], dtype: np.dtype[Any]) -> Array:
     """Elements of 64 or 128 bits from their 32-bit words, low first."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.numerics import matrix
 from warpsim.numerics.floating import canonical, fma
-from warpsim.numerics.matrix import F16, F32, F64, NARROW, Array, Unit
+from warpsim.numerics.matrix import F16, F32, F64, Array, Unit
 
 ADA = Unit(13, 16, -132, -20, 13)
 """fp8 of sm_89: 13 fraction bits, also of an f32 result."""
@@ -155,6 +155,3 @@ def _with_specials(d: Array, terms: Array) -> Array:
     d = np.where(np.isinf(terms), terms.astype(F32), d)
     d.view(np.uint32)[np.isnan(terms)] = 0x7FFFFFFF
     return d
-
-
-__all__ = ["NARROW", "dot_fp8", "dot_groups", "dot_quads", "dot_scaled", "scale_factors"]

@@ -14,7 +14,6 @@ from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 Symbol = Any
-MAX_REGISTERS = 1 << 20
 
 
 @attrs.define
