@@ -104,11 +104,12 @@ def special(value, kind):
     return NAN[kind] if value == "nan" else INF[kind] | (sign if value == "-inf" else 0)
 
 
-def block(a, b, c, kinds, out, fraction, kept=None):
-    """One block: bits of A's row and B's column, and of C; cut to ``fraction`` bits below the greatest exponent."""
+def block(a, b, c, kinds, out, fraction, kept=None, held=None):
+    """One block: bits of A's row and B's column, and of C (of type ``held``); cut to ``fraction`` bits below the greatest
+    exponent."""
     left, right = [decode(x, kinds[0]) for x in a], [decode(y, kinds[1]) for y in b]
     terms = [(product(x, y), e + f) for (x, e), (y, f) in zip(left, right, strict=True)]
-    terms.append(decode(c, out))
+    terms.append(decode(c, held or out))
     odd = combine([value for value, _ in terms])
     if odd is not None:
         return special(odd, out)
@@ -256,6 +257,24 @@ def test_six_and_four_bits(kinds):
         got = emulated.dot_fp8(a, b, c.view(np.float32), kinds, 120)
 
     compare(got, "f32", lambda m, n, w: block(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), kinds, "f32", 25))
+
+
+@pytest.mark.parametrize("sm", [70, 75])
+@pytest.mark.parametrize("held", ["f16", "f32"])
+def test_quads_of_a_v100(sm, held):
+    """mma.m8n8k4 with f32 results: a subnormal f16 C is aligned where it stands, not as an f32 would be."""
+    rng = np.random.default_rng(sm)
+    a, b = bits_of(rng, "f16", (4, 16, 2)), bits_of(rng, "f16", (4, 8, 2))
+    a[:, ::2] = rng.integers(1, 64, (4, 8, 2))  # products that lie far below C
+    c = rng.integers(0, 1 << 10, (16, 8, 2)).astype(np.uint16) if held == "f16" else bits_of(rng, held, (16, 8, 2))
+    with np.errstate(all="ignore"):
+        got = emulated.dot_quads(a, b, c.view(RESULTS[held][1]), np.dtype(np.float32), sm)
+
+    compare(
+        got,
+        "f32",
+        lambda m, n, w: block(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), ("f16", "f16"), "f32", 23, None, held),
+    )
 
 
 def test_sparse_equals_dense_on_the_expanded_matrix():

@@ -69,9 +69,8 @@ def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: in
     """
     if sm < 80:
         volta = matrix.unit_of(70)
-        if c.dtype == F16 and result == F32:
-            volta = attrs.evolve(volta, floor32=volta.floor32)
-            c = c.astype(F32)
+        if c.dtype == F16 and result == F32:  # an f16 that is subnormal keeps the least exponent of f16
+            volta, c = attrs.evolve(volta, least_c=-14), c.astype(F32)
         return matrix.dot_add(a, b, c, "f16", volta)
     left, right = a.view(F16).astype(F32)[:, :, None], b.view(F16).astype(F32)[:, None]
     wide = c.astype(F32)

@@ -36,13 +36,14 @@ NARROW: dict[str, tuple[Any, int, int, int]] = {
 @attrs.frozen
 class Unit:
     """A tensor core: fraction bits kept while aligning, bytes of K that one block takes, the least exponent that terms
-    are aligned to with f32 and f16 results, and the fraction bits of an f32 result."""
+    are aligned to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C."""
 
     fraction: int
     block_bytes: int
     floor32: int
     floor16: int
     kept: int = 23
+    least_c: int = -126
 
 
 UNITS: dict[int, Unit] = {
@@ -128,7 +129,7 @@ def _block(av: Array, ae: Array, bv: Array, be: Array, c: Array, kind: str, unit
     out = np.empty((m, n, w), c.dtype)
     special = not (np.isfinite(av).all() and np.isfinite(bv).all() and np.isfinite(c).all())
     width = max(PRODUCTS // (k * m * n), 1)
-    exact = _exact_f16 if kind == "f16" and c.dtype == F32 else _exact
+    exact = _exact_f16 if kind == "f16" and c.dtype == F32 and unit.least_c == -126 else _exact
     for at in range(0, w, width):
         part = slice(at, at + width)
         out[..., part] = exact(av[..., part], ae[..., part], bv[..., part], be[..., part], c[..., part], unit)
@@ -189,7 +190,7 @@ def aligned_exponent(top: Array, c: Array, unit: Unit) -> Array:
         field = ((c.view(np.uint16) >> np.uint16(10)) & np.uint16(0x1F)).astype(np.int32)
         ce, floor = np.maximum(field, 1) - 15, unit.floor16
     else:
-        ce = np.maximum((c.view(np.uint32) >> np.uint32(23)).astype(np.int32) & 0xFF, 1) - 127
+        ce = np.maximum(((c.view(np.uint32) >> np.uint32(23)).astype(np.int32) & 0xFF) - 127, unit.least_c)
         floor = unit.floor32
     return np.maximum(np.maximum(top, np.where(c == 0, ABSENT, ce)), floor)
 
