@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from warpsim.isa import mma, mma_sp
-from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated
 
@@ -103,8 +104,14 @@ def _byte_ids(op: Op) -> set[int]:
 
 
 _SCALE_TYPES = {"sa": ".b32", "ia": ".u16", "sb": ".b32", "ib": ".u16"}
-_SCALE_LIMITS = {"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]}
-_SCALE_VECTORS = {"ia": lambda op: 2, "ib": lambda op: 2}
+
+
+def _two(op: Op) -> int:
+    return 2
+
+
+def _four(op: Op) -> int:
+    return 4
 
 
 def _scaled_legal(op: Op) -> str | None:
@@ -124,14 +131,10 @@ def _scaled_gate(op: Op) -> Gate:
     return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
 
 
-def _uniform(value: Lanes) -> Lanes:
-    return np.asarray(value).astype(np.int64)
-
-
 def _scales(op: Op, words: Lanes, ids: Registers, rows: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
     """Scale bytes ``[S, rows, W]`` from the lanes and bytes that the selectors name."""
     size = _vector_size(op)
-    byte, thread = (np.broadcast_to(_uniform(v), (n, 32, m))[:, 0].reshape(n * m) for v in ids)
+    byte, thread = (np.broadcast_to(np.asarray(v, np.int64), (n, 32, m))[:, 0].reshape(n * m) for v in ids)
     threads = 2 if rows == 16 else 4
     wrong = ~np.isin(byte, list(_byte_ids(op))) | (thread < 0) | (thread >= threads)
     if wrong.any():
@@ -189,31 +192,26 @@ _FOUR = """
     """
 _LINE = "sync.aligned.shape.row.col.kind.block_scale{.scale_vec_size}.dtype.atype.btype.ctype.stype d, a, b, c"
 _TAIL = "sa, {ia0, ia1}, sb, {ib0, ib1};"
-_DENSE_VECTORS = {"d": lambda op: 4, "c": lambda op: 4, "a": lambda op: 4, "b": lambda op: 2, **_SCALE_VECTORS}
 
 
-@instruction(
-    f"mma.{_LINE}, {_TAIL} .shape = {{ .m16n8k64 }}; {_FOUR}",
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
-    vectors=_DENSE_VECTORS,
-    limits=_SCALE_LIMITS,
-    registers=("a", "b", "e", "sa", "sb"),
-    legal=_scaled_legal,
-    gate=_scaled_gate,
-)
-@instruction(
-    f"mma.{_LINE}, {_TAIL} .shape = {{ .m16n8k32 }}; {_SCALED}",
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
-    vectors=_DENSE_VECTORS,
-    limits=_SCALE_LIMITS,
-    registers=("a", "b", "e", "sa", "sb"),
-    legal=mma.disordered,
-    gate=_scaled_gate,
-)
+def _declare(line: str, shape: str, types: str, sparse: bool) -> Callable[[Function], Function]:
+    """A scaled form: `_SCALED` or `_FOUR` types, of one shape."""
+    return instruction(
+        f"{line}, {_TAIL} .shape = {{ .{shape} }}; {types}",
+        anchor=_SPARSE if sparse else _ANCHOR,
+        scope=Scope.WARP,
+        types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
+        vectors={"d": _four, "c": _four, "a": _four, "b": _four if sparse else _two, "ia": _two, "ib": _two},
+        constants={"f": (0, 0)},
+        limits={"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]},
+        registers=("a", "b", "e", "sa", "sb"),
+        legal=_scaled_legal if types is _FOUR else mma.disordered,
+        gate=_scaled_gate,
+    )
+
+
+@_declare(f"mma.{_LINE}", "m16n8k64", _FOUR, False)
+@_declare(f"mma.{_LINE}", "m16n8k32", _SCALED, False)
 def mma_scaled(
     op: Op,
     a: Registers,
@@ -233,30 +231,8 @@ def mma_scaled(
     return _product(op, (a, b, c), (sa, ia, sb, ib), None, extent, device, active, report)
 
 
-@instruction(
-    f"mma.sp::ordered_metadata.{_LINE}, e, f, {_TAIL} .shape = {{ .m16n8k128 }}; {_FOUR}",
-    anchor=_SPARSE,
-    scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
-    vectors={**_DENSE_VECTORS, "b": lambda op: 4},
-    constants={"f": (0, 0)},
-    limits=_SCALE_LIMITS,
-    registers=("a", "b", "e", "sa", "sb"),
-    legal=_scaled_legal,
-    gate=_scaled_gate,
-)
-@instruction(
-    f"mma.sp::ordered_metadata.{_LINE}, e, f, {_TAIL} .shape = {{ .m16n8k64 }}; {_SCALED}",
-    anchor=_SPARSE,
-    scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
-    vectors={**_DENSE_VECTORS, "b": lambda op: 4},
-    constants={"f": (0, 0)},
-    limits=_SCALE_LIMITS,
-    registers=("a", "b", "e", "sa", "sb"),
-    legal=mma.disordered,
-    gate=_scaled_gate,
-)
+@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, True)
+@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, True)
 def mma_sp_scaled(
     op: Op,
     a: Registers,

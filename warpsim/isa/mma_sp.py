@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from warpsim.isa.mma import BITS, accumulator, disordered, extents, floats, multiplicand, scattered, storage
-from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics import matrix
 
@@ -111,35 +112,39 @@ def _one(value: Lanes) -> int:
     return int(np.asarray(value).reshape(-1)[0])
 
 
-@instruction(
-    "; ".join(f"{root}.shape.row.col.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
-    + """;
+def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Function], Function]:
+    """Both orders of metadata; ``pattern`` is the line from the shape on, ``multiplicand`` the register type of A and B."""
+    return instruction(
+        "; ".join(f"{root}.{pattern} d, a, b, c, e, f" for root in _ROOTS) + f"; {classes}",
+        anchor=_ANCHOR,
+        scope=Scope.WARP,
+        types={
+            **{"d": storage("dtype"), "a": multiplicand, "b": multiplicand, "c": storage("ctype")},
+            **{"e": ".b32", "f": ".u32"},
+        },
+        vectors=VECTORS,
+        registers=("a", "b", "e"),
+        constants={"f": selectors},
+        legal=_legal,
+        gate=_gate,
+    )
+
+
+@_declare(
+    "shape.row.col.dtype.atype.btype.ctype",
+    """
     .shape = { .m16n8k16, .m16n8k32 };
     .dtype = { .f16, .f32 };  .atype = { .f16 };  .btype = { .f16 };  .ctype = { .f16, .f32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype"), "e": ".b32", "f": ".u32"},
-    vectors=VECTORS,
-    registers=("a", "b", "e"),
-    constants={"f": selectors},
-    legal=_legal,
-    gate=_gate,
+    ".f16x2",
 )
-@instruction(
-    "; ".join(f"{root}.shape.row.col.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
-    + """;
+@_declare(
+    "shape.row.col.dtype.atype.btype.ctype",
+    """
     .shape = { .m16n8k8, .m16n8k16, .m16n8k32, .m16n8k64 };  .dtype = { .f32 };  .ctype = { .f32 };
     .atype = { .bf16, .tf32, .e4m3, .e5m2 };  .btype = { .bf16, .tf32, .e4m3, .e5m2 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", "e": ".b32", "f": ".u32"},
-    vectors=VECTORS,
-    registers=("a", "b", "e"),
-    constants={"f": selectors},
-    legal=_legal,
-    gate=_gate,
+    ".b32",
 )
 def mma_sp_float(
     op: Op,
@@ -160,20 +165,13 @@ def mma_sp_float(
     return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device, where), n, m)
 
 
-@instruction(
-    "; ".join(f"{root}.shape.row.col{{.satfinite}}.dtype.atype.btype.ctype d, a, b, c, e, f" for root in _ROOTS)
-    + """;
+@_declare(
+    "shape.row.col{.satfinite}.dtype.atype.btype.ctype",
+    """
     .shape = { .m16n8k32, .m16n8k64, .m16n8k128 };  .dtype = { .s32 };  .ctype = { .s32 };
     .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32", "e": ".b32", "f": ".u32"},
-    vectors=VECTORS,
-    registers=("a", "b", "e"),
-    constants={"f": selectors},
-    legal=_legal,
-    gate=_gate,
+    ".b32",
 )
 def mma_sp_integer(
     op: Op,
