@@ -11,6 +11,7 @@ from warpsim.errors import InternalError
 from warpsim.machine.flow import labels_of
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
+from warpsim.machine.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
 from warpsim.machine.reporting import is_aligned_barrier
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
@@ -276,7 +277,6 @@ def _return(group: Group) -> int | None:
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Barriers of the warp, the CTA and the cluster."""
-    from warpsim.machine.bind import destination, guard_of, value_getter
 
     words = instruction.text.split(".")
     guard = guard_of(plan, instruction) if instruction.guard is not None else None

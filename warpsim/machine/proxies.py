@@ -16,6 +16,7 @@ import numpy as np
 from warpsim.errors import Finding
 from warpsim.machine.cells import SHIFT, THREAD, Cells
 from warpsim.machine.flow import is_poll
+from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.shadows import SHADOWED
 from warpsim.machine.values import Array
@@ -287,7 +288,6 @@ class Proxies:
 
 def bind_proxies(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step``, and what it orders told to the account, in modules that use the async proxy."""
-    from warpsim.machine.bind import guard_of
 
     words, root = instruction.op.modifiers, instruction.form.root
     fences = root == "fence" and "proxy" in words and "async" in words

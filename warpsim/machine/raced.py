@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.machine.group import Group
+from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
 from warpsim.machine.race_events import CLUSTER, CTA, GPU, Note
 from warpsim.machine.shadows import SHADOWED, shadowed_steps
@@ -54,7 +55,6 @@ def _fence_scope(instruction: Instruction) -> str | None:
 
 def _watched(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step that announces itself to the detector."""
-    from warpsim.machine.bind import guard_of
 
     scope = _fence_scope(instruction)
     words = instruction.text.split(".")

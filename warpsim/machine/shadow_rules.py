@@ -15,6 +15,8 @@ from warpsim.isa.spec import Scope
 from warpsim.machine.defined import UndefinedMemory
 from warpsim.machine.flow import registers_of
 from warpsim.machine.memory import LOCAL_WINDOW
+from warpsim.machine.operand_slots import commit_of, source_getter
+from warpsim.machine.ports import port
 from warpsim.machine.values import Array, as_array, retype
 from warpsim.program.program import Instruction, Operand, Reg, Vec
 
@@ -165,14 +167,11 @@ def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, 
 
 
 def _getters(plan: FunctionPlan, instruction: Instruction) -> list[Any]:
-    from warpsim.machine.bind import source_getter
-
     return [source_getter(plan, o) for o in instruction.operands[instruction.form.n_dest :]]
 
 
 def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]) -> Callable[[Group, Any], Any]:
     """The body itself moves the undefined bits, unless what decides where to is undefined."""
-    from warpsim.machine.bind import commit_of, port
 
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
@@ -219,7 +218,6 @@ def _unsigned(value: Any) -> Array:
 
 def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, Any], Any]:
     """A result bit is undefined where turning undefined source bits turns it."""
-    from warpsim.machine.bind import commit_of
 
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]

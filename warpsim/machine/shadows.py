@@ -17,6 +17,7 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.machine.defined import AtOnce, UndefinedMemory
 from warpsim.machine.flow import registers_of
+from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.reporting import party
 from warpsim.machine.shadow_rules import (
     MATRIX,
@@ -152,7 +153,6 @@ def check_end(group: Group, block: BoundBlock) -> None:
 
 def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step for groups that hold shadows."""
-    from warpsim.machine.bind import guard_of
 
     form, root = instruction.form, instruction.form.root
     operands = instruction.operands[form.n_dest :]
