@@ -14,13 +14,14 @@ ORDER = {
     "ptx": 2,
     "isa": 2,
     "program": 3,
-    "machine": 4,
-    "observe": 5,
-    "host": 6,
-    "cli": 7,
-    "testing": 7,
-    "pytest_plugin": 8,
-    "__main__": 8,
+    "analysis": 4,
+    "machine": 5,
+    "observe": 6,
+    "host": 7,
+    "cli": 8,
+    "testing": 8,
+    "pytest_plugin": 9,
+    "__main__": 9,
 }
 
 

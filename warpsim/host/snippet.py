@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.flow import KEEP
 from warpsim.errors import Finding, LaunchError
 from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
 from warpsim.machine.batch import Batch
-from warpsim.machine.flow import KEEP
 from warpsim.machine.group import Group
 from warpsim.machine.launch import Launch, Settings
 from warpsim.machine.plan import FunctionPlan, Image

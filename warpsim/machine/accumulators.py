@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.flow import registers_of
+from warpsim.analysis.flow import registers_of
 from warpsim.machine.group import Group
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.program.program import Operand

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
+from warpsim.analysis.wmma_fragments import mismatches
 from warpsim.isa.spec import Scope
 from warpsim.machine.control import bind_end, bind_sync
-from warpsim.machine.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
@@ -18,7 +19,7 @@ from warpsim.machine.proxies import bind_proxies
 from warpsim.machine.thread_steps import bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.warp_steps import bind_warp
 from warpsim.machine.wgmma_steps import bind_wgmma, rows_of, watch_registers
-from warpsim.machine.wmma_provenance import mismatches, watch_fragments
+from warpsim.machine.wmma_provenance import watch_fragments
 from warpsim.program.program import (
     Instruction,
 )

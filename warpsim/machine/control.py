@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
-from warpsim.machine.flow import labels_of
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
 from warpsim.machine.operand_slots import destination, guard_of, value_getter

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.flow import Block, blocks_of, is_poll
+from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
-from warpsim.machine.flow import Block, blocks_of, is_poll
 from warpsim.machine.group import Group
 from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.values import Affine
-from warpsim.program.program import Function, FunctionRef, Instruction, Operand, Param, Program, SymbolAddress, Variable
+from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 
 Step = Callable[[Group], Any]
@@ -160,60 +161,10 @@ class KernelPlan:
         self.program = image.program
         self.entry = image.program.functions[name]
         self.async_proxy = uses_async_proxy(image.program)
-        self.shared_offsets: dict[str, int] = {}
-        self.dynamic_offset = 0
-        self.static_shared = self._shared_layout()
+        self.shared = place_shared(image.program, self.entry)
+        self.dynamic_offset = self.shared.dynamic
         self._functions: dict[str, FunctionPlan] = {}
         self.main = self.function(name)
-
-    def _shared_layout(self) -> int:
-        variables = [v for v in self.program.variables if v.space is StateSpace.SHARED]
-        for function in self.program.functions.values():
-            if function is self.entry or not function.entry:
-                variables += [v for v in function.variables if v.space is StateSpace.SHARED]
-        names = self._reachable_names()
-        at = 0
-        dynamic = [v for v in variables if v.linkage == "extern" or v.size == 0]
-        for variable in variables:
-            if variable in dynamic or (names is not None and variable.unique not in names):
-                continue
-            at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
-            self.shared_offsets[variable.unique] = at
-            at += variable.size
-        start = -(-at // 16) * 16 if dynamic else at
-        for variable in dynamic:
-            start = max(start, -(-at // max(variable.align, 1)) * max(variable.align, 1))
-        for variable in dynamic:
-            self.shared_offsets[variable.unique] = start
-        self.dynamic_offset = start
-        return at
-
-    def _reachable_names(self) -> set[str] | None:
-        """Shared variables that the kernel or a function it may call names."""
-        program = self.program
-        seen: set[str] = set()
-        names: set[str] = set()
-        work = [self.entry.name]
-        while work:
-            name = work.pop()
-            name = program.aliases.get(name, name)
-            if name in seen or name not in program.functions:
-                continue
-            seen.add(name)
-            for instruction in program.functions[name].code:
-                for operand in instruction.operands:
-                    base = getattr(operand, "base", None) or getattr(operand, "symbol", None)
-                    if isinstance(base, Variable) and base.space is StateSpace.SHARED:
-                        names.add(base.unique)
-                    if isinstance(operand, FunctionRef):
-                        work.append(operand.name)
-                    elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
-                        work.append(operand.symbol)
-                if instruction.form.root == "call" and not any(
-                    isinstance(o, FunctionRef) for o in instruction.operands
-                ):
-                    work += [f for f, body in program.functions.items() if not body.entry]
-        return names
 
     def function(self, name: str) -> FunctionPlan:
         """A bound function of the module."""
@@ -233,7 +184,7 @@ class KernelPlan:
                 return self.image.function_address(symbol)
             return self.image.addresses[symbol]
         if symbol.space is StateSpace.SHARED:
-            return self.shared_offsets.get(symbol.unique, self.dynamic_offset)
+            return self.shared.address(symbol)
         if symbol.unique in self.image.addresses:
             return self.image.addresses[symbol.unique]
         if symbol.name in self.image.addresses:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.flow import is_poll
 from warpsim.errors import Finding
 from warpsim.machine.cells import SHIFT, THREAD, Cells
-from warpsim.machine.flow import is_poll
 from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.shadows import SHADOWED

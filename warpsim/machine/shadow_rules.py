@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.analysis.flow import registers_of
 from warpsim.isa.spec import Scope
 from warpsim.machine.defined import UndefinedMemory
-from warpsim.machine.flow import registers_of
 from warpsim.machine.memory import LOCAL_WINDOW
 from warpsim.machine.operand_slots import commit_of, source_getter
 from warpsim.machine.ports import port

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.analysis.flow import registers_of
 from warpsim.isa.spec import Scope
 from warpsim.machine.defined import AtOnce, UndefinedMemory
-from warpsim.machine.flow import registers_of
 from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.reporting import party
 from warpsim.machine.shadow_rules import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from warpsim.machine.flow import reads_and_writes, registers_of
+from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.machine.group import Group
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.values import Array, as_array

@@ -1,0 +1,71 @@
+"""Where the variables of a kernel lie in shared memory."""
+
+from __future__ import annotations
+
+import attrs
+
+from warpsim.program.program import Function, FunctionRef, Program, SymbolAddress, Variable
+from warpsim.types import StateSpace
+
+
+@attrs.frozen
+class SharedLayout:
+    """Offsets in bytes by unique name; ``dynamic`` is where dynamic shared memory begins, ``static`` what the static
+    variables take."""
+
+    offsets: dict[str, int]
+    dynamic: int
+    static: int
+
+    def address(self, variable: Variable) -> int:
+        """The address of a variable in the shared window."""
+        return self.offsets.get(variable.unique, self.dynamic)
+
+
+def place_shared(program: Program, entry: Function) -> SharedLayout:
+    """Static variables that the kernel can reach one after the other, then those of dynamic size, all at one place."""
+    variables = [v for v in program.variables if v.space is StateSpace.SHARED]
+    for function in program.functions.values():
+        if function is entry or not function.entry:
+            variables += [v for v in function.variables if v.space is StateSpace.SHARED]
+    names = _reachable_names(program, entry)
+    offsets: dict[str, int] = {}
+    at = 0
+    dynamic = [v for v in variables if v.linkage == "extern" or v.size == 0]
+    for variable in variables:
+        if variable in dynamic or variable.unique not in names:
+            continue
+        at = -(-at // max(variable.align, 1)) * max(variable.align, 1)
+        offsets[variable.unique] = at
+        at += variable.size
+    start = -(-at // 16) * 16 if dynamic else at
+    for variable in dynamic:
+        start = max(start, -(-at // max(variable.align, 1)) * max(variable.align, 1))
+    for variable in dynamic:
+        offsets[variable.unique] = start
+    return SharedLayout(offsets, start, at)
+
+
+def _reachable_names(program: Program, entry: Function) -> set[str]:
+    """Shared variables that the kernel or a function it may call names."""
+    seen: set[str] = set()
+    names: set[str] = set()
+    work = [entry.name]
+    while work:
+        name = work.pop()
+        name = program.aliases.get(name, name)
+        if name in seen or name not in program.functions:
+            continue
+        seen.add(name)
+        for instruction in program.functions[name].code:
+            for operand in instruction.operands:
+                base = getattr(operand, "base", None) or getattr(operand, "symbol", None)
+                if isinstance(base, Variable) and base.space is StateSpace.SHARED:
+                    names.add(base.unique)
+                if isinstance(operand, FunctionRef):
+                    work.append(operand.name)
+                elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
+                    work.append(operand.symbol)
+            if instruction.form.root == "call" and not any(isinstance(o, FunctionRef) for o in instruction.operands):
+                work += [f for f, body in program.functions.items() if not body.entry]
+    return names

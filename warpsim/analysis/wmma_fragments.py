@@ -1,0 +1,158 @@
+"""The fragment-mismatch rule: a register that holds another wmma fragment than an instruction expects.
+
+Fragments are followed from the instructions that make them through moves, over all ways through a function: a use is
+wrong where every fragment that can reach it is a wrong one. What any other instruction has written is not judged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+
+from warpsim.analysis.flow import Block, reads_and_writes, registers_of
+from warpsim.program.program import Function, Instruction, Reg
+
+RULE = "fragment-mismatch"
+ADVICE = "shape, layout and type of wmma.load, wmma.mma and wmma.store must agree (wmma.mma)"
+State = dict[int, frozenset["Fragment"]]
+
+
+@attrs.frozen
+class Fragment:
+    """What a register holds: operand ``a``, ``b`` or ``accumulator``, shape, layout (of a and b) and element type."""
+
+    operand: str
+    shape: str
+    layout: str
+    type: str
+    maker: Instruction = attrs.field(eq=False, hash=False, default=None)
+
+    def __str__(self) -> str:
+        parts = [f"{self.operand}", f".{self.shape}", f".{self.layout}" if self.layout else "", f".{self.type}"]
+        return " ".join(p for p in parts if p)
+
+
+@attrs.frozen
+class Mismatch:
+    """A register of an instruction that can only hold wrong fragments."""
+
+    register: str
+    expected: Fragment
+    found: Fragment
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in a sentence."""
+        return f"register {self.register} is used as {self.expected}, and holds {self.found}"
+
+
+def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
+    """The wrong uses of a function, by the index of the instruction in its code."""
+    if not any(i.form.root == "wmma" for i in function.code):
+        return {}
+    before: dict[int, State] = {0: {}} if blocks else {}
+    work = deque(before)
+    while work:
+        number = work.popleft()
+        state = dict(before[number])
+        for instruction in function.code[blocks[number].first : blocks[number].last]:
+            _apply(instruction, state)
+        for successor in blocks[number].successors:
+            if _join(before, successor, state):
+                work.append(successor)
+    found: dict[int, Mismatch] = {}
+    for number, state in before.items():
+        state = dict(state)
+        for index in range(blocks[number].first, blocks[number].last):
+            wrong = _wrong(function.code[index], state)
+            if wrong is not None:
+                found[index] = wrong
+            _apply(function.code[index], state)
+    return found
+
+
+def _join(before: dict[int, State], number: int, state: State) -> bool:
+    """Add what comes from one predecessor; True where that is new."""
+    old = before.get(number)
+    if old is None:
+        before[number] = dict(state)
+        return True
+    changed = False
+    for register, fragments in state.items():
+        known = old.get(register, frozenset())
+        if not fragments <= known:
+            old[register] = known | fragments
+            changed = True
+    return changed
+
+
+def _apply(instruction: Instruction, state: State) -> None:
+    """What registers hold after an instruction."""
+    writes = reads_and_writes(instruction)[1]
+    made = _made(instruction)
+    moved: frozenset[Fragment] = frozenset()
+    if instruction.form.root == "mov" and len(instruction.operands) == 2:
+        source = instruction.operands[1]
+        if isinstance(source, Reg):
+            moved = state.get(source.register.index, frozenset())
+    for register in writes:
+        new = frozenset([made]) if made is not None else moved
+        if instruction.guard is not None:
+            new = new | state.get(register, frozenset())
+        if new:
+            state[register] = new
+        else:
+            state.pop(register, None)
+
+
+def _made(instruction: Instruction) -> Fragment | None:
+    """The fragment that an instruction leaves in its destination."""
+    op, words = instruction.op, instruction.text.split(".")
+    if words[0] != "wmma":
+        return None
+    if words[1] == "load":
+        operand = "accumulator" if words[2] == "c" else words[2]
+        return Fragment(operand, op.shape, "" if words[2] == "c" else op.layout, op.type.name, instruction)
+    if words[1] == "mma":
+        return Fragment("accumulator", _shape(instruction), "", _name(op.__dict__.get("dtype"), "s32"), instruction)
+    return None
+
+
+def _expected(instruction: Instruction) -> list[tuple[int, Fragment]]:
+    """Which source operands (by place) must hold which fragments."""
+    op, words = instruction.op, instruction.text.split(".")
+    if words[0] != "wmma" or words[1] == "load":
+        return []
+    if words[1] == "store":
+        return [(1, Fragment("accumulator", op.shape, "", op.type.name))]
+    shape, values = _shape(instruction), op.__dict__
+    kind = "b1" if "b1" in words else "f16"
+    a, b = _name(values.get("atype"), kind), _name(values.get("btype"), kind)
+    left, right = values.get("alayout") or "row", values.get("blayout") or "col"
+    return [
+        (1, Fragment("a", shape, left, a)),
+        (2, Fragment("b", shape, right, b)),
+        (3, Fragment("accumulator", shape, "", _name(values.get("ctype"), "s32"))),
+    ]
+
+
+def _shape(instruction: Instruction) -> str:
+    return next(w for w in instruction.text.split(".") if w[0] == "m" and w[1:2].isdigit())
+
+
+def _name(type: object, default: str) -> str:
+    return getattr(type, "name", default)
+
+
+def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
+    """The first register whose every possible fragment is another than the instruction expects."""
+    for place, expected in _expected(instruction):
+        for register in registers_of(instruction.operands[place]):
+            fragments = state.get(register, frozenset())
+            if fragments and expected not in fragments:
+                operand = instruction.operands[place]
+                elements = getattr(operand, "elements", (operand,))
+                name = next(e.register.name for e in elements if isinstance(e, Reg) and e.register.index == register)
+                return Mismatch(name, expected, sorted(fragments, key=str)[0])
+    return None
