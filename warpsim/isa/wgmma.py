@@ -214,8 +214,10 @@ def _scaled(bits: Lanes, scale: int) -> Lanes:
 
 def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
     """The accumulator, zero where scale-d is false."""
-    keep = np.broadcast_to(scale_d, (n, 128, m))[:, 0].reshape(n * m)
-    return c if keep.all() else np.where(keep[:, None, None], c, c.dtype.type(0))
+    keep = scale_d[:, 0]
+    if keep.all():
+        return c
+    return np.where(np.broadcast_to(keep, (n, m)).reshape(-1, 1, 1), c, c.dtype.type(0))
 
 
 def _operands(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def bind_accumulators(operand: Operand) -> tuple[Callable[[Group], Array], Calla
         env, shape = group.env, group.selection.shape
         if group.stacked is not None:
             stack, rows = group.stacked
-            if len(rows) == len(slots) and all(env[slot] is row for slot, row in zip(slots, rows, strict=True)):
+            if len(rows) == len(slots) and all(map(is_, map(env.__getitem__, slots), rows)):
                 return stack
         stack = np.empty((len(slots), *shape), U32)
         for row, slot in enumerate(slots):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.selection import Rect, Selection
-from warpsim.machine.values import Affine, Array, Value, as_array
+from warpsim.machine.values import Affine, Array, Value, as_array, repeated
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
@@ -240,7 +240,7 @@ class Warps:
         full: Any
         out: Any
         if array.size == 1:
-            return np.broadcast_to(array.reshape(1, 1, 1), (1, 32, 1))
+            return repeated(array, 32)
         if not self.dense:
             out = np.zeros(self.n * 32, array.dtype)
             out[self.slots] = np.broadcast_to(

@@ -68,6 +68,9 @@ class Proxies:
         shared.bases.append(self.base)
         shared.batches.append(self)
         self.cells = Cells(batch.shared.size, n_ctas)
+        self.isolated = batch.launch.cluster == (1, 1, 1)
+        self.writers = np.zeros(n, np.bool_)
+        self._settled: int | None = 0
         self.fence_time = {space: np.zeros(n, np.int64) for space in SPACES}
         self.fence_sync = {space: np.zeros(n, np.int64) for space in SPACES}
         self.sync_time = np.zeros(n, np.int64)
@@ -123,6 +126,9 @@ class Proxies:
         stamp = (self._tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         kept = cells.of("write" if write else "read")
+        if cells is self.cells and write:
+            self.writers[threads] = True
+            self._settled = None
         for k in range(nbytes // cells.granule):
             kept[index + k * cells.width] = stamp
 
@@ -133,21 +139,48 @@ class Proxies:
         for footprint, write in ((reads, False), (writes, True)):
             if footprint is None or not len(footprint.start):
                 continue
+            kinds = ("write", "read") if write else ("write",)
+            seen = [self.cells.kinds[kind] for kind in kinds if kind in self.cells.kinds]
+            if not any(self._part(cells, footprint.low, footprint.high).any() for cells in seen):
+                continue
             step = min(footprint.nbytes & -footprint.nbytes, 16)
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
             self._meet(self.cells, at, step, where, users, write, "shared", None)
 
-    def matrix(self, address: Array, columns: Array) -> None:
-        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
+    def matrix(self, address: Array, columns: Array, limits: tuple[int, int]) -> None:
+        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``."""
+        if self._is_settled(*limits):
+            return
         group = self.batch.memory.group
         warps, n_ctas = group.warps, self.batch.shape.n_ctas
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
-        rows = np.unique(rows).reshape(-1, 1, 1) if rows.shape[1:] == (1, 1) else rows
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
         self._meet(self.cells, at, 16, where, users, False, "shared", None, lanes=128)
+
+    def _is_settled(self, low: int, high: int) -> bool:
+        """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everybody: by each thread that
+        ever wrote, or behind a barrier of each CTA."""
+        seen = self.cells.kinds.get("write")
+        if seen is None:
+            return True
+        newest = int(self._part(seen, low, high).max(initial=0))
+        if self._settled is None:
+            self._settled = int(self.fence_time["shared"][self.writers].min(initial=self._now))
+            if self.isolated:
+                self._settled = max(self._settled, int(self.floor["shared"].min()))
+        return newest >> SHIFT < self._settled
+
+    def _part(self, seen: Array, low: int, high: int) -> Array:
+        """The cells of ``[low, high)`` of shared memory in all columns."""
+        granule, width = self.cells.granule, self.cells.width
+        return seen[low // granule * width : -(-high // granule) * width]
+
+    @property
+    def _now(self) -> int:
+        return len(self.shared_state.events)
 
     def bulk_globals(self, address: Array, nbytes: int, write: bool) -> None:
         """Bulk copies of the threads of the step access runs of global memory."""
@@ -180,14 +213,13 @@ class Proxies:
         cells.fit(nbytes)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         at, users = at.reshape(-1), users.reshape(-1)
-        for k in range(nbytes // cells.granule):
-            place = index + k * cells.width
-            for kind in ("write", "read") if write else ("write",):
-                seen = cells.kinds.get(kind)
-                if seen is not None:
-                    self._check(seen[place], at, users, kind, write, space, allocation, lanes)
-                    if write:
-                        seen[place] = 0
+        place = index[:, None] + cells.width * np.arange(nbytes // cells.granule)
+        for kind in ("write", "read") if write else ("write",):
+            seen = cells.kinds.get(kind)
+            if seen is not None:
+                self._check(seen[place], at, users, kind, write, space, allocation, lanes)
+                if write:
+                    seen[place] = 0
 
     def _check(
         self,
@@ -200,10 +232,10 @@ class Proxies:
         allocation: Allocation | None,
         lanes: int,
     ) -> None:
-        open_ = np.flatnonzero(seen)
-        if not len(open_):
+        run, part = np.nonzero(seen)
+        if not len(run):
             return
-        times, threads, users, at = seen[open_] >> SHIFT, seen[open_] & THREAD, users[open_], at[open_]
+        times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run]
         n_ctas = self.batch.shape.n_ctas
         bad = self.shared_state.fenced(threads, space) <= times
         inside = (threads >= self.base) & (threads < self.base + self.batch.shape.n)
@@ -275,6 +307,7 @@ class Proxies:
             self.fence_time[space][positions] = now
             self.fence_sync[space][positions] = self.sync_time[positions]
             np.maximum.at(self.floor[space], positions % self.batch.shape.n_ctas, self.cta_time[positions])
+        self._settled = None
 
     def barrier(self, group: Group | None) -> None:
         """Threads (None: all) have passed a barrier of their CTA."""

@@ -13,7 +13,7 @@ from warpsim.machine.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.ports import port
 from warpsim.machine.shadows import commit_loaded, loaded
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.values import Affine, Array, repeated
 from warpsim.program.program import (
     Instruction,
 )
@@ -60,7 +60,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
             return array
         n, _, m = array.shape
         if array.strides[1] == 0 and n == 1:
-            return np.broadcast_to(array[:, :1], (1, 128, m))
+            return repeated(array[:, :1], 128) if m == 1 else np.broadcast_to(array[:, :1], (1, 128, m))
         return array.reshape(n // 4, 128, m)
 
     def collect(warps: Any, value: Any) -> Any:

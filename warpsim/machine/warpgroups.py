@@ -50,9 +50,12 @@ class SharedMatrix:
             self._watch(address, low, high, size)
         if one is not None and not space.size % 4:
             per = 4 // size
+            flat = space.flat.view(f"u{size}")
+            if n_columns == 1 and self.extent == (1, 1):
+                return flat.take(one.places(1), mode="clip").view(dtype).reshape(1, k, extent)
             columns = np.broadcast_to(self.columns, self.extent).reshape(-1, 1)
             index = one.places(n_columns) if n_columns == 1 else one.places(n_columns) + columns * per
-            found = space.flat.view(f"u{size}").take(index, mode="clip").view(dtype)
+            found = flat.take(index, mode="clip").view(dtype)
             return np.broadcast_to(found, (len(columns), k * extent)).reshape(len(columns), k, extent)
         values = space.gather(address, np.broadcast_to(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
         full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
@@ -79,7 +82,7 @@ class SharedMatrix:
         if batch.memory.flight is not None:
             batch.memory.flight.touch("read", address, size, self.columns, None)
         if batch.memory.proxies is not None:
-            batch.memory.proxies.matrix(address, self.columns)
+            batch.memory.proxies.matrix(address, self.columns, (low, high))
         if batch.memory.races is not None:
             batch.memory.races.matrix(address, self.columns)
         defined = batch.shared.defined

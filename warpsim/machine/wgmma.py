@@ -83,6 +83,14 @@ class Wgmma:
             selection._warpgroup_columns = found  # type: ignore[attr-defined]
         return found
 
+    def _warpgroups(self, selection: Selection) -> Array:
+        """The warpgroups that a selection has threads of."""
+        found: Array | None = getattr(selection, "_warpgroup_numbers", None)
+        if found is None:
+            found = np.unique(self.columns(selection) // self.batch.shape.n_ctas)
+            selection._warpgroup_numbers = found  # type: ignore[attr-defined]
+        return found
+
     # ---- order -------------------------------------------------------------------------------
 
     def fence(self, group: Group) -> None:
@@ -283,7 +291,7 @@ class Wgmma:
             return
         n_ctas = self.batch.shape.n_ctas
         place, group = self.last_place, self.batch.memory.group
-        warpgroups = np.unique(self.columns(group.selection) // n_ctas) if len(columns) == 1 else None
+        warpgroups = self._warpgroups(group.selection) if len(columns) == 1 else None
         for i in range(n):
             owners = columns[min(i, len(columns) - 1)]
             part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
