@@ -81,8 +81,8 @@ def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
     dtype = plan.function.registers[slot].type.dtype
     if dtype.kind == "b":
         return mask != 0
-    size = min(dtype.itemsize, 8)
-    return np.where(mask != 0, np.iinfo(f"u{size}").max, 0).astype(f"u{size}")
+    unsigned = np.dtype(f"u{min(dtype.itemsize, 8)}").type
+    return np.where(mask != 0, ~unsigned(0), unsigned(0))
 
 
 def unwritten(plan: FunctionPlan) -> list[int]:
