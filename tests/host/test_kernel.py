@@ -133,3 +133,31 @@ def test_objects_have_no_bytes():
     """An array of Python objects is refused before anything is placed."""
     with pytest.raises(warpsim.LaunchError, match="objects"):
         warpsim.Device("sm_80").array([object()])
+
+
+def test_array_of_another_device():
+    """An array that lives elsewhere is refused by name, not read as a stray address."""
+    text = ".version 8.0 .target sm_80 .address_size 64\n.visible .entry k(.param .u64 p) { ret; }"
+    device = warpsim.Device("sm_90a")
+    array = device.array(np.zeros(4, np.float32))
+    kernel = warpsim.load(text)["k"]
+
+    kernel((1,), (1,), (array,), device=device)
+    with pytest.raises(warpsim.LaunchError, match="does not live on"):
+        kernel((1,), (1,), (array,))
+
+
+@pytest.mark.parametrize(("target", "runs_on", "not_on"), [
+    ("sm_90a", ["sm_90"], ["sm_80", "sm_100a"]),
+    ("sm_100f", ["sm_100a", "sm_103a"], ["sm_90a", "sm_110a", "sm_120a"]),
+    ("sm_120f", ["sm_120", "sm_121a"], ["sm_110a"]),
+    ("sm_80", ["sm_80", "sm_90a", "sm_121a"], ["sm_75"]),
+])  # fmt: skip
+def test_targets_and_devices(target: str, runs_on: list[str], not_on: list[str]):
+    """``a`` runs on one GPU, ``f`` on its generation from there on, others everywhere from there on (PTX ISA 11.1.2)."""
+    kernel = warpsim.load(f".version 9.0 .target {target} .address_size 64\n.visible .entry k() {{ ret; }}")["k"]
+    for name in runs_on:
+        kernel((1,), (1,), (), device=warpsim.Device(name))
+    for name in not_on:
+        with pytest.raises(warpsim.LaunchError, match="cannot run it"):
+            kernel((1,), (1,), (), device=warpsim.Device(name))

@@ -35,3 +35,17 @@ def test_unknown_register():
     """A register that no instruction uses is named."""
     with pytest.raises(warpsim.LaunchError, match="no register q"):
         warpsim.run("add.u32 d, a, b;", registers={"q": 1})
+
+
+def test_text_that_ends_early():
+    """What is missing at the end is missed at the end of the code, not in what `run` puts behind it."""
+    with pytest.raises(warpsim.PtxError, match="1:13: syntax: found the end of the code"):
+        warpsim.run("add.u32 d, a")
+
+
+def test_vector_named_as_declared():
+    """``name<n>`` and ``name`` give the same registers."""
+    values = np.stack([np.arange(32), np.full(32, 3)], axis=1)
+    result = warpsim.run("sub.u32 d, a0, a1;", registers={"a<2>": values})
+
+    assert [(x - 3) % 2**32 for x in range(32)] == result.registers["d"].tolist()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from warpsim.machine.memory import GlobalMemory
 
 Array = NDArray[Any]
 
@@ -14,10 +15,14 @@ Array = NDArray[Any]
 class DeviceArray:
     """Memory of a device, seen as an array. ``ptr`` is its address; `get` copies out, `set` copies in."""
 
-    def __init__(self, data: Array, ptr: int, on_set: Callable[[int], object] = lambda ptr: None) -> None:
+    def __init__(self, data: Array, ptr: int, memory: GlobalMemory) -> None:
         self._data = data
         self.ptr = ptr
-        self._on_set = on_set
+        self._memory = memory
+
+    def lives_in(self, memory: GlobalMemory) -> bool:
+        """Whether it is in the memory of a device."""
+        return self._memory is memory
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -41,7 +46,7 @@ class DeviceArray:
     def set(self, values: Any) -> None:
         """New contents, broadcast to the shape."""
         self._data[...] = values
-        self._on_set(self.ptr)
+        self._memory.define(self.ptr)
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, ptr=0x{self.ptr:x})"

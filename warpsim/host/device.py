@@ -85,7 +85,7 @@ class Device:
 
     def _place(self, data: Array) -> DeviceArray:
         address = self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}")
-        return DeviceArray(data, address, self.memory.define)
+        return DeviceArray(data, address, self.memory)
 
     def __repr__(self) -> str:
         return f"Device({self.target!r}, numerics={self.numerics!r})"

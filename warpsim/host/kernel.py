@@ -152,7 +152,8 @@ class Kernel:
     def _check(self, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int) -> None:
         needed = self.module.program.target
         number = int(needed[3:].rstrip("af"))
-        if number > device.sm or (needed.endswith("a") and number != device.sm):
+        alone = needed.endswith("a") and number != device.sm  # runs on that GPU only, `f` on those of its generation
+        if number > device.sm or alone or (needed.endswith("f") and number // 10 != device.sm // 10):
             raise LaunchError(f"the module is for {needed}; {device.target} cannot run it")
         for given, limit, what in ((grid, MAX_GRID, "grid"), (block, MAX_BLOCK, "block")):
             if any(g > m for g, m in zip(given, limit, strict=True)):
@@ -200,18 +201,12 @@ class Kernel:
 
     def _argument(self, param: Param, value: Any, known: Mappings) -> bytes:
         if isinstance(value, TensorMap):
-            array = value.array
-            at = known.address(array) if isinstance(array, np.ndarray) else int(getattr(array, "ptr", array))
-            value = value.encode(at)
+            value = value.encode(int(known.pointer(value.array)))
         if param.array:
             return _bytes_argument(param, value)
         if value is None:
             value = 0
-        if isinstance(value, DeviceArray):
-            value = value.ptr
-        if isinstance(value, np.ndarray) and value.ndim > 0:
-            value = known.address(value)
-        return pack_scalar(value, param.type.kind, param.type.bits)
+        return pack_scalar(known.pointer(value), param.type.kind, param.type.bits)
 
 
 def _bytes_argument(param: Param, value: Any) -> bytes:
@@ -235,6 +230,18 @@ class Mappings:
         self.device, self.mapped = device, mapped
         self.arrays = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
         self.placed: list[tuple[int, int, int]] = []
+
+    def pointer(self, value: Any) -> Any:
+        """The address of an array; any other value as it is."""
+        if isinstance(value, DeviceArray):
+            if not value.lives_in(self.device.memory):
+                raise LaunchError(
+                    f"{value!r} does not live on {self.device!r}; pass its device to the launch as device="
+                )
+            return value.ptr
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            return self.address(value)
+        return value
 
     def address(self, array: Array) -> int:
         """Where an array lies during the launch; maps it with everything that overlaps it."""

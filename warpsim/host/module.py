@@ -142,7 +142,7 @@ class Module:
                 allocation = device.memory.at(address)
                 assert allocation is not None
                 dtype = variable.type.dtype if variable.size % variable.type.dtype.itemsize == 0 else np.dtype(np.uint8)
-                return DeviceArray(allocation.data.view(dtype), address)
+                return DeviceArray(allocation.data.view(dtype), address, device.memory)
         names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
         raise UnknownName(f"the module has no variable {name!r} in .global or .const; it has: {names or 'none'}")
 

@@ -61,7 +61,8 @@ def run(
 
     Args:
         code: PTX instructions; registers that are not declared get their type from use.
-        registers: initial values by name: a scalar, ``[lanes]``, or ``[lanes, n]`` for the registers name0 to name(n-1).
+        registers: initial values by name: a scalar, ``[lanes]``, or ``[lanes, n]`` for the registers name0 to name(n-1), under
+            ``name`` or, as in a declaration, ``name<n>``.
         warps: how many warps run it.
         target: the GPU.
         shared: initial content of the shared array ``smem``.
@@ -124,6 +125,7 @@ def _start(launch: _SnippetLaunch, batch: Batch, kept: list[Batch], content: Arr
 def _values(name: str, value: Array, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
     if value.ndim == 2:
         made: dict[int, Array] = {}
+        name = name.removesuffix(f"<{value.shape[1]}>")
         for column in range(value.shape[1]):
             made.update(_values(f"{name}{column}", value[:, column], by_name, lanes))
         return made

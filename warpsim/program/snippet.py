@@ -18,6 +18,7 @@ from warpsim.ptx.parser import parse
 from warpsim.types import TYPES, ScalarType
 
 KERNEL = "snippet"
+_END = "ret"
 _RESERVED = frozenset(("smem", "WARP_SZ"))
 
 
@@ -42,7 +43,7 @@ def snippet_program(
         f".shared .align 1024 .b8 smem[{max(shared_bytes, 16)}]; .visible .entry {KERNEL}() {{ "
     )
     try:
-        module = parse(f"{header}{code}\nret; }}\n", file)
+        module = parse(f"{header}{code}\n{_END}; }}\n", file)
         items = tuple(_declared(item) if isinstance(item, ast.Function) else item for item in module.items)
         program = load_program(attrs.evolve(module, items=items), code)
     except PtxError as error:
@@ -59,8 +60,11 @@ def snippet_program(
 
 
 def _moved(finding: Finding, header: int, lines: list[str]) -> Finding:
-    """A finding with the place that it has in the code alone."""
-    text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+    """A finding with the place that it has in the code alone; what stands behind the code is its end."""
+    if finding.line > len(lines):
+        message = finding.message.replace(f"'{_END}'", "the end of the code")
+        return attrs.evolve(finding, line=len(lines), column=len(lines[-1]) + 1, text=lines[-1], message=message)
+    text = lines[finding.line - 1] if finding.line > 0 else ""
     column = max(finding.column - header, 1) if finding.line == 1 else finding.column
     return attrs.evolve(finding, column=column, text=text)
 
