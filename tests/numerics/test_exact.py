@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from warpsim.numerics import emulated, matrix
+from warpsim.numerics import operands as operands_module
 
 FORMATS = {
     "f16": (5, 10, 15, True),
@@ -198,7 +199,7 @@ def test_native(kind, out, k, sm):
     rng = np.random.default_rng(sm + k)
     a, b, c = operands(rng, (kind, kind), k, out)
     with np.errstate(all="ignore"):
-        got = matrix.dot_add(a, b, c.view(RESULTS[out][1]), kind, sm)
+        got = matrix.dot_add(a[:, :, None], b[:, None], c.view(RESULTS[out][1]), kind, sm)
     size = np.dtype(DTYPES[kind]).itemsize
 
     compare(
@@ -216,7 +217,7 @@ def test_fp8(kinds, out, sm):
     rng = np.random.default_rng(sm)
     a, b, c = operands(rng, kinds, 32, out)
     with np.errstate(all="ignore"):
-        got = emulated.dot_fp8(a, b, c.view(RESULTS[out][1]), kinds, sm)
+        got = emulated.dot_fp8(a[:, :, None], b[:, None], c.view(RESULTS[out][1]), kinds, sm)
 
     def reference(m, n, w):
         x, y, start = listed(a, m, w), listed(b, n, w), int(c[m, n, w])
@@ -254,7 +255,7 @@ def test_six_and_four_bits(kinds):
     rng = np.random.default_rng(5)
     a, b, c = operands(rng, kinds, 32, "f32")
     with np.errstate(all="ignore"):
-        got = emulated.dot_fp8(a, b, c.view(np.float32), kinds, 120)
+        got = emulated.dot_fp8(a[:, :, None], b[:, None], c.view(np.float32), kinds, 120)
 
     compare(got, "f32", lambda m, n, w: block(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), kinds, "f32", 25))
 
@@ -268,7 +269,7 @@ def test_quads_of_a_v100(sm, held):
     a[:, ::2] = rng.integers(1, 64, (4, 8, 2))  # products that lie far below C
     c = rng.integers(0, 1 << 10, (16, 8, 2)).astype(np.uint16) if held == "f16" else bits_of(rng, held, (16, 8, 2))
     with np.errstate(all="ignore"):
-        got = emulated.dot_quads(a, b, c.view(RESULTS[held][1]), np.dtype(np.float32), sm)
+        got = emulated.dot_quads(a[:, :, None], b[:, None], c.view(RESULTS[held][1]), np.dtype(np.float32), sm)
 
     compare(
         got,
@@ -277,19 +278,40 @@ def test_quads_of_a_v100(sm, held):
     )
 
 
-def test_sparse_equals_dense_on_the_expanded_matrix():
-    """Zeros that sparse A leaves out change nothing where operands are finite."""
-    rng = np.random.default_rng(8)
-    stored = rng.standard_normal((16, 16, 3)).astype(np.float16)
-    positions = np.sort(rng.permuted(np.tile(np.arange(4)[:, None, None, None], (1, 8, 16, 3)), axis=0)[:2], axis=0)
-    positions = (positions + 4 * np.arange(8)[None, :, None, None]).transpose(1, 0, 2, 3).reshape(16, 16, 3)
-    b = rng.standard_normal((32, 8, 3)).astype(np.float16)
-    c = rng.standard_normal((16, 8, 3)).astype(np.float32)
-    full = np.zeros((32, 16, 3), np.float16)
-    np.put_along_axis(full, positions, stored, axis=0)
-    wide = matrix.Unit(25, 64, -133, -21)
-    bits = [x.view(np.uint16) for x in (stored, full, b)]
+@pytest.mark.parametrize(
+    ("kind", "out", "sm"),
+    [
+        ("f16", "f32", 80),
+        ("f16", "f32", 90),
+        ("f16", "f16", 90),
+        ("bf16", "f32", 80),
+        ("bf16", "f32", 90),
+        ("e5m2", "f32", 90),
+    ],
+)
+def test_sparse(kind, out, sm):
+    """Terms are the stored elements times the elements of B that they meet: what they pass over, an Inf too, counts for nothing."""
+    rng = np.random.default_rng(8 + sm)
+    stored, c = bits_of(rng, kind, (16, 16, 2)), bits_of(rng, out, (16, 8, 2))
+    b = bits_of(rng, kind, (32, 8, 2))
+    positions = np.sort(rng.permuted(np.tile(np.arange(4)[:, None, None, None], (1, 8, 16, 2)), axis=0)[:2], axis=0)
+    positions = (positions + 4 * np.arange(8)[None, :, None, None]).transpose(1, 0, 2, 3).reshape(16, 16, 2)
+    a, present = (x[:, :, None] for x in operands_module.expand(stored, positions))
+    if kind == "e5m2":
+        got = emulated.dot_fp8(a, b[:, None], c.view(RESULTS[out][1]), (kind, kind), sm, present)
+    else:
+        got = matrix.dot_add(a, b[:, None], c.view(RESULTS[out][1]), kind, sm, present)
 
-    sparse = matrix.dot_add(bits[0], bits[2], c, "f16", wide, positions)
-    dense = matrix.dot_add(bits[1], bits[2], c, "f16", wide)
-    np.testing.assert_array_equal(sparse.view(np.uint32), dense.view(np.uint32))
+    def reference(m, n, w):
+        met = [int(b[k, n, w]) for k in positions[:, m, w]]
+        x, start = listed(stored, m, w), int(c[m, n, w])
+        if kind != "e5m2":
+            return chain(x, met, start, (kind, kind), out, sm, 2)
+        x, met = ([unpacked(v, kind) for v in row] for row in (x, met))
+        total = 0
+        for low in (True, False):
+            chosen = [k for k in range(16) if (k % 4 < 2) == low]
+            total = block([x[k] for k in chosen], [met[k] for k in chosen], total, ("f16", "f16"), out, 25)
+        return add(start, total, out)
+
+    compare(got, out, reference)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from warpsim.numerics import matrix
+from warpsim.numerics import matrix, plain_matrix
 
 
 def reference(a, b, c, fraction):
@@ -39,7 +39,7 @@ def test_f16_block(sm, fraction, spread):
     b = rng.standard_normal((16, 8, 3)).astype(np.float16)
     c = (rng.standard_normal((16, 8, 3)) * spread).astype(np.float32)
     with np.errstate(all="ignore"):
-        got = matrix.dot_add(a.view(np.uint16), b.view(np.uint16), c, "f16", sm)
+        got = matrix.dot_add(a.view(np.uint16)[:, :, None], b.view(np.uint16)[:, None], c, "f16", sm)
 
     for m in range(16):
         for n in range(8):
@@ -53,7 +53,7 @@ def test_special_values():
     a[0, 0], b[0, 1], a[1, 0] = np.inf, 1, 1
     c = np.zeros((16, 8, 1), np.float32)
     with np.errstate(all="ignore"):
-        got = matrix.dot_add(a.view(np.uint16), b.view(np.uint16), c, "f16", 90)
+        got = matrix.dot_add(a.view(np.uint16)[:, :, None], b.view(np.uint16)[:, None], c, "f16", 90)
 
     assert got[0, 0, 0].view(np.uint32) == 0x7FFFFFFF
     assert got[0, 1, 0] == np.inf
@@ -61,9 +61,9 @@ def test_special_values():
 
 def test_integer_saturation():
     """satfinite clamps the exact total; without it the sum wraps."""
-    a = np.full((32, 16, 1), 127, np.int8)
-    b = np.full((32, 8, 1), 127, np.int8)
-    c = np.full((16, 8, 1), 2**31 - 1, np.int32)
+    a = np.full((1, 16, 32), 127, np.int8)
+    b = np.full((1, 32, 8), 127, np.int8)
+    c = np.full((1, 16, 8), 2**31 - 1, np.int32)
 
-    assert matrix.dot_integer(a, b, c, True)[0, 0, 0] == 2**31 - 1
-    assert matrix.dot_integer(a, b, c, False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32
+    assert plain_matrix.dot_integer(a, b, c, True)[0, 0, 0] == 2**31 - 1
+    assert plain_matrix.dot_integer(a, b, c, False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
-from warpsim.numerics import emulated, matrix
+from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -59,16 +59,29 @@ VECTORS = {"d": _accumulators("dtype"), "c": _accumulators("ctype"), "a": _regis
 
 
 def multiplicand(type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
-    """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
-    bits = 32 if type == "b1" else BITS[type]
+    """``[K, rows, W]`` of A or B: bits of floats, values of integers."""
+    bits = BITS[type]
     k = len(values) * 32 * max(bits, 32) // bits // rows
-    words = values if type == "f64" else tuple(v.view(np.uint32) for v in values)
-    found = registers.gather(fragments.multiplicand(rows, k, bits), words, n, m)
+    held = values if type == "f64" else tuple(v.view(np.uint32) for v in values)
+    found = registers.gather(fragments.multiplicand(rows, k, bits), held, n, m)
     if type == "s4":
         return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     if type == "e2m1":
         return found >> np.uint8(2)  # the middle four bits of the byte
     return found.view(np.int8) if type == "s8" else found
+
+
+def words(rows: int, values: Registers, n: int, m: int, *, batch_first: bool = False) -> Lanes:
+    """``[K, rows, W]`` (``[W, rows, K]``) of A or B as they stand in registers, K counted in words."""
+    held = tuple(v.view(np.uint32) for v in values)
+    fragment = fragments.multiplicand(rows, len(values) * 32 // rows, 32)
+    return registers.gather(fragment, held, n, m, row_major=batch_first, batch_first=batch_first)
+
+
+def integers(type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
+    """``[W, rows, K]`` of A or B; k in an order of its own, the same for both."""
+    packed = words(rows, values, n, m, batch_first=True).view(np.int8 if type == "s8" else np.uint8)
+    return plain_matrix.nibbles(packed, type == "s4") if BITS[type] == 4 else packed
 
 
 def accumulator(op: Op, c: Registers, n: int, m: int) -> Lanes:
@@ -83,14 +96,22 @@ def scattered(op: Op, d: Lanes, n: int, m: int) -> Registers:
     return registers.scatter(fragments.accumulator(extents(op)[0], 8, op.dtype.bits), d, n, m, row_major=True)
 
 
-def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: Any, positions: Lanes | None = None) -> Lanes:
-    """The product of float operands; ``positions`` where A is sparse."""
+def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: Any, present: Lanes | None = None) -> Lanes:
+    """The product of float operands ``[K, M, W]`` and ``[K, N, W]``; ``present`` where A is sparse."""
     kinds = (op.atype.name, op.btype.name)
     if device.numerics == "ieee":
-        return matrix.dot_ieee(a, b, c, kinds, positions)
-    if kinds[0] in FLOATS:
-        return matrix.dot_add(a, b, c, kinds, device.sm, positions)
-    return emulated.dot_fp8(a, b, c, kinds, device.sm, positions)
+        stored = None if present is None else present.transpose(2, 1, 0)
+        parts = (a.transpose(2, 1, 0), b.transpose(2, 0, 1), c.transpose(2, 0, 1))
+        return plain_matrix.dot_ieee(*parts, kinds, stored).transpose(1, 2, 0)
+    stored = None if present is None else present[:, :, None]
+    dot: Any = matrix.dot_add if kinds[0] in FLOATS else emulated.dot_fp8
+    return dot(a[:, :, None], b[:, None], c, kinds, device.sm, stored)
+
+
+def product_of_integers(a: Lanes, b: Lanes, c: Lanes, saturate: bool) -> Lanes:
+    """``[M, N, W]`` of ``[W, M, K]``, ``[W, N, K]`` and ``[M, N, W]``."""
+    d = plain_matrix.dot_integer(a, b.transpose(0, 2, 1), c.transpose(2, 0, 1), saturate)
+    return d.transpose(1, 2, 0)
 
 
 def disordered(op: Op) -> str | None:
@@ -147,7 +168,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     parts = [slice(8 * quad, 8 * quad + 8) for quad in range(4)]
     result = np.dtype(np.float16 if op.dtype.bits == 16 else np.float32)
     d = np.concatenate(
-        [emulated.dot_quads(x[:, p], y[:, p], wide[:, p], result, device.sm) for p in parts],
+        [emulated.dot_quads(x[:, p, None], y[:, None, p], wide[:, p], result, device.sm) for p in parts],
         axis=1,
     )
     return registers.scatter(fragments.quad_pair("c", False, op.dtype.bits), d, n, m, row_major=True)
@@ -204,7 +225,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
 def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """D = A * B + C on 16x8 tiles of floats."""
     n, m = registers.extent((*a, *b, *c))
-    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
+    x, y = words(16, a, n, m), words(8, b, n, m)
     return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device), n, m)
 
 
@@ -227,7 +248,8 @@ def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C as a chain of fmas."""
     n, m = registers.extent((*a, *b, *c))
     x, y = multiplicand("f64", extents(op)[0], a, n, m), multiplicand("f64", 8, b, n, m)
-    return scattered(op, matrix.dot_f64(x, y, accumulator(op, c, n, m), op.rnd or "rn"), n, m)
+    d = plain_matrix.dot_f64(x[:, :, None], y[:, None], accumulator(op, c, n, m), op.rnd or "rn")
+    return scattered(op, d, n, m)
 
 
 def integer_shapes(eight: str, four: str) -> Any:
@@ -257,8 +279,8 @@ def _integer_gate(op: Op) -> Gate:
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
     n, m = registers.extent((*a, *b, *c))
-    x, y = multiplicand(op.atype.name, extents(op)[0], a, n, m), multiplicand(op.btype.name, 8, b, n, m)
-    return scattered(op, matrix.dot_integer(x, y, accumulator(op, c, n, m), op.satfinite), n, m)
+    x, y = integers(op.atype.name, extents(op)[0], a, n, m), integers(op.btype.name, 8, b, n, m)
+    return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), op.satfinite), n, m)
 
 
 @instruction(
@@ -280,5 +302,5 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
 def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = counts of common or different bits of rows and columns + C."""
     n, m = registers.extent((*a, *b, *c))
-    x, y = multiplicand("b1", extents(op)[0], a, n, m), multiplicand("b1", 8, b, n, m)
-    return scattered(op, matrix.dot_bits(x, y, accumulator(op, c, n, m), op.bitop == "xor"), n, m)
+    x, y = words(extents(op)[0], a, n, m)[:, :, None], words(8, b, n, m)[:, None]
+    return scattered(op, plain_matrix.dot_bits(x, y, accumulator(op, c, n, m), op.bitop == "xor"), n, m)

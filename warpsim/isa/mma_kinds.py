@@ -11,6 +11,7 @@ from warpsim.isa import mma, mma_sp
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated
+from warpsim.numerics.operands import expand
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
@@ -165,14 +166,21 @@ def _product(
 ) -> Registers:
     (a, b, c), (sa, ia, sb, ib), (n, m) = operands, scales, extent
     left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
+    left, right = left[:, :, None], right[:, None]
     held = mma.accumulator(op, c, n, m)
     kinds = (op.atype.name, op.btype.name)
-    if op.kind == "kind::mxf8f6f4":
-        x, y = mma.multiplicand(kinds[0], 16, a, n, m), mma.multiplicand(kinds[1], 8, b, n, m)
-        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, where)
+    four = op.kind != "kind::mxf8f6f4"
+    x, y = (
+        _nibbles(values, rows, n, m) if four else mma.multiplicand(kind, rows, values, n, m)
+        for kind, values, rows in ((kinds[0], a, 16), (kinds[1], b, 8))
+    )
+    x, present = (x, None) if where is None else expand(x, where)
+    x, y = x[:, :, None], y[:, None]
+    if four:
+        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name)
     else:
-        x, y = (_nibbles(values, rows, n, m) for values, rows in ((a, 16), (b, 8)))
-        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name, where)
+        stored = None if present is None else present[:, :, None]
+        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, stored)
     return mma.scattered(op, d, n, m)
 
 

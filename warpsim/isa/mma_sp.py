@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.mma import BITS, accumulator, disordered, extents, floats, multiplicand, scattered, storage
+from warpsim.isa.mma import (
+    BITS,
+    accumulator,
+    disordered,
+    extents,
+    floats,
+    multiplicand,
+    product_of_integers,
+    scattered,
+    storage,
+    words,
+)
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
-from warpsim.numerics import matrix
+from warpsim.numerics.operands import expand
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
@@ -161,8 +172,8 @@ def mma_sp_float(
     """D = A * B + C of sparse A on floats."""
     n, m = registers.extent((*a, *b, *c, e))
     where = positions(op, e, _one(f), n, m, active, report)
-    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
-    return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device, where), n, m)
+    x, present = expand(multiplicand(op.atype.name, 16, a, n, m), where)
+    return scattered(op, floats(op, x, words(8, b, n, m), accumulator(op, c, n, m), device, present), n, m)
 
 
 @_declare(
@@ -187,5 +198,7 @@ def mma_sp_integer(
     """D = A * B + C of sparse A on integers."""
     n, m = registers.extent((*a, *b, *c, e))
     where = positions(op, e, _one(f), n, m, active, report)
-    x, y = multiplicand(op.atype.name, 16, a, n, m), multiplicand(op.btype.name, 8, b, n, m)
-    return scattered(op, matrix.dot_integer(x, y, accumulator(op, c, n, m), op.satfinite, where), n, m)
+    x, _ = expand(multiplicand(op.atype.name, 16, a, n, m), where)
+    y = multiplicand(op.btype.name, 8, b, n, m)
+    d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), op.satfinite)
+    return scattered(op, d, n, m)

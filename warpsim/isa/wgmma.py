@@ -15,7 +15,8 @@ import numpy as np
 from warpsim.isa.ports import DevicePort, SharedMatrixPort
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.layout import wgmma_fragments as fragments
-from warpsim.numerics import warpgroup_matrix as core
+from warpsim.numerics import matrix, plain_matrix
+from warpsim.numerics.operands import expand
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -135,19 +136,24 @@ def mma_float(
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
     types = op.atype.name, op.btype.name
-    left, right, k_sparse = _operands(
+    left, right, positions = _operands(
         op, a, a_desc, b_desc, sp_meta, sp_sel, _one(imm_trans_a), _one(imm_trans_b), shared_matrix, n, m
     )
     left, right = _scaled(left, _one(imm_scale_a)), _scaled(right, _one(imm_scale_b))
     small = _is_f16(op)
     c = fragments.gather_packed(accumulator) if small else fragments.gather_accumulator(accumulator.view(np.float32))
     c = _kept(c, scale_d, n, m)
-    if k_sparse is not None:
-        right = core.select_rows(right, k_sparse)
+    present = None
+    if positions is not None:
+        left, present = _expanded(left, positions)
     if device.numerics == "ieee":
-        d = core.dot_ieee(left, right, c, types)
+        stored = None if present is None else present.transpose(0, 2, 1)
+        d = plain_matrix.dot_ieee(left.transpose(0, 2, 1), right, c, types, stored)
     else:
-        d = core.dot_float(left, right, c, types, device.sm)
+        unit = matrix.WGMMA_FP8 if types[0] in ("e4m3", "e5m2") else matrix.unit_of(max(device.sm, 90))
+        x, y = left.transpose(1, 0, 2)[..., None], right.transpose(1, 0, 2)[:, :, None]
+        stored = None if present is None else present.transpose(1, 0, 2)[..., None]
+        d = matrix.dot_add(x, y, c, types, unit, stored)
     return (fragments.scatter_packed if small else fragments.scatter_accumulator)(d, n, m)
 
 
@@ -193,14 +199,19 @@ def mma_integer(
     left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, n, m)
     c = _kept(fragments.gather_accumulator(accumulator.view(np.int32)), scale_d, n, m)
     if op.atype.name == "b1":
-        return fragments.scatter_accumulator(core.dot_binary(left, right, c), n, m)
-    left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
-    if positions is not None:
-        full = np.zeros((len(left), 2 * left.shape[1], 64), np.int16)
-        np.put_along_axis(full, positions, left.astype(np.int16), axis=1)
-        left = full
-    d = core.dot_integer(left, right, c, bool(op.__dict__.get("satfinite")))
+        d = plain_matrix.dot_common_bits(left.transpose(0, 2, 1), right, c)
+    else:
+        left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
+        if positions is not None:
+            left, _ = _expanded(left, positions)
+        d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, bool(op.__dict__.get("satfinite")))
     return fragments.scatter_accumulator(d, n, m)
+
+
+def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
+    """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]``, and where they stand."""
+    full, present = expand(left.transpose(1, 0, 2), positions.transpose(1, 0, 2))
+    return full.transpose(1, 0, 2), present.transpose(1, 0, 2)
 
 
 def _one(value: Lanes) -> int:

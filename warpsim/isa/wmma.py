@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
+from warpsim.isa.mma import product_of_integers
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.layout.fragment import Fragment
-from warpsim.numerics import matrix
+from warpsim.numerics import matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -314,12 +316,12 @@ def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int, sm: int = 90) -
 
 def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: Any) -> Lanes:
     if device.numerics == "ieee":
-        return matrix.dot_ieee(x, y, accumulator, name)
-    if name != "tf32":
-        return matrix.dot_add(x, y, accumulator, name, device.sm)
-    for k in range(0, x.shape[0], 4):  # HMMA.1684 on every generation
-        accumulator = matrix.dot_add(x[k : k + 4], y[k : k + 4], accumulator, name, device.sm)
-    return accumulator
+        parts = x.transpose(2, 1, 0), y.transpose(2, 0, 1), accumulator.transpose(2, 0, 1)
+        return plain_matrix.dot_ieee(*parts, (name, name)).transpose(1, 2, 0)
+    unit = matrix.unit_of(device.sm)
+    if name == "tf32":  # HMMA.1684 on every generation
+        unit = attrs.evolve(unit, block_bytes=16)
+    return matrix.dot_add(x[:, :, None], y[:, None], accumulator, name, unit)
 
 
 def _mixed_legal(op: Op) -> str | None:
@@ -373,9 +375,9 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     y = _multiplicand(op, "b", op.btype.name, b, n, m)
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "s32":
-        result = matrix.dot_integer(x, y, accumulator, op.satfinite)
+        result = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator, op.satfinite)
     elif op.dtype.name == "f64":
-        result = matrix.dot_f64(x, y, accumulator, op.rnd or "rn")
+        result = plain_matrix.dot_f64(x[:, :, None], y[:, None], accumulator, op.rnd or "rn")
     else:
         result = _float_product(x, y, accumulator, op.atype.name, device)
     return _scattered(op, op.dtype.name, result, n, m, device.sm)
@@ -400,5 +402,5 @@ def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     n, m = registers.extent((*a, *b, *c))
     x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
     result = _gathered(op, "s32", c, n, m)
-    result = matrix.dot_bits(x, y, result, op.op == "xor")
+    result = plain_matrix.dot_bits(x[:, :, None], y[:, None], result, op.op == "xor")
     return _scattered(op, "s32", result, n, m)

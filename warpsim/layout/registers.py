@@ -81,7 +81,14 @@ def extent(registers: tuple[Array, ...]) -> tuple[int, int]:
 
 
 def gather(
-    fragment: Fragment, registers: tuple[Array, ...], n: int, m: int, dtype: Any = None, *, row_major: bool = False
+    fragment: Fragment,
+    registers: tuple[Array, ...],
+    n: int,
+    m: int,
+    dtype: Any = None,
+    *,
+    row_major: bool = False,
+    batch_first: bool = False,
 ) -> Array:
     """The matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``) that registers hold.
 
@@ -93,12 +100,18 @@ def gather(
         dtype: what the bits of an element become; as wide as the element, by default unsigned. Elements narrower than
             a byte come as uint8, as they stand.
         row_major: the order of the axes.
+        batch_first: ``W`` is the first axis, not the last.
     """
     plan = _plan(fragment, row_major)
     bits, per = fragment.bits, fragment.per_register
     element = registers[0].dtype if bits >= 32 else np.dtype(f"u{max(bits // 8, 1)}")
-    out = np.empty((*plan.shape, n * m), element)
-    view = out.transpose(*plan.view, len(plan.shape))
+    axes = len(plan.shape)
+    if batch_first:
+        out = np.empty((n * m, *plan.shape), element)
+        view = out.transpose(*(axis + 1 for axis in plan.view), 0)
+    else:
+        out = np.empty((*plan.shape, n * m), element)
+        view = out.transpose(*plan.view, axes)
     mask = np.uint32((1 << bits) - 1) if bits < 8 else None
     whole, split = (n, fragment.threads, m), (*plan.threads, n * m)
     for number, register in enumerate(registers):
@@ -115,7 +128,7 @@ def gather(
         for h in range(per):
             part = lanes if per == 1 else lanes >> np.uint32(h * bits)
             view[plan.where[number * per + h]] = part if mask is None else part & mask
-    matrix = out.reshape(*plan.final, n * m)
+    matrix = out.reshape(n * m, *plan.final) if batch_first else out.reshape(*plan.final, n * m)
     return matrix if dtype is None else matrix.view(dtype)
 
 

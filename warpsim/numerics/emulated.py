@@ -1,6 +1,6 @@
 """Matrix products that a GPU has no unit for: what its assembler puts in their place.
 
-Read from the machine code of an H100 and compared with what it returned; batches last, as in `matrix`.
+Read from the machine code of an H100 and compared with what it returned; axes as in `matrix`.
 """
 
 from __future__ import annotations
@@ -9,48 +9,53 @@ import attrs
 import numpy as np
 
 from warpsim.numerics import matrix
+from warpsim.numerics.bits import F16, F32, F64, Array
 from warpsim.numerics.floating import canonical, fma
-from warpsim.numerics.matrix import F16, F32, F64, Array, Unit
+from warpsim.numerics.matrix import Unit
+from warpsim.numerics.operands import LEAST_SUM, RAISED, Factors, decode, unpacked
 
 ADA = Unit(13, 16, -132, -20, 13)
 """fp8 of sm_89: 13 fraction bits, also of an f32 result."""
 
 
-def dot_fp8(a: Array, b: Array, c: Array, kinds: tuple[str, str], sm: int, positions: Array | None = None) -> Array:
+def dot_fp8(a: Array, b: Array, c: Array, kinds: tuple[str, str], sm: int, present: Array | None = None) -> Array:
     """``A . B + C`` of narrow floats by ``mma``: native on sm_89 and sm_120, else two sums of f16 products and an addition.
 
     An H100 unpacks the low pair of each four bytes and the high pair into f16 and multiplies the one, then the other;
     C joins with an ordinary rounded addition.
 
     Args:
-        a: bytes ``[K, M, W]``.
-        b: bytes ``[K, N, W]``.
-        c: f32 or f16 ``[M, N, W]``: its type is the result's.
+        a: bits ``[K, ...]``, as `operands.decode` takes them.
+        b: the same of B.
+        c: f32 or f16: its type is the result's.
         kinds: types of A and B, such as ``("e4m3", "e5m2")``.
         sm: capability times ten.
-        positions: sparse A: the row of B that each stored element meets.
+        present: of sparse A, `operands.expand`ed: where it stores elements.
     """
     if sm == 89:
-        return matrix.dot_add(a, b, c, kinds, ADA, positions)
+        return matrix.dot_add(a, b, c, kinds, ADA, present)
     if sm >= 120:
-        return matrix.dot_add(a, b, c, kinds, sm, positions)
-    left, right = (_as_f16(x, kind) for x, kind in zip((a, b), kinds, strict=True))
-    total = np.zeros(c.shape, c.dtype)
-    pairs = np.arange(len(a)) % 4 < 2
-    for chosen in (pairs, ~pairs):
-        if positions is None:
-            total = matrix.dot_add(left[chosen], right[chosen], total, "f16", sm)
-        else:
-            total = matrix.dot_add(left[chosen], right, total, "f16", sm, positions[chosen])
-    if c.dtype == F32:
-        return canonical(c + total)
-    return _canonical_f16((c.astype(F32) + total.astype(F32)).astype(F16))
+        return matrix.dot_add(a, b, c, kinds, sm, present)
+    with np.errstate(all="ignore"):
+        left, right = (unpacked(x, kind) for x, kind in zip((a, b), kinds, strict=True))
+        k, unit = len(left.values), matrix.unit_of(sm)
+        together = 2 if present is None else 4
+        total = np.zeros(c.shape, c.dtype)
+        for half in (0, 1):
+            parts = [
+                _every_other(x, together, half) for x in (left.values, left.exponents, right.values, right.exponents)
+            ]
+            x, y = Factors(parts[0], parts[1], left.special), Factors(parts[2], parts[3], right.special)
+            stored = None if present is None else _every_other(present, together, half)
+            total = matrix.multiply_add(x, y, total, unit, k, stored)
+        if c.dtype == F32:
+            return canonical(c + total)
+        return _canonical_f16((c.astype(F32) + total.astype(F32)).astype(F16))
 
 
-def _as_f16(bits: Array, kind: str) -> Array:
-    """Exact: f16 has the range and precision of every narrower type. NaN becomes the canonical one."""
-    value = matrix.decode(bits, kind)[0].astype(F16)
-    return _canonical_f16(value).view(np.uint16)
+def _every_other(x: Array, together: int, which: int) -> Array:
+    """The even or the odd runs of ``together`` rows."""
+    return x.reshape(-1, 2, together, *x.shape[1:])[:, which].reshape(-1, *x.shape[1:])
 
 
 def _canonical_f16(value: Array) -> Array:
@@ -61,9 +66,9 @@ def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: in
     """``mma.m8n8k4`` of f16: f32 arithmetic of single threads since sm_80, before that the unit of a V100.
 
     Args:
-        a: bits ``[4, M, W]``.
-        b: bits ``[4, N, W]``.
-        c: f32 or f16 ``[M, N, W]``.
+        a: bits ``[4, ...]`` (u16).
+        b: the same of B.
+        c: f32 or f16, to which the axes after K broadcast.
         result: f32 or f16.
         sm: capability times ten.
     """
@@ -72,7 +77,7 @@ def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: in
         if c.dtype == F16 and result == F32:  # an f16 that is subnormal keeps the least exponent of f16
             volta, c = attrs.evolve(volta, least_c=-14), c.astype(F32)
         return matrix.dot_add(a, b, c, "f16", volta)
-    left, right = a.view(F16).astype(F32)[:, :, None], b.view(F16).astype(F32)[:, None]
+    left, right = a.view(F16).astype(F32), b.view(F16).astype(F32)
     wide = c.astype(F32)
     if result == F32:
         total = np.zeros(c.shape, F32)
@@ -97,60 +102,52 @@ def scale_factors(bits: Array, kind: str) -> tuple[Array, Array]:
 
 
 def dot_scaled(
-    a: Array, b: Array, c: Array, kinds: tuple[str, str], scales: tuple[Array, Array], sm: int, positions: Array | None
+    a: Array,
+    b: Array,
+    c: Array,
+    kinds: tuple[str, str],
+    scales: tuple[Array, Array],
+    sm: int,
+    present: Array | None = None,
 ) -> Array:
     """kind::mxf8f6f4: the fused sum, each product raised by the exponents of its two ue8m0 scales.
 
-    ``scales`` are bytes ``[M, W]`` and ``[N, W]``, of which each holds for all of K."""
+    ``scales`` are bytes ``[M, 1, W]`` and ``[1, N, W]``, of which each holds for all of K; the rest as in `dot_fp8`."""
     unit = matrix.unit_of(sm)
-    (av, ae), right = matrix.decode(a, kinds[0]), matrix.decode(b, kinds[1])
-    bv, be = (matrix.select(x, slice(None), positions) for x in right)
+    left, right = (decode(x, kind) for x, kind in zip((a, b), kinds, strict=True))
     (sa, ea), (sb, eb) = (scale_factors(s, "ue8m0") for s in scales)
-    raised = ea[:, None] + eb[None]
-    top = np.maximum.reduce(ae[:, :, None].astype(np.int32) + be, axis=0)
-    top = np.where(top < matrix.ABSENT // 2, matrix.ABSENT, top + raised)
+    raised = ea + eb
+    top = np.maximum.reduce(left.exponents + right.exponents, axis=0).astype(np.int32)
+    top = np.where(top < LEAST_SUM, matrix.ABSENT, top - 2 * RAISED + raised)
     shift = unit.fraction - matrix.aligned_exponent(top, c, unit)
-    terms = av.astype(F64)[:, :, None] * bv.astype(F64)
+    terms = left.values.astype(F64) * right.values.astype(F64)
     with np.errstate(all="ignore"):
         aligned = np.trunc(terms * matrix.power_of_two(np.maximum(raised + shift, -1000)))
         total = np.add.reduce(np.where(np.isfinite(aligned), aligned, 0), axis=0)
         d = matrix.rounded(total, top == matrix.ABSENT, c, shift, unit)
-    return _with_specials(d, terms.sum(axis=0) * sa[:, None] * sb[None] + c)
+        matrix.set_specials(d, matrix.plain_sum(left.values, right.values, present) * sa * sb + c)
+    return d
 
 
 GROUP = Unit(35, 32, -139, -139)
 """kind::mxf4 and mxf4nvf4: fraction bits of the sum of groups."""
 
 
-def dot_groups(
-    a: Array,
-    b: Array,
-    c: Array,
-    scales: tuple[Array, Array],
-    scale_type: str,
-    positions: Array | None = None,
-) -> Array:
+def dot_groups(a: Array, b: Array, c: Array, scales: tuple[Array, Array], scale_type: str) -> Array:
     """kind::mxf4 and mxf4nvf4: four groups of 16 products summed exactly, times their scales, aligned to 35 bits.
 
-    ``scales`` are bytes ``[S, M, W]`` and ``[S, N, W]``, S of 2 or 4 parts of K."""
-    av, right = matrix.decode(a, "e2m1")[0].astype(F64), matrix.decode(b, "e2m1")[0].astype(F64)
-    bv = matrix.select(right, slice(None), positions)
-    terms = av[:, :, None] * bv
+    ``a`` and ``b`` are e2m1, one in a byte, and finite, so that zeros stand for what sparse A leaves out; ``scales`` are
+    bytes ``[S, M, 1, W]`` and ``[S, 1, N, W]``, S of 2 or 4 parts of K."""
+    terms = decode(a, "e2m1").values.astype(F64) * decode(b, "e2m1").values
     groups = terms.reshape(4, len(a) // 4, *terms.shape[1:])
     sums, some = groups.sum(axis=1), (groups != 0).any(axis=1)
     (sa, ea), (sb, eb) = (scale_factors(s.repeat(4 // len(s), axis=0), scale_type) for s in scales)
-    factor = sa[:, :, None] * sb[:, None]
-    exponent = ea[:, :, None] + eb[:, None]
+    factor, exponent = sa * sb, ea + eb
     top = np.maximum.reduce(np.where(some & (factor != 0), exponent, matrix.ABSENT), axis=0)
     shift = GROUP.fraction - matrix.aligned_exponent(top, c, GROUP)
     with np.errstate(all="ignore"):
         aligned = np.trunc(sums * factor * matrix.power_of_two(np.clip(exponent + shift, -1000, 1000)))
         total = np.add.reduce(np.where(np.isfinite(aligned), aligned, 0), axis=0)
         d = matrix.rounded(total, top == matrix.ABSENT, c, shift, GROUP)
-    return _with_specials(d, (sums * factor).sum(axis=0) + c)
-
-
-def _with_specials(d: Array, terms: Array) -> Array:
-    d = np.where(np.isinf(terms), terms.astype(F32), d)
-    d.view(np.uint32)[np.isnan(terms)] = 0x7FFFFFFF
+        matrix.set_specials(d, (sums * factor).sum(axis=0) + c)
     return d

@@ -1,36 +1,28 @@
-"""The tensor cores' dot product: align, truncate, add exactly, round once; batches last.
+"""The tensor cores' dot product: align, truncate, add exactly, round once.
 
-Operands are ``[K, M, W]`` and ``[K, N, W]``, results ``[M, N, W]``. Every product is exact; all terms of a block (the
-products and C) are cut toward zero to F fraction bits below the largest exponent among the nonzero ones, added
-exactly, and rounded once: toward zero to f32, to nearest even to f16.
+Every product is exact; all terms of a block (the products and C) are cut toward zero to F fraction bits below the
+largest exponent among the nonzero ones, added exactly, and rounded once: toward zero to f32, to nearest even to f16.
+
+Operands are ``[K, ...]`` arrays whose other axes broadcast to those of C: a batch of small tiles comes with the batch last,
+``[K, M, 1, W]`` and ``[K, 1, N, W]``, so that the inner loops run along it; large tiles come as ``[K, W, M, 1]`` and ``[K, W, 1, N]``.
 """
 
 from __future__ import annotations
 
-import functools
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.numerics.floating import fma64
+from warpsim.numerics.bits import F16, F32, F64, Array
+from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO, Factors, decode
 
-Array = NDArray[Any]
-F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
-BF16 = np.dtype(ml_dtypes.bfloat16)
 PRODUCTS = 1 << 18
+"""Products of one piece of work: few calls of NumPy matter more than the second-level cache."""
 ABSENT = -(1 << 14)
-ABSENT_F16 = -60
-NARROW: dict[str, tuple[Any, int, int, int]] = {
-    "e4m3": (ml_dtypes.float8_e4m3fn, 8, 3, 7),
-    "e5m2": (ml_dtypes.float8_e5m2, 8, 2, 15),
-    "e3m2": (ml_dtypes.float6_e3m2fn, 6, 2, 3),
-    "e2m3": (ml_dtypes.float6_e2m3fn, 6, 3, 1),
-    "e2m1": (ml_dtypes.float4_e2m1fn, 4, 1, 1),
-}
-"""Types of at most eight bits: dtype, bits, bits of the fraction, bias."""
+"""The exponent of a sum without a nonzero term, in 64-bit arithmetic."""
 
 
 @attrs.frozen
@@ -53,6 +45,8 @@ UNITS: dict[int, Unit] = {
     90: Unit(25, 32, -133, -21),
 }
 """By the least capability (times ten) of a generation; sm_90 is measured on an H100, the others are from public models."""
+WGMMA_FP8 = Unit(13, 32, -133, -21, 13)
+"""fp8 of wgmma: 13 fraction bits, also of an f32 result (measured on an H100; the text says more)."""
 
 
 def unit_of(sm: int) -> Unit:
@@ -60,128 +54,205 @@ def unit_of(sm: int) -> Unit:
     return UNITS[max(n for n in UNITS if n <= max(sm, 70))]
 
 
-def decode(bits: Array, kind: str) -> tuple[Array, Array]:
-    """Values (f32) and exponents of f16, bf16 (u16), tf32 (u32) or narrower (u8) bits; a zero has the exponent ABSENT.
+class _Workspace(threading.local):
+    """Large temporaries that are used again: fresh ones cost page faults."""
 
-    e3m2 and e2m3 stand in the low six bits of a byte, e2m1 in the low four."""
-    if kind in NARROW:
-        values, exponents = _narrow_table(kind)
-        return values[bits], exponents[bits]
-    if kind == "f16":
-        value = bits.view(F16).astype(F32)
-        field = (bits >> np.uint16(10)) & np.uint16(0x1F)
-        small = np.maximum(field, 1).astype(np.int8) - np.int8(15)
-        return value, np.where(value == 0, np.int8(ABSENT_F16), small)
-    wide = bits.astype(np.uint32) << np.uint32(16) if kind == "bf16" else bits & np.uint32(0xFFFFE000)
-    value, field = wide.view(F32), (wide >> np.uint32(23)) & np.uint32(0xFF)
-    exponent = np.maximum(field, 1).astype(np.int16) - np.int16(127)
-    return value, np.where(value == 0, np.int16(ABSENT), exponent)
+    def __init__(self) -> None:
+        self.buffers: dict[str, Array] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An uninitialised array; of one name always of one type."""
+        size = 1
+        for extent in shape:
+            size *= extent
+        found = self.buffers.get(name)
+        if found is None or found.size < size:
+            found = self.buffers[name] = np.empty(size, dtype)
+        return found[:size].reshape(shape)
 
 
-@functools.cache
-def _narrow_table(kind: str) -> tuple[Array, Array]:
-    dtype, width, mantissa, bias = NARROW[kind]
-    table = np.arange(256, dtype=np.uint8) & np.uint8((1 << width) - 1)
-    value = table.view(dtype).astype(F32)
-    field = np.maximum(table.astype(np.int16) >> mantissa & ((1 << (width - 1 - mantissa)) - 1), 1) - np.int16(bias)
-    return value, np.where(value == 0, np.int16(ABSENT), field)
+_WORKSPACE = _Workspace()
 
 
 def dot_add(
-    a: Array,
-    b: Array,
-    c: Array,
-    kind: str | tuple[str, str],
-    unit: int | Unit,
-    positions: Array | None = None,
+    a: Array, b: Array, c: Array, kind: str | tuple[str, str], unit: int | Unit, present: Array | None = None
 ) -> Array:
     """``A . B + C`` by the GPU's blocks, for float operands.
 
     Args:
-        a: bits ``[K, M, W]`` (u16; u32 for tf32; u8 for narrower types).
-        b: bits ``[K, N, W]``.
-        c: ``[M, N, W]`` f32 or f16: its type is the result's.
-        kind: ``f16``, ``bf16``, ``tf32``, or a pair of types of fewer bits.
+        a: bits ``[K, ...]``, as `decode` takes them.
+        b: the same of B.
+        c: f32 or f16: its type is the result's.
+        kind: the type of A and B, or a pair of types.
         unit: the tensor core, or a capability times ten.
-        positions: sparse A: the row of B ``[K of A, M, W]`` that each stored element meets.
+        present: of sparse A, `expand`ed: where it stores elements. A block covers stored elements.
     """
     kinds = (kind, kind) if isinstance(kind, str) else kind
     unit = unit_of(unit) if isinstance(unit, int) else unit
-    step = max(unit.block_bytes // a.dtype.itemsize, 1)
-    (av, ae), right = decode(a, kinds[0]), decode(b, kinds[1])
-    for k in range(0, a.shape[0], step):
-        part = slice(k, k + step)
-        bv, be = (select(x, part, positions) for x in right)
-        c = _block(av[part], ae[part], bv, be, c, kinds[0], unit)
+    nbytes = {"tf32": 4, "f16": 2, "bf16": 2}.get(kinds[0], 1)
+    left, right = decode(a, kinds[0]), decode(b, kinds[1])
+    return multiply_add(left, right, c, unit, max(unit.block_bytes // nbytes, 1), present)
+
+
+def multiply_add(
+    left: Factors, right: Factors, c: Array, unit: Unit, block: int, present: Array | None = None
+) -> Array:
+    """The same of decoded operands, ``block`` stored elements of K at a time."""
+    k, step = len(left.values), block if present is None else 2 * block
+    with np.errstate(all="ignore"):
+        np.setbufsize(4096)  # broadcast operands are copied into buffers; errstate restores the size
+        if k <= step:
+            return _block(left, right, c, unit, present)
+        for first in range(0, k, step):
+            rows = slice(first, first + step)
+            c = _block(left.of(rows), right.of(rows), c, unit, None if present is None else present[rows])
     return c
 
 
-def select(b: Array, part: slice, positions: Array | None) -> Array:
-    """Rows of B as ``[K, 1, N, W]``, or as ``[K, M, N, W]`` those that the stored elements of sparse A meet."""
-    if positions is None:
-        return b[part, None]
-    return np.take_along_axis(b[:, None], positions[part, :, None], axis=0)
-
-
-def _block(av: Array, ae: Array, bv: Array, be: Array, c: Array, kind: str, unit: Unit) -> Array:
-    k, m, w = av.shape
-    n = bv.shape[2]
-    out = np.empty((m, n, w), c.dtype)
-    special = not (np.isfinite(av).all() and np.isfinite(bv).all() and np.isfinite(c).all())
-    width = max(PRODUCTS // (k * m * n), 1)
-    exact = _exact_f16 if kind == "f16" and c.dtype == F32 and unit.least_c == -126 else _exact
-    for at in range(0, w, width):
-        part = slice(at, at + width)
-        out[..., part] = exact(av[..., part], ae[..., part], bv[..., part], be[..., part], c[..., part], unit)
-    if special:
-        specials(av, bv, c, out)
+def _block(left: Factors, right: Factors, c: Array, unit: Unit, present: Array | None) -> Array:
+    work = _narrow if left.exponents.dtype == np.uint8 else _wide
+    special = left.special or right.special or not np.isfinite(c).all()
+    limit = PRODUCTS // len(left.values)
+    if c.size <= limit and not special:
+        return work(left.values, left.exponents, right.values, right.exponents, c, unit)
+    finite = right
+    if special and present is not None:  # zeros that stand for nothing must not meet an Inf
+        finite = Factors(np.where(np.isfinite(right.values), right.values, F32.type(0)), right.exponents, True)
+    out = np.empty(c.shape, c.dtype)
+    for piece in pieces(c.shape, limit):
+        a, b, held = _cut(left, piece), _cut(finite, piece), c[piece]
+        found = work(a.values, a.exponents, b.values, b.exponents, held, unit)
+        if special:
+            stored = None if present is None else _cut_axes(present, piece)
+            set_specials(found, plain_sum(a.values, _cut_axes(right.values, piece), stored) + held)
+        out[piece] = found
     return out
 
 
-def _exact_f16(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
-    """f16 products into f32: everything fits f32 and s32, and no result is subnormal.
-
-    Exponents of products lie between -28 and 30, so C alone decides where it is large, and scales stay normal.
-    """
-    top = np.maximum.reduce(ae[:, :, None] + be, axis=0).astype(np.int32)
-    absent = top < -28
-    field = (c.view(np.int32) >> 23) & 0xFF
-    emax = np.maximum(top, field - 127, out=field)
-    if unit.fraction + 127 - int(emax.min()) > 254:
-        np.maximum(emax, unit.fraction - 127, out=emax)
-    scale = ((unit.fraction + 127 - emax) << 23).view(F32)
-    products = av[:, :, None] * bv
-    products *= scale
-    total = np.add.reduce(products, axis=0, dtype=np.int32).astype(F64)
-    total += np.trunc(c * scale)
-    total.view(np.int64)[...] &= -(1 << 29)
-    emax += 127 - unit.fraction
-    if int(emax.min()) < 1:
-        np.maximum(emax, 1, out=emax)
-    result = total.astype(F32)
-    result *= (emax << 23).view(F32)
-    if absent.any():
-        result = np.where(absent, c + F32.type(0), result)
-    return result
-
-
-def _exact(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
-    """Any types; products as integers: of f16 in s32, of others in s64."""
-    half = ae.dtype == np.int8
-    top = np.maximum.reduce(ae[:, :, None] + be, axis=0)
-    top = np.where(top < (-28 if half else ABSENT // 2), ABSENT, top.astype(np.int32))
-    emax = aligned_exponent(top, c, unit)
-    shift = unit.fraction - emax
-    if half:
-        scale32 = ((np.clip(shift + 127, 1, 254)) << 23).astype(np.int32).view(F32)
-        products = av[:, :, None] * bv
-        products *= scale32
-        total = np.add.reduce(products, axis=0, dtype=np.int32).astype(F64)
+def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
+    """Slices of the leading axes that cut an array into pieces of at most ``limit`` elements (or of one element)."""
+    inner = 1
+    for extent in shape[1:]:
+        inner *= extent
+    if inner <= limit or len(shape) == 1:
+        step = max(limit // max(inner, 1), 1)
+        for at in range(0, shape[0], step):
+            yield (slice(at, at + step),)
     else:
-        wide = av.astype(F64)[:, :, None] * bv.astype(F64)
-        wide *= power_of_two(shift)
-        total = np.add.reduce(wide, axis=0, dtype=np.int64).astype(F64)
-    return rounded(total, top == ABSENT, c, shift, unit)
+        for at in range(shape[0]):
+            for rest in pieces(shape[1:], limit):
+                yield (slice(at, at + 1), *rest)
+
+
+def _cut_axes(array: Array, piece: tuple[slice, ...]) -> Array:
+    axes = [s if extent > 1 else slice(None) for s, extent in zip(piece, array.shape[1:], strict=False)]
+    return array[(slice(None), *axes)]
+
+
+def _cut(factors: Factors, piece: tuple[slice, ...]) -> Factors:
+    return Factors(_cut_axes(factors.values, piece), _cut_axes(factors.exponents, piece), factors.special)
+
+
+# ---- in f32 and s32 ------------------------------------------------------------------------------
+
+
+def _narrow(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
+    """Types whose nonzero products lie between 2**-28 and 2**32, so that nothing leaves the range of f32."""
+    emax = _largest_sums(ae, be, c.shape)
+    none = emax < LEAST_SUM if int(emax.min()) < LEAST_SUM else None
+    emax += np.uint8(127 - 2 * RAISED)
+    np.maximum(emax, _exponents(c, unit), out=emax)
+    if c.dtype == F16:
+        np.maximum(emax, np.uint8(127 + unit.floor16), out=emax)
+    return _rounded(av, bv, c, none, emax, unit)
+
+
+def _wide(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
+    """bf16 and tf32: in f32 too, but where products overflow or results are subnormal."""
+    top = _largest_sums(ae, be, c.shape)
+    least = int(top.min())
+    none = top < ZERO // 2 if least < ZERO // 2 else None
+    if none is not None:
+        least = int(np.where(none, 0, top).min())
+    if least < -100 or int(top.max()) > 125:
+        return _in_f64(av, bv, top, c, unit)
+    top += np.int16(127)
+    np.maximum(top, _exponents(c, unit), out=top)
+    np.maximum(top, np.int16(unit.fraction), out=top)  # less only where no product is left
+    return _rounded(av, bv, c, none, top, unit)
+
+
+def _largest_sums(ae: Array, be: Array, shape: tuple[int, ...]) -> Array:
+    """The largest exponent of the products of each output."""
+    narrow = ae.dtype == np.uint8
+    sums = _WORKSPACE.take("sums8" if narrow else "sums16", (len(ae), *shape), ae.dtype)
+    np.add(ae, be, out=sums)
+    return np.maximum.reduce(sums, axis=0)
+
+
+def _exponents(c: Array, unit: Unit) -> Array:
+    """Exponents of C plus 127 in 8 bits; of a zero, less than any other."""
+    if c.dtype == F16:
+        raw = c.view(np.uint16)
+        field = np.maximum(raw >> np.uint16(10) & np.uint16(31), 1) + np.uint16(127 - 15)
+        return np.where(raw & np.uint16(0x7FFF) == 0, np.uint16(0), field).astype(np.uint8)
+    field = (c.view(np.uint32) >> np.uint32(23)).astype(np.uint8)  # drops the sign
+    if unit.least_c > -126:
+        return np.where(c == 0, np.uint8(0), np.maximum(field, np.uint8(127 + unit.least_c)))
+    return field
+
+
+def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, unit: Unit) -> Array:
+    """The sum, aligned to exponents ``emax`` (plus 127).
+
+    Products times the power of two that makes their quantum 1 are exact in f32 and truncated by the cast to s32, where
+    as many fit as are added at once; C joins in f64, because the total may need 33 bits."""
+    take, shape, fraction = _WORKSPACE.take, c.shape, unit.fraction
+    bits = take("scales", shape, np.int32)
+    np.subtract(np.int32(254 + fraction), emax, out=bits, dtype=np.int32)
+    bits <<= np.int32(23)
+    scale = bits.view(F32)
+    products = take("products", (len(av), *shape), F32)
+    np.multiply(av, bv, out=products)
+    products *= scale
+    at_once = 1 << (29 - fraction)
+    whole = np.add.reduce(products[:at_once], axis=0, dtype=np.int32, out=take("whole", shape, np.int32))
+    total = take("total", shape, F64)
+    total[...] = whole
+    for first in range(at_once, len(av), at_once):
+        total += np.add.reduce(products[first : first + at_once], axis=0, dtype=np.int32, out=whole)
+    kept = np.multiply(c, scale, out=take("kept", shape, F32))
+    total += np.trunc(kept, out=kept)
+    back = np.subtract(np.int32(254 << 23), bits, out=bits).view(F32)
+    if c.dtype == F16:
+        total *= back
+        d = total.astype(F16)
+    else:
+        mask = total.view(np.int64)
+        mask &= -(1 << 52 - unit.kept)  # toward zero
+        d = total.astype(F32)
+        d *= back
+    return d if none is None else np.where(none, _alone(c, unit), d)
+
+
+def _alone(c: Array, unit: Unit) -> Array:
+    """C where no product is left."""
+    if c.dtype == F32 and unit.kept < 23:
+        c = (c.view(np.int32) & np.int32(-(1 << 23 - unit.kept))).view(F32)
+    return c + c.dtype.type(0)
+
+
+# ---- in f64 ----------------------------------------------------------------------------------------
+
+
+def _in_f64(av: Array, bv: Array, top: Array, c: Array, unit: Unit) -> Array:
+    """Exponents of any size; ``top`` the largest of the products."""
+    exponent = np.where(top < ZERO // 2, ABSENT, top.astype(np.int32))
+    shift = unit.fraction - aligned_exponent(exponent, c, unit)
+    products = av.astype(F64) * bv.astype(F64)
+    products *= power_of_two(shift)
+    total = np.add.reduce(products, axis=0, dtype=np.int64).astype(F64)
+    return rounded(total, exponent == ABSENT, c, shift, unit)
 
 
 def aligned_exponent(top: Array, c: Array, unit: Unit) -> Array:
@@ -212,57 +283,24 @@ def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> 
         if tiny.any():
             value = np.where(tiny, np.trunc(value * 2.0**149) * 2.0**-149, value)
         result = value.astype(F32)
-    if unit.kept == 23:
-        return np.where(absent, c + c.dtype.type(0), result)
-    return result
+    return np.where(absent, _alone(c, unit), result)
 
 
-def specials(av: Array, bv: Array, c: Array, out: Array) -> None:
-    """Outputs that have an Inf or NaN among their terms: Inf of that sign, or the canonical NaN."""
-    terms = np.add.reduce(av.astype(F64)[:, :, None] * bv.astype(F64), axis=0) + c.astype(F64)
+# ---- Inf and NaN -----------------------------------------------------------------------------------
+
+
+def plain_sum(av: Array, bv: Array, present: Array | None = None) -> Array:
+    """Products added in f64, one k after the other; only those of stored elements."""
+    total: Array = np.float64(0)  # type: ignore[assignment]
+    for k in range(len(av)):
+        product = np.multiply(av[k], bv[k], dtype=F64)
+        total = total + (product if present is None else np.where(present[k], product, 0))
+    return total
+
+
+def set_specials(d: Array, terms: Array) -> None:
+    """Outputs with an Inf or NaN among their terms, whose sum is ``terms``: Inf of that sign, or the canonical NaN."""
     bad = ~np.isfinite(terms)
-    nan = np.isnan(terms)
-    out[bad] = terms[bad].astype(out.dtype)
-    out.view(np.uint16 if out.dtype == F16 else np.uint32)[nan] = 0x7FFF if out.dtype == F16 else 0x7FFFFFFF
-
-
-def dot_ieee(a: Array, b: Array, c: Array, kind: str | tuple[str, str], positions: Array | None = None) -> Array:
-    """The same in float64, rounded once."""
-    kinds = (kind, kind) if isinstance(kind, str) else kind
-    av, bv = decode(a, kinds[0])[0].astype(F64), decode(b, kinds[1])[0].astype(F64)
-    if positions is None:
-        total = np.einsum("kmw,knw->mnw", av, bv)
-    else:
-        total = np.einsum("kmw,kmnw->mnw", av, select(bv, slice(None), positions))
-    return (total + c.astype(F64)).astype(c.dtype)
-
-
-def dot_integer(a: Array, b: Array, c: Array, saturate: bool, positions: Array | None = None) -> Array:
-    """Integer products added to s32: wrapped, or clamped once.
-
-    Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
-    left = np.ascontiguousarray(a.transpose(2, 1, 0), F32)
-    if positions is None:
-        sums = np.matmul(left, np.ascontiguousarray(b.transpose(2, 0, 1), F32))
-    else:
-        right = np.ascontiguousarray(select(b, slice(None), positions).transpose(3, 1, 0, 2), F32)
-        sums = np.matmul(left[:, :, None], right)[:, :, 0]
-    total = sums.astype(np.int32).transpose(1, 2, 0)
-    if saturate:
-        return np.clip(total.astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
-    return total + c
-
-
-def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
-    """Population counts of words ``[K, M, W]`` and ``[K, N, W]`` combined by xor or and, added to s32."""
-    for left, right in zip(a, b, strict=True):
-        both = left[:, None] ^ right[None] if exclusive else left[:, None] & right[None]
-        c = c + np.bitwise_count(both).astype(np.int32)
-    return c
-
-
-def dot_f64(a: Array, b: Array, c: Array, rounding: str) -> Array:
-    """A chain of fmas in ascending k, in the rounding mode given; payloads of NaN go through."""
-    for left, right in zip(a, b, strict=True):
-        c = fma64(left[:, None], right[None], c, rounding)
-    return c
+    if bad.any():
+        d[bad] = terms[bad].astype(d.dtype)
+        d.view(np.uint16 if d.dtype == F16 else np.uint32)[np.isnan(terms)] = 0x7FFF if d.dtype == F16 else 0x7FFFFFFF

@@ -1,0 +1,127 @@
+"""Operands of the tensor cores: bits of f16, bf16, tf32 and narrower floats as f32 values with their exponents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.numerics.bits import Array
+
+F32 = np.dtype(np.float32)
+FORMATS = {
+    "f16": (5, 10),
+    "bf16": (8, 7),
+    "tf32": (8, 10),
+    "e4m3": (4, 3),
+    "e5m2": (5, 2),
+    "e3m2": (3, 2),
+    "e2m3": (2, 3),
+    "e2m1": (2, 1),
+}
+"""Bits of the exponent and of the fraction."""
+NARROW = frozenset(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"))
+RAISED = 48
+"""Added to the exponents of types with at most five bits of exponent, so that sums of two fit 8 bits; a zero has 0."""
+LEAST_SUM = 2 * (RAISED - 14)
+"""The least sum of two such exponents; with a zero, sums are below."""
+ZERO = -1000
+"""The exponent of a zero of bf16 and tf32, whose others are from -126 to 128."""
+_WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
+"""Bits from the sign of a narrow type down to the end of its byte in a register: padding stands above, e2m1 has some below."""
+
+
+@attrs.frozen(eq=False)
+class Factors:
+    """Operands as ``[K, ...]``: values (f32), exponents (u8, raised, or i16) and whether an Inf or NaN is among them."""
+
+    values: Array
+    exponents: Array
+    special: bool
+
+    def of(self, index: Any) -> Factors:
+        """A part of them."""
+        return Factors(self.values[index], self.exponents[index], self.special)
+
+
+def decode(bits: Array, kind: str) -> Factors:
+    """What the tensor core reads.
+
+    Args:
+        bits: ``[K, ...]`` unsigned: elements (u16; u8, of which e3m2 and e2m3 take the low six bits and e2m1 the low four;
+            u32 for tf32), or ``[K / 2 or 4, ...]`` u32 words as registers hold them, the lowest element first.
+        kind: the type.
+    """
+    exponent, fraction = FORMATS[kind]
+    if bits.dtype.itemsize == 4 and kind != "tf32":
+        slot = 8 if kind in NARROW else 16
+        top = _WHOLE.get(kind, slot)
+        raw = np.empty((len(bits), 32 // slot, *bits.shape[1:]), np.uint32)
+        for place in range(32 // slot):
+            np.left_shift(bits, np.uint32(32 - slot * place - top), out=raw[:, place])
+        raw = raw.reshape(-1, *bits.shape[1:]).view(np.int32)
+    else:
+        width = 32 if kind == "tf32" else 1 + exponent + fraction
+        raw = np.left_shift(bits, np.uint32(32 - width), dtype=np.uint32).view(np.int32)
+    if exponent < 8:
+        raw >>= np.int32(8 - exponent)
+    raw &= np.int32(-(1 << 31) | ((1 << exponent + fraction) - 1) << 23 - fraction)
+    field = (raw >> np.int32(23)).astype(np.uint8)  # drops the sign
+    values = raw.view(F32)
+    bias, most = (1 << exponent - 1) - 1, int(field.max(initial=0))
+    special = most == (1 << exponent) - 1 and kind in ("f16", "bf16", "tf32", "e5m2", "e4m3")
+    subnormal = int(field.min(initial=1)) == 0
+    if subnormal:
+        np.maximum(field, np.uint8(1), out=field)
+    if exponent == 8:
+        wide = field.astype(np.int16)
+        wide -= np.int16(127)
+        if subnormal:
+            wide[values == 0] = ZERO
+        return Factors(values, wide, special)
+    values *= F32.type(2.0 ** (127 - bias))
+    field += np.uint8(RAISED - bias)
+    if subnormal:
+        field *= values != 0
+    if special:
+        special = _name_specials(values, kind)
+    return Factors(values, field, special)
+
+
+def _name_specials(values: Array, kind: str) -> bool:
+    """Put Inf and NaN in the place of what their bits would be as numbers; whether there are any."""
+    size = np.abs(values)
+    if kind == "e4m3":
+        found = size == 480
+        values[found] = np.nan
+        return bool(found.any())
+    infinite, nan = size == 65536, size > 65536
+    values[infinite] *= np.inf
+    values[nan] = np.nan
+    return True
+
+
+def unpacked(bits: Array, kind: str) -> Factors:
+    """fp8 converted to f16, which is exact: what is subnormal in e4m3 is not in f16."""
+    factors = decode(bits, kind)
+    values = factors.values
+    field = (values.view(np.int32) >> np.int32(23)).astype(np.uint8)
+    np.clip(field, 127 - 14, 127 + 16, out=field)
+    field -= np.uint8(127 - RAISED)
+    field *= values != 0
+    return Factors(values, field, factors.special)
+
+
+def expand(stored: Array, positions: Array) -> tuple[Array, Array]:
+    """Sparse A ``[K / 2, ...]`` with zeros in the places between, and where it stored something.
+
+    Args:
+        stored: elements.
+        positions: the place of each among K.
+    """
+    shape = (2 * len(stored), *stored.shape[1:])
+    full, present = np.zeros(shape, stored.dtype), np.zeros(shape, np.bool_)
+    np.put_along_axis(full, positions, stored, axis=0)
+    np.put_along_axis(present, positions, True, axis=0)
+    return full, present

@@ -1,0 +1,74 @@
+"""Matrix products that need no model of a tensor core: integers, bits, f64, and everything in float64.
+
+Where nothing else is said, operands and results have the axes of `numpy.matmul`: ``[..., M, K]``, ``[..., K, N]``, ``[..., M, N]``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.numerics.bits import F32, F64, Array
+from warpsim.numerics.floating import fma64
+from warpsim.numerics.matrix import plain_sum
+from warpsim.numerics.operands import decode
+
+
+def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Array | None = None) -> Array:
+    """Bits of floats, multiplied and added in float64, rounded once; of sparse A (`operands.expand`) the stored elements."""
+    left, right = (
+        decode(np.moveaxis(x, axis, 0), kind).values for x, axis, kind in ((a, -1, kinds[0]), (b, -2, kinds[1]))
+    )
+    with np.errstate(all="ignore"):
+        if present is None:
+            total = np.matmul(np.moveaxis(left, 0, -1).astype(F64), np.moveaxis(right, 0, -2).astype(F64))
+        else:
+            stored = np.moveaxis(present, -1, 0)[..., None]
+            total = plain_sum(left[..., None], right[..., None, :], stored)
+        return (total + c).astype(c.dtype)
+
+
+def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
+    """Integer products added to s32: wrapped, or clamped once; in the memory order of ``c``.
+
+    Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
+    sums = np.matmul(a.astype(F32), b.astype(F32))
+    out = np.empty_like(c)
+    if saturate:
+        total = np.add(sums, c, dtype=F64)
+        out[...] = np.clip(total, -(2**31), 2**31 - 1, out=total)
+        return out
+    return np.add(sums.astype(np.int32), c, out=out)
+
+
+def nibbles(packed: Array, signed: bool) -> Array:
+    """4-bit integers of bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[..., K]``."""
+    both = np.empty((*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
+    np.left_shift(packed, np.uint8(4), out=both[..., 0, :])
+    both[..., 1, :] = packed
+    whole = both.view(np.int8) if signed else both
+    whole >>= whole.dtype.type(4)
+    return whole.reshape(*packed.shape[:-1], -1)
+
+
+def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
+    """Population counts of words combined by xor or and, added to s32; ``[K, ...]`` arrays that broadcast to C, K at most 15."""
+    combine = np.bitwise_xor if exclusive else np.bitwise_and
+    both, count = np.empty(c.shape, np.uint32), np.empty(c.shape, np.uint8)
+    total = np.zeros(c.shape, np.uint16)
+    for left, right in zip(a, b, strict=True):
+        combine(left, right, out=both)
+        total += np.bitwise_count(both, out=count)
+    return c + total
+
+
+def dot_common_bits(a: Array, b: Array, c: Array) -> Array:
+    """Counts of common set bits of bytes ``[..., M, K / 8]`` and ``[..., K / 8, N]``, added to s32."""
+    return dot_integer(np.unpackbits(a, axis=-1), np.unpackbits(b, axis=-2), c, False)
+
+
+def dot_f64(a: Array, b: Array, c: Array, rounding: str) -> Array:
+    """A chain of fmas in ascending k, in the rounding mode given; payloads of NaN go through. Operands are ``[K, ...]``
+    arrays that broadcast to C."""
+    for left, right in zip(a, b, strict=True):
+        c = fma64(left, right, c, rounding)
+    return c
