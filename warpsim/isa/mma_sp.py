@@ -43,7 +43,12 @@ def selectors(op: Op) -> tuple[int, int]:
     """The sparsity selectors that the assembler takes; of m16n8k32 f16 it takes more than the text defines."""
     if op.shape == "m16n8k32" and op.atype.name == "f16":
         return 0, 3
-    return 0, 4 // (chunks(op) // 4) - 1
+    return 0, _choices(op) - 1
+
+
+def _choices(op: Op) -> int:
+    """How many selectors the text defines: one for each set of lanes that can hold the metadata."""
+    return 4 // (chunks(op) // 4)
 
 
 def _registers(rows: int, sparse: bool, name: str) -> Any:
@@ -85,8 +90,16 @@ def _gate(op: Op) -> Gate:
 
 def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
     """Which k each stored element of A has, ``[stored K, 16, W]``, from the metadata; broken rules are reported."""
-    bits = _bits(op)
-    held = fragments.metadata(chunks(op), bits >= 16, selector % (4 // (chunks(op) // 4)))
+    bits, choices = _bits(op), _choices(op)
+    if selector >= choices:
+        report(
+            "sparse-selector",
+            f"the sparsity selector {selector} names no lanes of .{op.shape} with .{op.atype.name}",
+            None,
+            advice=f"the selector is {' or '.join(str(k) for k in range(choices))} here",
+            selector=selector,
+        )
+    held = fragments.metadata(chunks(op), bits >= 16, selector % choices)
     nibbles = registers.gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
     low, high = nibbles & 3, nibbles >> 2
     first = np.arange(len(nibbles))[:, None, None]

@@ -132,12 +132,13 @@ def mma_float(
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
     device: DevicePort,
+    report: Any,
 ) -> Lanes:
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
     types = op.atype.name, op.btype.name
     left, right, positions = _operands(
-        op, a, a_desc, b_desc, sp_meta, sp_sel, _one(imm_trans_a), _one(imm_trans_b), shared_matrix, n, m
+        op, a, a_desc, b_desc, sp_meta, sp_sel, _one(imm_trans_a), _one(imm_trans_b), shared_matrix, report
     )
     left, right = _scaled(left, _one(imm_scale_a)), _scaled(right, _one(imm_scale_b))
     small = _is_f16(op)
@@ -193,10 +194,11 @@ def mma_integer(
     *,
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
+    report: Any,
 ) -> Lanes:
     """D = A * B + D on 8-bit integers, or counts of common bits."""
     n, m = shared_matrix.extent
-    left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, n, m)
+    left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, report)
     c = _kept(fragments.gather_accumulator(accumulator.view(np.int32)), scale_d, n, m)
     if op.atype.name == "b1":
         d = plain_matrix.dot_common_bits(left.transpose(0, 2, 1), right, c)
@@ -241,31 +243,70 @@ def _operands(
     trans_a: int,
     trans_b: int,
     shared_matrix: SharedMatrixPort,
-    n: int,
-    m: int,
+    report: Any,
 ) -> tuple[Lanes, Lanes, Lanes | None]:
     """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and where sparse A's elements stand."""
+    n, m = shared_matrix.extent
     dtype = np.dtype(STORAGE[op.atype.name])
     k = 32 // dtype.itemsize
     sparse = meta is not None
     left = (
         fragments.gather_a(a, n, m, dtype)
         if a is not None
-        else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, n, m)
+        else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, report)
     )
-    right = _from_shared(b_desc, 2 * k if sparse else k, columns(op), dtype, trans_b, shared_matrix, n, m)
-    positions = fragments.sparse_positions(meta, _one(sel), n, m, dtype.itemsize) if sparse else None
-    return left, right, positions
+    right = _from_shared(b_desc, 2 * k if sparse else k, columns(op), dtype, trans_b, shared_matrix, report)
+    if not sparse:
+        return left, right, None
+    nibbles = fragments.sparse_nibbles(meta, _one(sel), n, m, dtype.itemsize)
+    _judge_metadata(nibbles, dtype.itemsize, n, m, report)
+    return left, right, fragments.sparse_positions(nibbles, dtype.itemsize)
+
+
+def _judge_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: Any) -> None:
+    """Report metadata that the text leaves undefined (anchor asynchronous-warpgroup-level-sparse-matrix-storage)."""
+    if itemsize == 4:
+        wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
+        what = "neither 0b1110 nor 0b0100, the indices of a 32-bit element"
+    else:
+        wrong = nibbles & 3 == nibbles >> 2
+        what = "of two equal indices"
+    if wrong.any():
+        group, chunk, row = (int(index[0]) for index in np.nonzero(wrong))
+        nibble = int(nibbles[group, chunk, row])
+        report(
+            "sparse-metadata",
+            f"the metadata of row {row}, chunk {chunk} is 0b{nibble:04b}, {what}",
+            np.broadcast_to(wrong.any(axis=(1, 2)).reshape(n, 1, m), (n, 128, m)),
+            advice="two different indices for each chunk, in the lanes that the selector names",
+            nibble=nibble,
+        )
 
 
 def _from_shared(
-    descriptor: Lanes, k: int, extent: int, dtype: Any, transposed: int, shared_matrix: SharedMatrixPort, n: int, m: int
+    descriptor: Lanes,
+    k: int,
+    extent: int,
+    dtype: Any,
+    transposed: int,
+    shared_matrix: SharedMatrixPort,
+    report: Any,
 ) -> Lanes:
-    bits = (
-        descriptor[:, 0]
-        if descriptor.shape[0] == descriptor.shape[2] == 1
-        else np.broadcast_to(descriptor, (n, 128, m))[:, 0]
-    )
+    n, m = shared_matrix.extent
+    if descriptor.shape[0] == descriptor.shape[2] == 1:
+        bits = descriptor[:, 0]
+    else:
+        bits = np.broadcast_to(descriptor, (n, 128, m))[:, 0]
+    if descriptor.strides[1]:
+        wrong = descriptor != descriptor[:, :1]
+        if wrong.any():
+            report(
+                "nonuniform-operand",
+                f"threads of a warpgroup name different matrix descriptors: 0x{int(descriptor[wrong][0]):x} and"
+                f" 0x{int(np.broadcast_to(descriptor[:, :1], wrong.shape)[wrong][0]):x}",
+                wrong,
+                advice="compute the descriptor from values that all 128 threads share, not from their own index",
+            )
     return shared_matrix.read(bits, k, extent, dtype, bool(transposed))
 
 

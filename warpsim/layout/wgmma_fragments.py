@@ -71,17 +71,23 @@ def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any])
     return np.ascontiguousarray(matrix.transpose(2, 0, 1))
 
 
-def sparse_positions(words: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
-    """Which k of the full row each stored element of A has, ``[W, K / 2, 64]`` (int64), from the metadata registers.
+def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
+    """The metadata of each chunk of A, ``[W, chunks, 64]`` (int64), from the metadata registers.
 
     A nibble describes a chunk: two 2-bit indices of 4 elements, for 32-bit types one of 2 elements.
     """
     chunks = 16 if itemsize == 1 else 8
     warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
     tiles = held.gather(metadata(chunks, itemsize > 1, selector), (warps,), 4 * n, m)
-    nibbles = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64).astype(np.int64)
+    nibbles: Array = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64)
+    return nibbles.astype(np.int64)
+
+
+def sparse_positions(nibbles: Array, itemsize: int) -> Array:
+    """Which k of the full row each stored element of A has, ``[W, K / 2, 64]`` (int64), from what `sparse_nibbles` gave."""
+    chunks = nibbles.shape[1]
     first = np.arange(chunks)[:, None]
     if itemsize == 4:
         return 2 * first + ((nibbles & 3) >> 1)
     pair = np.stack([4 * first + (nibbles & 3), 4 * first + (nibbles >> 2)], axis=2)
-    return pair.reshape(n * m, 2 * chunks, 64)
+    return pair.reshape(len(nibbles), 2 * chunks, 64)

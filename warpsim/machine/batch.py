@@ -12,6 +12,7 @@ from warpsim.machine.defined import DefinedBits
 from warpsim.machine.group import Frame, Group
 from warpsim.machine.mbarrier_objects import MbarrierObjects
 from warpsim.machine.proxies import Proxies
+from warpsim.machine.race_exits import check_exit
 from warpsim.machine.races import Races
 from warpsim.machine.register_counts import RegisterCounts
 from warpsim.machine.selection import Selection, Shape, from_positions, union
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from warpsim.machine.launch import Launch
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.wgmma import Wgmma
+    from warpsim.program.program import Instruction
 
 U32 = np.dtype(np.uint32)
 
@@ -33,6 +35,7 @@ class Barrier:
     """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
 
     ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were.
+    ``place`` is where threads arrived last.
     """
 
     def __init__(self, number: int, n_ctas: int) -> None:
@@ -42,6 +45,7 @@ class Barrier:
         self.expected = np.zeros(n_ctas, np.int64)
         self.waiting: list[tuple[Group, Any]] = []
         self.votes: list[tuple[Selection, Array]] = []
+        self.place: Instruction | None = None
 
 
 class Batch:
@@ -56,6 +60,7 @@ class Batch:
         self.parked: list[Group] = []
         self.barriers: dict[int, Barrier] = {}
         self.exited: Array | None = None
+        self.strays: Array | None = None
         self.cluster_barrier: Any = None
         self.wgmma: Wgmma | None = None
         self.warpgroups: tuple[int, Array] | None = None
@@ -170,11 +175,15 @@ class Batch:
         if group.selection.n == self.shape.n:
             self.alive[:] = 0
             self.exited = np.ones(self.shape.n, np.bool_)
+            if self.memory.races is not None:
+                check_exit(self.memory.races, group)
             return
         if self.exited is None:
             self.exited = np.zeros(self.shape.n, np.bool_)
         self.exited[group.selection.positions.reshape(-1)] = True
         self.alive -= group.selection.per_cta
+        if self.memory.races is not None:
+            check_exit(self.memory.races, group)
         for barrier in list(self.barriers.values()):
             self.release(barrier)
         if self.cluster_barrier is not None:

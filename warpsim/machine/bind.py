@@ -11,7 +11,8 @@ from collections.abc import Callable
 from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
 from warpsim.analysis.wmma_fragments import mismatches
 from warpsim.isa.spec import Scope
-from warpsim.machine.control import bind_end, bind_sync
+from warpsim.machine.barriers import bind_sync
+from warpsim.machine.control import bind_end
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits

@@ -30,13 +30,22 @@ class ClusterBarrier:
         self.n = int(self.cluster.max()) + 1
         self.arrived = np.zeros(self.n, np.int64)
         self.phase = np.zeros(self.n, np.int64)
-        self.entered = np.zeros(batch.shape.n, np.int64)
+        self.entered = np.full(batch.shape.n, NEVER, np.int64)
         self.waiting: list[Group] = []
 
     def arrive(self, group: Group) -> None:
         """The group's threads arrive."""
         ctas = group.selection.ctas.reshape(-1)
         clusters = self.cluster[ctas]
+        again = self.entered[group.selection.positions] != NEVER
+        if again.any():
+            self.batch.fault(
+                "barrier-divergence",
+                "threads arrive at the barrier of the cluster again before they have waited for their last arrival",
+                group,
+                again,
+                advice="after each barrier.cluster.arrive comes a barrier.cluster.wait of the same thread",
+            )
         self.entered[group.selection.positions.reshape(-1)] = self.phase[clusters]
         self.arrived += np.bincount(clusters, minlength=self.n)
         self.turn()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
-from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
-from warpsim.machine.operand_slots import destination, guard_of, value_getter
-from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
-from warpsim.machine.reporting import is_aligned_barrier
+from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.values import Affine, Array, as_array, extend
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable
@@ -272,124 +268,4 @@ def _return(group: Group) -> int | None:
     return None
 
 
-# ---- barriers -----------------------------------------------------------------------------------
-
-
-def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
-    """Barriers of the warp, the CTA and the cluster."""
-
-    words = instruction.text.split(".")
-    guard = guard_of(plan, instruction) if instruction.guard is not None else None
-    if instruction.form.root in ("trap", "brkpt", "exit"):
-        return _trap(instruction, guard)
-    if instruction.form.root == "nanosleep":
-        return lambda group: None
-    if "warp" in words:
-        return bind_gate(plan, instruction, lambda group: None)
-    if "cluster" in words:
-        return _cluster_barrier(words, guard)
-    n_dest = instruction.form.n_dest
-    sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
-    reduction = "red" in words
-    kind = "and" if "and" in words else "or" if "or" in words else "popc"
-    vote_of = sources.pop() if reduction else None
-    target = destination(instruction.operands[0]) if reduction else None
-    waits = "arrive" not in words
-    aligned = is_aligned_barrier(instruction)
-
-    def finish(group: Group, votes: tuple[Array, Array]) -> None:
-        true, total = votes
-        ctas = group.selection.ctas
-        if kind == "popc":
-            result: Array = true[ctas].astype(np.uint32)
-        else:
-            result = (true == total)[ctas] if kind == "and" else (true > 0)[ctas]
-        assert target is not None
-        target(group, result, None)
-
-    def step(group: Group) -> bool:
-        if guard is not None:
-            active = guard(group)
-            if active is False:
-                return False
-            if active is not None:
-                return _part_barrier(group, active)
-        if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
-            lacking = missing_lanes(group, None)
-            if lacking is not None:
-                return wait(group, lacking)
-        return arrive(group)
-
-    def _part_barrier(group: Group, active: Any) -> bool:
-        here, others = group.batch.divide(group, np.broadcast_to(active, group.selection.shape))
-        others.at = group.at + 1
-        group.batch.push(others)
-        group.batch.push(here)
-        return True
-
-    def _by_number(group: Group, values: list[Array]) -> bool:
-        """Warps that name different barriers or counts arrive apart."""
-        shape = group.selection.shape
-        keys: Array = np.zeros(shape, np.int64)
-        for k, value in enumerate(values):
-            keys = keys | value.astype(np.int64) << 16 * k
-        rest = group
-        for key in np.unique(keys)[:-1]:
-            here = keys == key
-            part, rest = group.batch.divide(rest, here)
-            keys = keys[~here]
-            _arrive_apart(part)
-        _arrive_apart(rest)
-        return True
-
-    def _arrive_apart(group: Group) -> None:
-        if not arrive(group):
-            group.at += 1
-            group.batch.push(group)
-
-    def arrive(group: Group) -> bool:
-        values = [get(group) for get in sources]
-        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
-            return _by_number(group, values)
-        numbers = [int(v.reshape(-1)[0]) for v in values]
-        number = numbers[0] if numbers else 0
-        count = numbers[1] if len(numbers) > 1 else 0
-        vote = None if vote_of is None else vote_of(group)
-        at = group.at
-        group.at = at + 1
-        if group.batch.arrive(group, number, count, waits, finish if reduction else None, vote):
-            return True
-        group.at = at
-        return False
-
-    return step
-
-
-def _trap(instruction: Instruction, guard: Any) -> Step:
-    def step(group: Group) -> None:
-        if guard is not None:
-            active = guard(group)
-            if active is False:
-                return
-            group.batch.fault("trap", f"{instruction.form.root} executed", group, active)
-            return
-        group.batch.fault("trap", f"{instruction.form.root} executed", group)
-
-    return step
-
-
-def _cluster_barrier(words: list[str], guard: Any) -> Step:
-    arrives, waits = "arrive" in words, "wait" in words
-
-    def step(group: Group) -> bool:
-        at = group.at
-        group.at = at + 1
-        held: bool = group.batch.launch.cluster_barrier(group, arrives, waits)
-        if not held:
-            group.at = at
-        return held
-
-    return step
-
-
-__all__ = ["bind_end", "bind_sync", "from_positions", "part"]
+__all__ = ["bind_end", "from_positions", "part"]

@@ -7,12 +7,25 @@ here until the others come, which is how diverged lanes of a warp meet under ind
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.isa.spec import Scope
+from warpsim.machine.convergence import (
+    Members,
+    alive,
+    check_members,
+    check_present,
+    note_strays,
+    report_warpgroup,
+    strays_of,
+    taking_part,
+    wanted,
+)
 from warpsim.machine.group import Group
+from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Selection
 from warpsim.machine.values import Array, as_array
@@ -22,36 +35,73 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
 
 
+MATRIX = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+"""Collectives whose operands are spread over all lanes of a warp."""
+
+
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step`` behind a gate where the instruction synchronises lanes."""
     words = instruction.text.split(".")
     if "sync" not in words and "aligned" not in words:
         return step
+    guard = _guard(plan, instruction)
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step, "mma_async" in words)
+        return _bind_warpgroup(step, "mma_async" in words, guard)
     members = _membermask(instruction)
+    matrix = instruction.form.root in MATRIX
 
     def gated(group: Group) -> Any:
-        missing = missing_lanes(group, members)
+        active = None if guard is None else guard(group)
+        if active is False:
+            return None
+        if members is not None:
+            check_members(group, members, active)
+        missing = missing_lanes(group, members, active)
         if missing is None:
+            if matrix or group.batch.strays is not None:
+                check_present(group, members, active, matrix)
             if group.batch.memory.races is not None:
                 group.batch.memory.races.warp_sync(group, members)
             return step(group)
+        if active is not None:
+            return take_apart(group, active)
+        note_strays(group)
         return wait(group, missing)
 
     return gated
 
 
-def _bind_warpgroup(step: Step, whole: bool) -> Step:
+def _guard(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group], Any] | None:
+    return None if instruction.guard is None else guard_of(plan, instruction)
+
+
+def take_apart(group: Group, active: Array) -> bool:
+    """Lanes that a guard leaves out go on; the others come to the instruction again, alone. Always True."""
+    here, others = group.batch.divide(group, np.broadcast_to(active, group.selection.shape))
+    others.at = group.at + 1
+    strays_of(group.batch)[others.selection.positions.reshape(-1)] = True
+    group.batch.push(others)
+    group.batch.push(here)
+    return True
+
+
+def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Group], Any] | None) -> Step:
     """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
 
     def gated(group: Group) -> Any:
         selection, batch = group.selection, group.batch
+        active = None if guard is None else guard(group)
+        if active is False:
+            return None
+        if active is not None:
+            return take_apart(group, active)
         if selection.n == batch.shape.n and (not whole or batch.shape.n_threads % 128 == 0):
             return step(group)
         places, present = _present(selection)
         lacking = (present < _needed(batch))[places]
         if lacking.any():
+            if whole:
+                note_strays(group, 128)
             if lacking.all():
                 batch.park(group)
                 return True
@@ -60,7 +110,7 @@ def _bind_warpgroup(step: Step, whole: bool) -> Step:
             batch.park(stays)
             return True
         if whole and (present[places] < 128).any():
-            return _broken(group, (present < 128)[places])
+            return report_warpgroup(group, (present < 128)[places])
         return step(group)
 
     return gated
@@ -89,25 +139,7 @@ def _needed(batch: Batch) -> Array:
     return batch.warpgroups[1]
 
 
-def _broken(group: Group, broken: Array) -> bool:
-    """Report warpgroups that lack threads for good; they pass over the instruction. Always True."""
-    batch = group.batch
-    batch.fault(
-        "exited-lane",
-        "the warpgroup has not all its 128 threads: some have exited or never were",
-        group,
-        np.broadcast_to(broken, group.selection.shape),
-        advice="all threads of the four warps execute the instruction",
-    )
-    stays, goes = (group, None) if broken.all() else batch.divide(group, broken)
-    stays.at += 1
-    batch.push(stays)
-    if goes is not None:
-        batch.push(goes)
-    return True
-
-
-def _membermask(instruction: Instruction) -> Reg | Imm | None:
+def _membermask(instruction: Instruction) -> Members:
     names = [o.name for o in instruction.form.operands]
     for name, operand in zip(names, instruction.operands, strict=False):
         if name == "membermask" and isinstance(operand, (Reg, Imm)):
@@ -115,42 +147,20 @@ def _membermask(instruction: Instruction) -> Reg | Imm | None:
     return None
 
 
-def missing_lanes(group: Group, members: Reg | Imm | None) -> Array | None:
-    """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does."""
+def missing_lanes(group: Group, members: Members, guarded: Any = None) -> Array | None:
+    """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does. Lanes outside
+    ``guarded`` do not take part."""
     batch, warps = group.batch, group.warps
-    if warps.dense and batch.exited is None:
+    if guarded is None and warps.dense and batch.exited is None:
         return None
-    active = warps.active
+    active = taking_part(group, guarded)
     if batch.exited is None and active.all():
         return None
-    absent = ~active & _alive(group)
-    if members is not None and absent.any():
-        if isinstance(members, Imm):
-            bits = np.full((1, 1, 1), members.bits & 0xFFFFFFFF, np.uint32)
-        else:
-            mask = np.where(active, warps.spread(group.read(members.register.index)).view(np.uint32), 0)
-            bits = np.bitwise_or.reduce(mask, axis=1, keepdims=True)
-        named = (bits >> np.arange(32, dtype=np.uint32)[None, :, None]) & 1
-        absent = absent & named.astype(np.bool_)
+    absent = ~active & alive(group)
+    if absent.any():
+        absent = absent & wanted(group, members, active)
     lacking: Array = np.asarray(absent.any(axis=1))
     return lacking if lacking.any() else None
-
-
-def _alive(group: Group) -> Array:
-    """Lanes ``[n, 32, m]`` that exist in the group's warps and have not exited."""
-    batch, warps = group.batch, group.warps
-    lanes = np.arange(32)[None, :, None]
-    if warps.dense:
-        threads = np.asarray(warps.first_thread)[:, None, None] + lanes
-        columns = (group.selection.positions[0, 0].reshape(-1) % batch.shape.n_ctas)[None, None, :]
-    else:
-        threads = warps.warp_threads[:, None, None] + lanes
-        columns = warps.warp_ctas[:, None, None]
-    exists = threads < batch.shape.n_threads
-    if batch.exited is None:
-        return np.broadcast_to(exists, warps.active.shape)
-    place = np.where(exists, threads, 0) * batch.shape.n_ctas + columns
-    return exists & ~batch.exited[place]
 
 
 def wait(group: Group, lacking: Array) -> bool:

@@ -20,8 +20,8 @@ from warpsim.machine.plan import BoundBlock, Image, KernelPlan
 from warpsim.machine.proxies import RULE as PROXY
 from warpsim.machine.proxies import LaunchProxies
 from warpsim.machine.race_events import LaunchRaces
+from warpsim.machine.race_findings import RULE as RACE
 from warpsim.machine.raced import steps_of
-from warpsim.machine.races import RULE as RACE
 from warpsim.machine.selection import Shape
 from warpsim.machine.shadows import SHADOWED, check_end
 from warpsim.machine.values import Affine, Array

@@ -31,13 +31,15 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     wants_active = "active" in form.ports
     accumulates = "accumulator" in form.ports
-    reports = "report" in ports and not wide
+    reports = "report" in ports
 
     def reporter(warps: Any, report: Any) -> Any:
         """Lanes come in warp view."""
 
         def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
             if lanes is not None:
+                if wide:
+                    lanes = np.broadcast_to(lanes, (warps.n // 4, 128, warps.m)).reshape(warps.active.shape)
                 lanes = warps.collect(np.broadcast_to(lanes, warps.active.shape))
             report(rule, message, lanes, **more)
 
