@@ -20,7 +20,8 @@ class Finding:
     """One rule that a module or a launch broke: rules are identifiers, not classes.
 
     ``cta`` is (x, y, z); ``warp`` the warp in its CTA; ``lanes`` lane numbers in that warp;
-    ``source`` the (file, line) of the nearest ``.loc``; ``text`` the PTX line itself.
+    ``source`` the (file, line) of the nearest ``.loc``; ``text`` the PTX line itself; ``section`` the id of the
+    PTX ISA's section (https://docs.nvidia.com/cuda/parallel-thread-execution/#id) that states the rule.
     """
 
     rule: str

@@ -37,6 +37,7 @@ def test_out_of_bounds():
     found = rule_of(LOAD + "ld.global.u32 %r2, [%rd3];", n=64)
 
     assert (found.rule, found.line, found.warp) == ("out-of-bounds", 8, 1)
+    assert found.section == "addresses-as-operands"
     assert found.lanes == tuple(range(32))
     assert "at the end of array" in found.message
 
@@ -46,6 +47,13 @@ def test_in_bounds_is_silent():
     data = np.zeros(32, np.uint32)
 
     assert kernel(LOAD + "ld.global.u32 %r2, [%rd3];")(1, 32, (data, data)).findings == ()
+
+
+def test_section_is_the_instruction_s_page():
+    """A rule without a section of its own stands on the page of its instruction."""
+    found = rule_of(LOAD + "st.global.u32 [%rd3], %r1;", locked=True)
+
+    assert found.section == "data-movement-and-conversion-instructions-st"
 
 
 def test_misaligned():

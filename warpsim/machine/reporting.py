@@ -25,6 +25,16 @@ ADVICE = {
 }
 
 
+SECTIONS = {
+    "out-of-bounds": "addresses-as-operands",
+    "misaligned": "addresses-as-operands",
+    "uninitialised": "initialization",
+    "race": "conflict-and-data-races",
+    "proxy-fence": "proxies",
+    "descriptor": "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor",
+}  # where the PTX ISA states these rules; all others stand on the instruction's own page
+
+
 class Collector:
     """The findings of one launch."""
 
@@ -68,6 +78,7 @@ class Collector:
             cta=cta,
             warp=warp,
             lanes=which,
+            section=SECTIONS.get(rule, instruction.form.anchor),
             values=values,
             other=finding_at(self.launch, other) if isinstance(other, Instruction) else other,  # type: ignore[arg-type]
         )
