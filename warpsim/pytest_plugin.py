@@ -13,6 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the plugin."""
     group = parser.getgroup("warpsim")
     group.addoption("--warpsim-cases", metavar="DIR", help="collect the recorded launches in DIR as tests")
+    group.addoption("--warpsim-bits", action="store_true", help="compare these launches in every bit")
     group.addoption(
         "--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations"
     )
@@ -64,7 +65,7 @@ class CaseItem(pytest.Item):
         else:
             from warpsim.testing import assert_matches
 
-            assert_matches(self.case)
+            assert_matches(self.case, bits=self.config.getoption("--warpsim-bits"))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The message alone: it says what differs."""

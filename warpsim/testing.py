@@ -22,12 +22,19 @@ def assert_bits_equal(actual: Any, expected: Any) -> None:
         index = tuple(int(i) for i in np.unravel_index(at, got.shape or (1,)))
         shown = [f"0x{int.from_bytes(x[at].tobytes(), 'little'):0{2 * width}x}" for x in (a, b)]
         raise AssertionError(
-            f"{int(differs.sum())} of {len(a)} elements differ; first at {index} (warp {at >> 5}, lane {at & 31} in linear order): got {shown[0]}, expected {shown[1]}"
+            f"{int(differs.sum())} of {len(a)} elements differ; first at {index} "
+            f"(warp {at >> 5}, lane {at & 31} in linear order): got {shown[0]}, expected {shown[1]}"
         )
 
 
-def assert_matches(case: str | os.PathLike[str], *, bits: bool = True, **options: Any) -> None:
-    """Fail unless a recorded launch gives its recorded outputs (bit by bit, or within the case's own check)."""
+def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> None:
+    """Fail unless a recorded launch gives its recorded outputs.
+
+    Args:
+        case: a case directory (kernel.ptx, case.json, data.npz), or the name of a bundled program.
+        bits: every bit of every output, where the case's own ``check`` would allow less.
+        options: as for calling a kernel (checks, async_effects, max_instructions ...).
+    """
     from warpsim.host.cases import run_case
 
     result = run_case(case, **options)
