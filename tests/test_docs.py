@@ -9,6 +9,17 @@ from warpsim.numerics import matrix
 DOCS = Path(__file__).parent.parent / "docs"
 
 
+def test_readme_s_example(capsys, monkeypatch):
+    """The example in the README prints what stands below it."""
+    monkeypatch.chdir(DOCS.parent)
+    code, shown = re.search(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", Path("README.md").read_text(), re.DOTALL
+    ).groups()
+    exec(code, {})
+
+    assert capsys.readouterr().out == shown
+
+
 def test_layouts_shows_a_true_output(capsys):
     """The table in docs/layouts.md is what the command prints."""
     page = (DOCS / "layouts.md").read_text()

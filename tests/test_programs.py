@@ -1,5 +1,6 @@
 """Recorded launches, bundled and kept for regression: every byte as an H100 left it."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,11 @@ def test_batch_size_changes_no_bit(name, threads):
 
     assert result.error is None
     assert result.bits_equal
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "programs").glob("*/launch.py")), ids=lambda p: p.parent.name)
+def test_launch_py(path, capsys):
+    """The script beside each bundled program runs and holds what it asserts."""
+    runpy.run_path(str(path))
+
+    assert "warp-instructions" in capsys.readouterr().out
