@@ -87,20 +87,22 @@ class InternalError(AssertionError):
     """Cannot happen for a valid program: a defect of warpsim itself. Please report it."""
 
 
-def _describe(findings: tuple[Finding, ...]) -> str:
-    lines: list[str] = []
-    for number, finding in enumerate(findings):
-        lines.append(finding.headline())
-        if number == 0:
-            if finding.excerpt():
-                lines.append(finding.excerpt())
-            if finding.cta is not None:
-                lines.append(f"    {_where(finding)}")
-            if finding.other is not None:
-                lines.append(f"    the other party: {finding.other.headline()}")
-            if finding.advice:
-                lines.append(f"    {finding.advice}")
+def describe(finding: Finding) -> str:
+    """A finding in full: its headline, the PTX line with a caret, where, the other party, what to do."""
+    lines = [finding.headline()]
+    if finding.excerpt():
+        lines.append(finding.excerpt())
+    if finding.cta is not None:
+        lines.append(f"    {_where(finding)}")
+    if finding.other is not None:
+        lines.append(f"    the other party: {finding.other.headline()}")
+    if finding.advice:
+        lines.append(f"    {finding.advice}")
     return "\n".join(lines)
+
+
+def _describe(findings: tuple[Finding, ...]) -> str:
+    return "\n".join([*(describe(f) for f in findings[:1]), *(f.headline() for f in findings[1:])])
 
 
 def _where(finding: Finding) -> str:

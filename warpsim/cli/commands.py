@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
+from warpsim.analysis.strict import check_program
+from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError, describe
 from warpsim.host.cases import DTYPES, CaseResult, failed_case, run_case
 from warpsim.host.device import Device
 from warpsim.host.kernel import LaunchResult
@@ -139,24 +140,36 @@ def _load(name: str) -> Module:
 
 
 def command_check(options: Namespace) -> int:
-    """Parse and validate."""
+    """Parse and validate; with ``--strict`` say too what can be seen to be wrong without running."""
     status, records = 0, []
     for name in options.file:
+        kernels: list[str] = []
         try:
             module = _load(name)
-            records.append({"file": name, "ok": True, "kernels": list(module.kernels), "findings": []})
-            if not options.json:
-                print(f"{name}: {len(module.kernels)} kernels, no problem found")
+            kernels = list(module.kernels)
+            findings = check_program(module.program) if options.strict else ()
+            lines = [f"{name}: {len(kernels)} kernels, {_summary(findings)}"]
+            lines += [f"{f.severity}: {describe(f)}" for f in findings]
         except PtxError as problem:
-            status = 2 if any(f.rule == "unreadable" for f in problem.findings) else max(status, 1)
-            records.append(
-                {"file": name, "ok": False, "kernels": [], "findings": [finding_json(f) for f in problem.findings]}
-            )
-            if not options.json:
-                print(problem)
+            findings, lines = problem.findings, [str(problem)]
+        bad = any(f.severity == "error" for f in findings)
+        unreadable = any(f.rule == "unreadable" for f in findings)
+        status = max(status, 2 if unreadable else int(bad))
+        records.append(
+            {"file": name, "ok": not bad, "kernels": kernels, "findings": [finding_json(f) for f in findings]}
+        )
+        if not options.json:
+            print(*lines, sep="\n")
     if options.json:
         print(json.dumps({"files": records}))
     return status
+
+
+def _summary(findings: tuple[Finding, ...]) -> str:
+    if not findings:
+        return "no problem found"
+    errors = sum(f.severity == "error" for f in findings)
+    return f"{errors} errors, {len(findings) - errors} warnings"
 
 
 def command_info(options: Namespace) -> int:

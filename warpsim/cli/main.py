@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("--bits", action="store_true", help="compare bit by bit")
     check = commands.add_parser("check", help="parse and validate only")
     check.add_argument("file", nargs="+")
+    check.add_argument("--strict", action="store_true", help="report too what can be seen to be wrong without running")
     check.add_argument("--json", action="store_true")
     info = commands.add_parser("info", help="kernels of a file, or the table of supported instructions")
     info.add_argument("file", nargs="?")

@@ -1,0 +1,144 @@
+"""aligned-divergence, exited-lane and setmaxnreg, as far as branches on thread indices show them."""
+
+import pytest
+
+LOAD = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r3}, [at];"
+FENCE = "wgmma.fence.sync.aligned;"
+MORE = "setmaxnreg.inc.sync.aligned.u32 64;"
+AFTER = "after: st.shared.u32 [at], tid;"
+DIVERGENCE = "aligned-divergence"
+
+
+def skipped(condition, instruction, after=AFTER):
+    """A branch past an instruction."""
+    return [f"setp.{condition}; @!p1 bra after;", instruction, after]
+
+
+@pytest.mark.parametrize(
+    "instruction", [LOAD, "bar.sync 0;", "barrier.sync.aligned 1, 64;", "bar.arrive 1, 64;", FENCE]
+)
+def test_half_a_warp(check, instruction):
+    """Every aligned instruction behind a branch that parts each warp."""
+    assert check(*skipped("lt.u32 p1, lane, 16", instruction)) == [(1, DIVERGENCE, "error")]
+
+
+@pytest.mark.parametrize(
+    "instruction", ["barrier.sync 1, 64;", "bar.warp.sync 0xffff;", "shfl.sync.idx.b32 r3, tid, 0, 31, 0xffff;"]
+)
+def test_not_aligned(check, instruction):
+    """What lanes may execute alone is silent."""
+    assert check(*skipped("lt.u32 p1, lane, 16", instruction)) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "instruction", "rule"),
+    [
+        ("lt.u32 p1, tid, 64", LOAD, None),
+        ("lt.u32 p1, tid, 80", LOAD, DIVERGENCE),
+        ("lt.u32 p1, tid, 32", "bar.sync 0;", None),
+        ("eq.u32 p1, tid, 0", "bar.sync 0;", DIVERGENCE),
+        ("lt.u32 p1, tid, 64", FENCE, DIVERGENCE),
+        ("lt.u32 p1, tid, 128", FENCE, None),
+        ("lt.u32 p1, tid, 64", MORE, "setmaxnreg"),
+        ("lt.u32 p1, tid, 128", MORE, None),
+        ("lt.u32 p1, n, 5", LOAD, None),
+    ],
+)
+def test_warps_and_warpgroups(check, condition, instruction, rule):
+    """A branch between warps parts a warpgroup, and no warp; one on a parameter parts nobody."""
+    assert check(*skipped(condition, instruction)) == ([(1, rule, "error")] if rule else [])
+
+
+def test_the_other_party_is_the_branch():
+    """The branch is named, the lanes are those that come."""
+    import warpsim
+    from warpsim.analysis.strict import check_program
+
+    from .conftest import FIRST, HEAD
+
+    text = HEAD.format(directives="") + "\n".join(skipped("ge.u32 p1, lane, 30", LOAD)) + "\nret;\n}\n"
+    (finding,) = check_program(warpsim.load(text).program)
+
+    assert (finding.line, finding.column, finding.other.line) == (FIRST + 1, 1, FIRST)
+    assert (finding.warp, finding.lanes, finding.kernel) == (0, (30, 31), "k")
+    assert finding.text == LOAD
+
+
+@pytest.mark.parametrize(
+    ("shape", "found"), [(".reqntid 32, 4", []), (".reqntid 16, 8", [(1, DIVERGENCE, "error")]), ("", [(1, DIVERGENCE, "warning")])]
+)  # fmt: skip
+def test_rows_of_a_block(check, shape, found):
+    """A branch on %tid.y parts warps of rows that are shorter than a warp; where the shape is not declared it may."""
+    lines = skipped("eq.u32 p1, r1, 0", LOAD)
+    lines[0] = "mov.u32 r1, %tid.y; " + lines[0]
+
+    assert check(*lines, directives=shape) == found
+
+
+def test_elected_lane(check):
+    """One elected lane may not execute what is aligned."""
+    assert check("elect.sync r1|p1, -1; @!p1 bra after;", "bar.sync 0;", AFTER) == [(1, DIVERGENCE, "error")]
+    assert check("elect.sync r1|p1, -1; @!p1 bra after;", "st.shared.u32 [at], n; after:", "bar.sync 0;") == []
+
+
+@pytest.mark.parametrize(
+    "number", ["shfl.sync.idx.b32 r2, r1, 0, 31, -1;", "and.b32 r2, r1, 3;", "mov.b32 r2, %warpid;", "vote.sync.any.pred p2, p1, -1; selp.b32 r2, 1, 0, p2;"]
+)  # fmt: skip
+def test_specialised_warps(check, number):
+    """A warp's number is the same in all its lanes, however it is made."""
+    lines = skipped("eq.u32 p1, r2, 1", LOAD)
+    lines[0] = f"shr.u32 r1, tid, 5; setp.eq.u32 p1, lane, 3; {number} {lines[0]}"
+
+    assert check(*lines) == []
+
+
+def test_data_of_each_thread(check):
+    """A condition on what each thread has loaded may part the warp; on what all have loaded from one place it does not."""
+    own = "mul.wide.u32 rd1, tid, 4; add.u64 rd1, rd1, out; ld.global.u32 r1, [rd1];"
+    common = "ld.global.u32 r1, [out];"
+
+    assert check(own, *skipped("gt.u32 p1, r1, 4", LOAD)) == [(2, DIVERGENCE, "warning")]
+    assert check(common, *skipped("gt.u32 p1, r1, 4", LOAD)) == []
+
+
+def test_guards(check):
+    """A guard parts lanes as a branch does."""
+    assert check(f"setp.eq.u32 p1, lane, 0; @p1 {LOAD}") == [(0, DIVERGENCE, "error")]
+    assert check(f"setp.eq.u32 p1, n, 0; @p1 {LOAD}") == []
+
+
+def test_both_sides(check):
+    """Two barriers on the two sides of a branch are two places, also where both sides leave."""
+    lines = ["setp.lt.u32 p1, lane, 16; @!p1 bra other;", "bar.sync 0; ret;", "other:", "bar.sync 0;"]
+
+    assert check(*lines) == [(1, DIVERGENCE, "error"), (3, DIVERGENCE, "error")]
+
+
+@pytest.mark.parametrize(("instruction", "found"), [("bar.sync 0;", []), (LOAD, [(1, "exited-lane", "error")])])
+def test_early_return(check, instruction, found):
+    """Lanes that have left are not waited for; matrix instructions need them."""
+    assert check("setp.ge.u32 p1, lane, 16; @p1 ret;", instruction) == found
+    assert check("setp.ge.u32 p1, lane, 16; @p1 bra done;", instruction, "done:") == found
+    assert check("setp.ge.u32 p1, tid, 32; @p1 ret;", instruction) == []
+
+
+def test_loops(check):
+    """A loop that all lanes leave together is silent; one that each leaves at its own time may part them."""
+    body = ["mov.u32 r1, 0;", "again: bar.sync 0; add.u32 r1, r1, 1;"]
+
+    assert check(*body, "setp.lt.u32 p1, r1, n; @p1 bra again;", AFTER) == []
+    assert check(*body, "setp.lt.u32 p1, r1, lane; @p1 bra again;", AFTER) == [(1, DIVERGENCE, "warning")]
+
+
+def test_warps_poll_together(check):
+    """Waiting for an mbarrier in a loop parts nobody."""
+    wait = "again: mbarrier.try_wait.parity.shared::cta.b64 p1, [at], zero; @!p1 bra again;"
+
+    assert check("mbarrier.init.shared::cta.b64 [at], 1; bar.sync 0;", wait, LOAD) == []
+
+
+def test_failing_assertions(check):
+    """Lanes that trap are not waited for."""
+    load = "mul.wide.u32 rd1, tid, 4; add.u64 rd1, rd1, out; ld.global.u32 r1, [rd1];"
+
+    assert check(load, "setp.lt.u32 p1, r1, 9; @p1 bra good;", "trap;", "good: bar.sync 0;") == []

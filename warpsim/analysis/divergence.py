@@ -1,0 +1,177 @@
+"""aligned-divergence, exited-lane, setmaxnreg: what a warp (a warpgroup) must execute together, behind a branch or a guard
+that parts it.
+
+An error where the lanes are known to part: the condition is a function of ``%tid``, ``%laneid`` and constants. A warning
+where the condition depends on data of each thread, which may agree. Lanes that leave the kernel at once are not waited for, except by matrix instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.graph import members
+from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Spread, mixed
+from warpsim.errors import Finding
+from warpsim.isa.spec import Scope
+from warpsim.program.program import FunctionRef, Instruction
+
+MATRIX = frozenset({"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"})
+LEAVING = frozenset({"ret", "exit"})
+ASSERT = "__assertfail"
+ADVICE = "branch on what all its lanes have in common, or move it to where they have met again"
+
+
+def check_divergence(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    aligned = _aligned(facts)
+    if not any(aligned):
+        return
+    seen: set[int] = set()
+    for block in facts.blocks:
+        last = facts.function.code[block.last - 1]
+        if len(block.successors) > 1 and last.guard is not None and last.form.root == "bra":
+            yield from _branch(facts, block.index, aligned, seen)
+        elif last.form.root in LEAVING and last.guard is not None:
+            yield from _leaving(facts, block.index, aligned, seen)
+    yield from _guards(facts, aligned, seen)
+
+
+def must_meet(instruction: Instruction) -> int:
+    """How many lanes execute an instruction together: a warp, a warpgroup, or 0 where each may come alone."""
+    root, words = instruction.form.root, instruction.op.modifiers
+    if root == "setmaxnreg" or instruction.form.scope is Scope.WARPGROUP:
+        return WARPGROUP
+    if root == "bar" and "warp" not in words:
+        return WARP
+    return WARP if "aligned" in words or root in MATRIX else 0
+
+
+def _aligned(facts: Facts) -> list[list[int]]:
+    return [[i for i in range(b.first, b.last) if must_meet(facts.function.code[i])] for b in facts.blocks]
+
+
+def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
+    """What only one side of a branch executes."""
+    graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
+    taken, meet = facts.decision(index), graph.meets[index]
+    sides = list(dict.fromkeys(facts.blocks[index].successors))
+    if len(sides) != 2 or taken.spread < Spread.WARPGROUP:
+        return
+    for side, other in (sides, sides[::-1]):
+        skipping = graph.within(other, meet)
+        leaves = _leaves(facts, other)
+        lonely = leaves or (meet == graph.exit and not any(aligned[b] for b in members(skipping)))
+        if _stops(facts, skipping):
+            continue
+        for at in members(graph.within(side, meet) & ~skipping):
+            for i in aligned[at]:
+                instruction = facts.function.code[i]
+                if i in seen or (lonely and not _is_matrix(instruction)):
+                    continue  # who has left is not waited for
+                if not taken.exact:
+                    if taken.spread is Spread.THREAD and not leaves:
+                        seen.add(i)
+                        yield _may_part(facts, instruction, branch)
+                    continue
+                parted = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
+                if parted.any():
+                    seen.add(i)
+                    rule = "exited-lane" if leaves else "aligned-divergence"
+                    yield _parted(facts, rule, instruction, parted, branch)
+
+
+def _is_matrix(instruction: Instruction) -> bool:
+    """Whether an instruction needs lanes that have left."""
+    root = instruction.form.root
+    return root in MATRIX and (root != "wgmma" or "mma_async" in instruction.op.modifiers)
+
+
+def _stops(facts: Facts, blocks: int) -> bool:
+    """Whether a way ends the launch: a trap, or the call of a function that never returns."""
+    functions = facts.program.functions
+    for at in members(blocks):
+        block = facts.blocks[at]
+        for instruction in facts.function.code[block.first : block.last]:
+            names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
+            if instruction.form.root == "trap" or any(
+                n == ASSERT or (n in functions and functions[n].noreturn) for n in names
+            ):
+                return True
+    return False
+
+
+def _leaves(facts: Facts, index: int) -> bool:
+    """Whether a block and all behind it do nothing but leave."""
+    for at in members(facts.graph.reachable(index)):
+        block = facts.blocks[at]
+        if any(facts.function.code[i].form.root not in (*LEAVING, "bra") for i in range(block.first, block.last)):
+            return False
+    return True
+
+
+def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
+    """Matrix instructions behind the exit of a part of the warp."""
+    exit = facts.function.code[facts.blocks[index].last - 1]
+    taken = facts.decision(index)
+    if not taken.exact or len(taken.bits) == 1 or not facts.function.entry:
+        return
+    for successor in facts.blocks[index].successors:
+        for at in members(facts.graph.reachable(successor)):
+            for i in aligned[at]:
+                instruction = facts.function.code[i]
+                if not _is_matrix(instruction) or i in seen:
+                    continue
+                parted = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
+                if parted.any():
+                    seen.add(i)
+                    yield _parted(facts, "exited-lane", instruction, parted, exit)
+
+
+def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
+    """Guards that hold in a part of the warp."""
+    for block in facts.blocks:
+        if not aligned[block.index]:
+            continue
+        for i, instruction, read in facts.walk(block.index):
+            if instruction.guard is None or i in seen or not must_meet(instruction):
+                continue
+            holds = facts.guard(instruction, read)
+            if holds.unknown is Spread.THREAD:
+                yield _may_part(facts, instruction, instruction)
+            if holds.exact and len(holds.bits) > 1:
+                flags = holds.bits != 0
+                parted = mixed(flags, facts.reach[block.index], must_meet(instruction)) & flags
+                if parted.any():
+                    seen.add(i)
+                    yield _parted(facts, "aligned-divergence", instruction, parted, None)
+
+
+def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Finding:
+    whole = "warpgroup" if must_meet(instruction) == WARPGROUP else "warp"
+    message = (
+        f"{instruction.text} is executed by all lanes of a {whole} together; the condition of line {branch.span.line}"
+        " differs between lanes that hold different data"
+    )
+    rule = "setmaxnreg" if instruction.form.root == "setmaxnreg" else "aligned-divergence"
+    return facts.finding(rule, instruction, message, severity="warning", other=branch, advice=ADVICE)
+
+
+def _parted(facts: Facts, rule: str, instruction: Instruction, parted: Array, branch: Instruction | None) -> Finding:
+    whole = "warpgroup" if must_meet(instruction) == WARPGROUP else "warp"
+    here = int(np.flatnonzero(parted)[0])
+    size = must_meet(instruction)
+    first = here // size * size
+    count = int(parted[first : first + size].sum())
+    if rule == "exited-lane":
+        message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have left"
+    else:
+        message = f"{instruction.text} is executed by all lanes of a {whole} together; {count} of {size} come here"
+        if instruction.form.root == "setmaxnreg":
+            rule = "setmaxnreg"
+    where = (
+        f" (the condition of line {branch.span.line} parts them)" if branch is not None else " (its guard parts them)"
+    )
+    return facts.finding(rule, instruction, message + where, other=branch, threads=parted, advice=ADVICE)

@@ -1,0 +1,344 @@
+"""What an instruction makes of what is known of its operands.
+
+Where every source is known the body of the instruction itself computes the result. Otherwise addresses keep what is
+known of their low bits through sums, products, shifts and masks, and everything keeps how far it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.analysis.flow import registers_of
+from warpsim.analysis.lanes import (
+    ANYTHING,
+    U64,
+    WARP,
+    ZERO,
+    Array,
+    Spread,
+    Threads,
+    Value,
+    anything,
+    congruent,
+    exactly,
+    joined,
+    trailing_zeros,
+)
+from warpsim.analysis.shared_layout import SharedLayout
+from warpsim.isa.data_movement import Unpacked
+from warpsim.isa.spec import Scope
+from warpsim.program.program import Addr, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
+from warpsim.types import ScalarType, StateSpace
+
+Read = Callable[[int], Value]
+
+
+class Evaluator:
+    """Evaluates the instructions of one function for all threads of a CTA."""
+
+    def __init__(self, threads: Threads, shared: SharedLayout) -> None:
+        self.threads = threads
+        self.shared = shared
+
+    def results(self, instruction: Instruction, read: Read) -> dict[int, Value]:
+        """What each register that the instruction writes holds after it."""
+        form = instruction.form
+        destinations = instruction.operands[: form.n_dest]
+        if not destinations:
+            return {}
+        made = self._results(instruction, read)
+        found: dict[int, Value] = {}
+        for k, operand in enumerate(destinations):
+            if isinstance(operand, Reg):
+                found[operand.register.index] = _fitting(made[k] if k < len(made) else ANYTHING, operand.register.type)
+            elif isinstance(operand, Vec) and len(destinations) == 1:
+                for j, element in enumerate(operand.elements):
+                    if isinstance(element, Reg):
+                        value = made[j] if j < len(made) else made[-1] if form.scope is Scope.THREAD else ANYTHING
+                        found[element.register.index] = _fitting(value, element.register.type)
+            else:
+                found.update(dict.fromkeys(registers_of(operand), ANYTHING))
+        return found
+
+    def operand(self, operand: Operand, read: Read) -> Value:
+        """What is known of a source operand."""
+        if isinstance(operand, Reg):
+            value = read(operand.register.index)
+            if operand.negated:
+                return exactly(value.bits ^ np.uint64(1), value.symbols) if value.exact else value
+            return value
+        if isinstance(operand, Imm):
+            return exactly(np.array([operand.bits & (2**64 - 1)], U64)) if operand.type.bits <= 64 else ANYTHING
+        if isinstance(operand, Special):
+            return self.threads.special(operand.name)
+        if isinstance(operand, SymbolAddress):
+            return self.symbol(operand.symbol, operand.offset)
+        if isinstance(operand, Addr):
+            return self.address(operand, read)
+        if isinstance(operand, Vec):
+            parts = [self.operand(e, read) for e in operand.elements]
+            return anything(max(p.spread for p in parts), frozenset().union(*(p.symbols for p in parts)))
+        return ANYTHING
+
+    def symbol(self, symbol: object, offset: int) -> Value:
+        """The address of a variable: known in shared memory, elsewhere as far as it is aligned."""
+        place = np.array([offset & (2**64 - 1)], U64)
+        if isinstance(symbol, Variable):
+            names = frozenset((symbol.unique,))
+            if symbol.space is StateSpace.SHARED:
+                return exactly(place + np.uint64(self.shared.address(symbol)), names)
+            return congruent(place, max(symbol.align, 1).bit_length() - 1, Spread.CTA, names)
+        return anything(Spread.CTA)
+
+    def address(self, operand: Addr, read: Read) -> Value:
+        """The address that an operand in brackets names."""
+        if isinstance(operand.base, Reg):
+            base = read(operand.base.register.index)
+            bits = operand.base.register.type.bits
+            offset = exactly(np.array([operand.offset & (2**64 - 1)], U64))
+            return _masked(_sum(base, offset), bits)
+        return self.symbol(operand.base, operand.offset)
+
+    def _results(self, instruction: Instruction, read: Read) -> list[Value]:
+        form, op, root = instruction.form, instruction.op, instruction.form.root
+        sources = instruction.operands[form.n_dest :]
+        values = [self.operand(o, read) for o in sources]
+        symbols = frozenset().union(*(v.symbols for v in values)) if values else frozenset()
+        special = _SPECIAL.get(root)
+        if special is not None:
+            return special(self, instruction, values)
+        if form.scope is not Scope.THREAD or form.ports or not values:
+            return [anything(Spread.THREAD)]
+        if root == "cvta":
+            return [values[0]]
+        if all(v.exact for v in values) or (root == "selp" and values[2].exact):
+            known = self._computed(instruction, sources, read, symbols)
+            if known is not None:
+                return known
+        rule = _PARTLY.get(root)
+        if rule is not None and all(isinstance(o, Reg) or not isinstance(o, Vec) for o in sources):
+            made = rule(op, values)
+            if made is not None:
+                return [made]
+        return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1)
+
+    def _computed(
+        self, instruction: Instruction, sources: tuple[Operand, ...], read: Read, symbols: frozenset[str]
+    ) -> list[Value] | None:
+        """The result of the instruction's own body on known values."""
+        arguments = [self._argument(o, read) for o in sources]
+        if any(a is None for a in arguments):
+            return None
+        with np.errstate(all="ignore"):
+            result = instruction.form.function(instruction.op, *arguments)
+        if isinstance(result, Unpacked):
+            destination = instruction.operands[0]
+            result = result.parts(len(destination.elements)) if isinstance(destination, Vec) else None
+        if result is None:
+            return None
+        results = result if isinstance(result, tuple) else (result,)
+        return [exactly(_widened(np.asarray(r)), symbols) for r in results]
+
+    def _argument(self, operand: Operand, read: Read) -> Any:
+        if isinstance(operand, Vec):
+            parts = [self._argument(e, read) for e in operand.elements]
+            return None if any(p is None for p in parts) else tuple(parts)
+        value, type = self.operand(operand, read), getattr(operand, "type", None)
+        if not value.exact or type is None or type.bits > 64:
+            return None
+        if type.kind == "p":
+            return value.bits != 0
+        return value.bits.astype(f"u{type.dtype.itemsize}").view(type.dtype)
+
+
+def _widened(result: Array) -> Array:
+    """A result as 64-bit words, extended as its type says."""
+    flat = result.reshape(-1)
+    if flat.dtype.kind == "b":
+        return flat.astype(U64)
+    if flat.dtype.kind == "i":
+        return flat.astype(np.int64).view(U64)
+    return flat.view(f"u{flat.dtype.itemsize}").astype(U64)
+
+
+def _masked(value: Value, bits: int) -> Value:
+    if bits >= 64 or value.zeros == 0:
+        return value
+    mask = np.uint64((1 << bits) - 1)
+    if value.exact:
+        return exactly(value.bits & mask, value.symbols)
+    return congruent(value.bits & mask, min(value.zeros, bits), value.unknown, value.symbols)
+
+
+def _fitting(value: Value, type: ScalarType) -> Value:
+    """A value in a register of a type."""
+    return ANYTHING if type.bits > 64 else _masked(value, 1 if type.kind == "p" else type.bits)
+
+
+# ---- what is known in part -----------------------------------------------------------------------
+
+
+def _of(values: list[Value]) -> tuple[Spread, frozenset[str]]:
+    return max(v.spread for v in values), frozenset().union(*(v.symbols for v in values))
+
+
+def _sum(a: Value, b: Value) -> Value:
+    if a.exact and b.exact:
+        return exactly(a.bits + b.bits, a.symbols | b.symbols)
+    return congruent(a.bits + b.bits, min(a.zeros, b.zeros), *_of([a, b]))
+
+
+def _difference(a: Value, b: Value) -> Value:
+    return congruent(a.bits - b.bits, min(a.zeros, b.zeros), *_of([a, b]))
+
+
+def _product(a: Value, b: Value) -> Value:
+    if a.exact and b.exact:
+        return exactly(a.bits * b.bits, a.symbols | b.symbols)
+    if b.exact or a.exact:
+        part, factor = (a, b) if b.exact else (b, a)
+        zeros = part.zeros + trailing_zeros(factor.bits)
+        return congruent(part.bits * factor.bits, zeros, *_of([a, b]))
+    zeros = min(a.zeros, trailing_zeros(a.bits)) + min(b.zeros, trailing_zeros(b.bits))
+    return congruent(ZERO, zeros, *_of([a, b]))
+
+
+def _plain(op: Any) -> bool:
+    """Whether an instruction computes on whole integers."""
+    words = op.text.split(".")
+    return not {"sat", "cc", "hi", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "u16x2", "s16x2"} & set(words)
+
+
+def _add(op: Any, v: list[Value]) -> Value | None:
+    return _sum(v[0], v[1]) if _plain(op) else None
+
+
+def _sub(op: Any, v: list[Value]) -> Value | None:
+    return _difference(v[0], v[1]) if _plain(op) else None
+
+
+def _mul(op: Any, v: list[Value]) -> Value | None:
+    return _product(v[0], v[1]) if _plain(op) else None
+
+
+def _mad(op: Any, v: list[Value]) -> Value | None:
+    return _sum(_product(v[0], v[1]), v[2]) if _plain(op) else None
+
+
+def _and(op: Any, v: list[Value]) -> Value | None:
+    a, b = v
+    if a.exact or b.exact:
+        part, mask = (a, b) if b.exact else (b, a)
+        low = np.uint64((1 << part.zeros) - 1) if part.zeros < 64 else np.uint64(2**64 - 1)
+        if not (mask.bits & ~low).any():
+            return exactly(part.bits & mask.bits, a.symbols | b.symbols)
+        zeros = trailing_zeros(mask.bits)
+        if zeros >= part.zeros:
+            return congruent(ZERO, zeros, *_of(v))
+    return congruent(a.bits & b.bits, min(a.zeros, b.zeros), *_of(v))
+
+
+def _or(op: Any, v: list[Value]) -> Value | None:
+    return congruent(v[0].bits | v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v))
+
+
+def _xor(op: Any, v: list[Value]) -> Value | None:
+    return congruent(v[0].bits ^ v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v))
+
+
+def _shl(op: Any, v: list[Value]) -> Value | None:
+    by = v[1].constant
+    if by is None or by > 63:
+        return None
+    return congruent(v[0].bits << np.uint64(by), v[0].zeros + by, *_of(v))
+
+
+def _shr(op: Any, v: list[Value]) -> Value | None:
+    by = v[1].constant
+    if by is None or by > 63:
+        return None
+    return congruent(v[0].bits >> np.uint64(by), v[0].zeros - by, *_of(v))
+
+
+def _selp(op: Any, v: list[Value]) -> Value | None:
+    return joined(v[0], v[1], v[2].spread)
+
+
+def _cvt(op: Any, v: list[Value]) -> Value | None:
+    words = op.text.split(".")[1:]
+    if not all(w[0] in "us" and w[1:].isdigit() for w in words) or len(words) != 2:
+        return None
+    return congruent(v[0].bits, min(v[0].zeros, *(int(w[1:]) for w in words)), *_of(v))
+
+
+def _mov(op: Any, v: list[Value]) -> Value | None:
+    return v[0] if len(v) == 1 else None
+
+
+_PARTLY: dict[str, Callable[[Any, list[Value]], Value | None]] = {
+    **{"add": _add, "sub": _sub, "mul": _mul, "mad": _mad, "and": _and, "or": _or, "xor": _xor},
+    **{"shl": _shl, "shr": _shr, "selp": _selp, "cvt": _cvt, "mov": _mov},
+}
+
+
+# ---- memory and collectives ----------------------------------------------------------------------
+
+
+def _load(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    words = instruction.text.split(".")
+    space = {w.split("::")[0] for w in words[1:]}
+    address = instruction.operands[instruction.form.n_dest]
+    base = address.base if isinstance(address, Addr) else None
+    if isinstance(base, Param) and base.pointer is not None and base.pointer[1]:
+        return [congruent(ZERO, base.pointer[1].bit_length() - 1, Spread.CTA)]
+    if "local" in space:
+        return [ANYTHING]
+    if space & {"volatile", "relaxed", "acquire", "mmio"}:
+        return [anything(max(values[0].spread, Spread.WARP))]
+    return [anything(max(values[0].spread, Spread.CTA))]
+
+
+def _shuffle(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    value, lane, clamp = values[:3]
+    inside = anything(Spread.WARP)
+    if value.spread <= Spread.WARP:
+        return [value, inside]
+    source = lane.constant
+    if "idx" not in instruction.op.modifiers or clamp.constant != WARP - 1:
+        return [ANYTHING, ANYTHING]
+    if source is not None and value.exact:
+        picked = value.bits.reshape(-1, WARP)[:, source % WARP]
+        return [exactly(np.repeat(picked, WARP), value.symbols), inside]
+    return [anything(Spread.WARP if lane.spread <= Spread.WARP else Spread.THREAD, value.symbols), inside]
+
+
+def _vote(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    return [anything(Spread.WARP)]
+
+
+def _match(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    return [anything(Spread.WARP if "all" in instruction.op.modifiers else Spread.THREAD)] * 2
+
+
+def _elect(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    first = (self.threads.thread % np.uint64(WARP) == 0).astype(U64)
+    return [anything(Spread.WARP), exactly(first)]
+
+
+def _together(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    return [anything(Spread.CTA)]
+
+
+def _mbarrier(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    if "test_wait" in instruction.op.modifiers or "try_wait" in instruction.op.modifiers:
+        return [anything(max(Spread.WARP, *(v.spread for v in values)))]
+    return [ANYTHING]
+
+
+_SPECIAL: dict[str, Callable[[Evaluator, Instruction, list[Value]], list[Value]]] = {
+    **{"ld": _load, "ldu": _load, "shfl": _shuffle, "vote": _vote, "redux": _vote, "activemask": _vote},
+    **{"match": _match, "elect": _elect, "bar": _together, "barrier": _together, "mbarrier": _mbarrier},
+}

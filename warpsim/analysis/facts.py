@@ -1,0 +1,256 @@
+"""All that the passes share of one function: its graph, the values of its registers, and who reaches which block."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.evaluate import Evaluator, Read
+from warpsim.analysis.flow import blocks_of, labels_of, reads_and_writes
+from warpsim.analysis.graph import Graph, members
+from warpsim.analysis.lanes import (
+    ANYTHING,
+    WARP,
+    Array,
+    Spread,
+    Threads,
+    Value,
+    anything,
+    exactly,
+    joined,
+    written_registers,
+)
+from warpsim.analysis.shared_layout import place_shared
+from warpsim.errors import Finding
+from warpsim.program.program import Function, Instruction, Operand, Program
+
+State = dict[int, Value]
+UNSEEN = anything(Spread.CTA)
+"""What a register holds that no instruction seen so far has written."""
+PATIENCE = 6
+"""Rounds after which a register that still changes counts as unknown."""
+
+
+class Facts:
+    """What is known of one function."""
+
+    def __init__(self, program: Program, function: Function) -> None:
+        self.program = program
+        self.function = function
+        self.blocks, self.place = blocks_of(function)
+        self.graph = Graph(self.blocks)
+        self.threads = Threads(function)
+        self.evaluator = Evaluator(self.threads, place_shared(program, function))
+        self.before: list[State] = [{} for _ in self.blocks]
+        self._after: list[State | None] = [None] * len(self.blocks)
+        self._once: State = {}
+        count = written_registers(function)
+        self._often = {r for r, n in count.items() if n > 1}
+        self._written: dict[int, set[int]] = {}
+        self._parting: list[dict[int, Spread]] = [{} for _ in self.blocks]
+        self._settle()
+
+    # ---- values --------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Go over the blocks until nothing changes."""
+        after = self._after
+        carried = [[r for r in b.live_in if r in self._often] for b in self.blocks]
+        for round in range(4 * PATIENCE):
+            changed = False
+            for block in self.blocks:
+                entry = self._entry(block.index, carried[block.index], round)
+                leaving = dict(entry)
+                self.before[block.index] = entry
+                for instruction in self.function.code[block.first : block.last]:
+                    changed |= self._apply(instruction, leaving, round)
+                old = after[block.index]
+                if (
+                    old is None
+                    or any(not v.same(old[r]) for r, v in leaving.items() if r in old)
+                    or len(old) != len(leaving)
+                ):
+                    after[block.index] = leaving
+                    changed = True
+            changed |= self._divide()
+            if not changed:
+                return
+
+    def _entry(self, index: int, registers: list[int], round: int) -> State:
+        entry: State = {}
+        states = [(p, s) for p in self.graph.predecessors[index] if (s := self._after[p]) is not None]
+        old = self.before[index]
+        for register in registers:
+            values = [(p, s[register]) for p, s in states if register in s]
+            if not values:
+                continue
+            value = values[0][1]
+            if not all(v is value for _, v in values):
+                apart = self._apart(index, register, values)
+                value = functools.reduce(lambda a, b: joined(a, b, apart), [v for _, v in values])
+            if round >= PATIENCE and register in old and not value.same(old[register]):
+                value = ANYTHING
+            entry[register] = value
+        return entry
+
+    def _apply(self, instruction: Instruction, state: State, round: int) -> bool:
+        """Bring a state behind an instruction; True where a register that is written once got another value."""
+        made = self.evaluator.results(instruction, functools.partial(self._read, state))
+        changed = False
+        for register, value in made.items():
+            if register in self._often:
+                state[register] = self._guarded(instruction, state, register, value)
+                continue
+            old = self._once.get(register)
+            if old is None or not value.same(old):
+                self._once[register] = ANYTHING if old is not None and round >= PATIENCE else value
+                changed = True
+        return changed
+
+    def _guarded(self, instruction: Instruction, state: State, register: int, value: Value) -> Value:
+        if instruction.guard is None or register not in state:
+            return value
+        holds, old = self.guard(instruction, functools.partial(self._read, state)), state[register]
+        if holds.exact and value.exact and old.exact:
+            return exactly(np.where(holds.bits != 0, value.bits, old.bits), value.symbols | old.symbols)
+        return joined(value, old, holds.spread)
+
+    def _read(self, state: State, register: int) -> Value:
+        return state.get(register) or self._once.get(register) or UNSEEN
+
+    def guard(self, instruction: Instruction, read: Read) -> Value:
+        """Where an instruction's guard holds."""
+        assert instruction.guard is not None
+        register, negated = instruction.guard
+        value = read(register.index)
+        return exactly(value.bits ^ np.uint64(1), value.symbols) if negated and value.exact else value
+
+    def _apart(self, index: int, register: int, values: list[tuple[int, Value]]) -> Spread:
+        """How far threads that meet in a block with a register have taken the same way since it was written."""
+        found = Spread.KNOWN
+        for branch, spread in self._parting[index].items():
+            if register not in self._written_behind(branch):
+                continue
+            ways = self.graph.region(branch) | 1 << branch
+            coming = [v for p, v in values if ways >> p & 1]
+            if spread > found and not all(v.same(coming[0]) for v in coming[1:]):
+                found = spread
+        return found
+
+    def _written_behind(self, branch: int) -> set[int]:
+        """The registers that the blocks write which a branch decides about."""
+        found = self._written.get(branch)
+        if found is None:
+            code = self.function.code
+            blocks = [self.blocks[b] for b in members(self.graph.region(branch))]
+            found = {r for b in blocks for i in range(b.first, b.last) for r in reads_and_writes(code[i])[1]}
+            self._written[branch] = found
+        return found
+
+    def _divide(self) -> bool:
+        """Note at each block in which the ways from a branch may meet how far threads branch alike; True if new."""
+        changed = False
+        for block in self.blocks:
+            if len(block.successors) < 2:
+                continue
+            spread = self.decision(block.index).spread
+            where = self.graph.region(block.index)
+            if self.graph.meets[block.index] < self.graph.exit:
+                where |= 1 << self.graph.meets[block.index]
+            for index in members(where):
+                known = self._parting[index].get(block.index, Spread.KNOWN)
+                if known < spread and len(self.graph.predecessors[index]) > 1:
+                    self._parting[index][block.index] = spread
+                    changed = True
+        return changed
+
+    def walk(self, index: int) -> Iterator[tuple[int, Instruction, Read]]:
+        """Each instruction of a block with its index and what reads a register's value before it."""
+        state = dict(self.before[index])
+        block = self.blocks[index]
+        for at in range(block.first, block.last):
+            instruction = self.function.code[at]
+            yield at, instruction, functools.partial(self._read, state)
+            self._apply(instruction, state, 0)
+
+    def value(self, operand: Operand, read: Read) -> Value:
+        """What is known of an operand."""
+        return self.evaluator.operand(operand, read)
+
+    # ---- who comes where -----------------------------------------------------------------------
+
+    def decision(self, index: int) -> Value:
+        """What the branch at the end of a block decides by: where it is taken, or the index of a table."""
+        last = self.function.code[self.blocks[index].last - 1]
+        read = functools.partial(self._read, self._after[index] or {})
+        if last.guard is not None:
+            return self.guard(last, read)
+        return self.value(last.operands[0], read) if last.operands else ANYTHING
+
+    def takers(self, index: int, successor: int) -> Array | None:
+        """Which threads go from a block to a successor, as far as that is known of each."""
+        block = self.blocks[index]
+        last = self.function.code[block.last - 1]
+        if last.guard is None:
+            return None
+        taken = self.decision(index)
+        if not taken.exact or last.form.root == "brx":
+            return None
+        flags = np.broadcast_to(taken.bits != 0, self.threads.alive.shape)
+        following = self.place.get(block.last)
+        if last.form.root == "bra":
+            target = self.place.get(labels_of(last)[0].target)
+            if target == following:
+                return None
+            return flags if successor == target else ~flags
+        return ~flags if last.form.root in ("ret", "exit") else None
+
+    @functools.cached_property
+    def reach(self) -> list[Array]:
+        """Which threads may come to each block: conditions that are unknown let all of them pass."""
+        reach = [np.zeros(self.threads.count, np.bool_) for _ in self.blocks]
+        if self.blocks:
+            reach[self.place[0]] = self.threads.alive.copy()
+        changed = True
+        while changed:
+            changed = False
+            for block in self.blocks:
+                for successor in block.successors:
+                    takers = self.takers(block.index, successor)
+                    coming = reach[block.index] if takers is None else reach[block.index] & takers
+                    if (coming & ~reach[successor]).any():
+                        reach[successor] |= coming
+                        changed = True
+        return reach
+
+    # ---- findings ------------------------------------------------------------------------------
+
+    def finding(self, rule: str, instruction: Instruction, message: str, **more: Any) -> Finding:
+        """A finding at an instruction; ``other`` may be an instruction too, ``threads`` those concerned."""
+        other, threads = more.pop("other", None), more.pop("threads", None)
+        if threads is not None and threads.any():
+            first = int(np.flatnonzero(threads)[0]) // WARP
+            more["warp"] = first
+            more["lanes"] = tuple(int(t) % WARP for t in np.flatnonzero(threads) if t // WARP == first)
+        if isinstance(other, Instruction):
+            other = self._place("", other, other.text)
+        return attrs.evolve(self._place(rule, instruction, message), other=other, **more)
+
+    def _place(self, rule: str, instruction: Instruction, message: str) -> Finding:
+        span, lines = instruction.span, self.program.lines
+        return Finding(
+            rule,
+            message,
+            section=instruction.form.anchor,
+            kernel=self.function.name,
+            file=span.file,
+            line=span.line,
+            column=span.column,
+            source=instruction.source,
+            instruction=instruction.text,
+            text=lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(lines) else "",
+        )

@@ -1,0 +1,25 @@
+"""``check --strict``: every pass over every function of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from warpsim.analysis.divergence import check_divergence
+from warpsim.analysis.facts import Facts
+from warpsim.errors import Finding
+from warpsim.program.program import Program
+
+PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence,)
+
+
+def check_program(program: Program) -> tuple[Finding, ...]:
+    """What can be seen to be wrong without running, in the order of the text; each place and rule once."""
+    found: dict[tuple[str, int, int], Finding] = {}
+    for function in program.functions.values():
+        if not function.code:
+            continue
+        facts = Facts(program, function)
+        for check in PASSES:
+            for finding in check(facts):
+                found.setdefault((finding.rule, finding.line, finding.column), finding)
+    return tuple(sorted(found.values(), key=lambda f: (f.line, f.column, f.rule)))
