@@ -67,7 +67,13 @@ OPERATIONS: dict[str, tuple[int, Callable[[int, int], int]]] = {
 }
 
 
-def operands(operation: str, bits: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def places(rng: np.random.Generator, crowded: bool) -> np.ndarray:
+    """The index of each thread's cell; nearly all the same where crowded."""
+    index = rng.integers(0, CELLS, THREADS)
+    return np.where(crowded & (rng.random(THREADS) < 0.95), 3, index).astype(np.uint32)
+
+
+def operands(operation: str, bits: int, seed: int, crowded: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Initial cells, each thread's operand and the index of its cell."""
     rng = np.random.default_rng(seed)
     name = operation.split(".")[-1]
@@ -81,7 +87,7 @@ def operands(operation: str, bits: int, seed: int) -> tuple[np.ndarray, np.ndarr
     else:
         parts = bits // 8 // np.dtype(dtype).itemsize
         words = [(rng.normal(size=n * parts) * 3).astype(dtype).view(f"u{bits // 8}") for n in (CELLS, THREADS)]
-    return words[0], words[1], rng.integers(0, CELLS, THREADS).astype(np.uint32)
+    return words[0], words[1], places(rng, crowded)
 
 
 def kernel(instruction: str, bits: int, shared: bool) -> str:
@@ -108,11 +114,12 @@ def kernel(instruction: str, bits: int, shared: bool) -> str:
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("crowded", [False, True])
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-def test_atom(operation: str, space: str) -> None:
+def test_atom(operation: str, crowded: bool, space: str) -> None:
     """atom gives each thread the value that the threads before it left, and leaves the last one's."""
     bits, update = OPERATIONS[operation]
-    cells, b, index = operands(operation, bits, 11)
+    cells, b, index = operands(operation, bits, 11, crowded)
     memory, old = [int(x) for x in cells], []
     for value, i in zip(b.tolist(), index.tolist(), strict=True):
         old.append(memory[i])
@@ -144,13 +151,14 @@ def test_red(operation: str) -> None:
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("crowded", [False, True])
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_cas(bits: int, space: str) -> None:
+def test_cas(bits: int, space: str, crowded: bool) -> None:
     """atom.cas writes only where the old value is the expected one."""
     rng = np.random.default_rng(13)
     word = np.dtype(f"u{bits // 8}")
     cells, b = rng.integers(0, 3, CELLS).astype(word), rng.integers(0, 3, THREADS).astype(word)
-    index = rng.integers(0, CELLS, THREADS).astype(np.uint32)
+    index = places(rng, crowded)
     memory, old = cells.tolist(), []
     for value, i in zip(b.tolist(), index.tolist(), strict=True):
         old.append(memory[i])

@@ -12,6 +12,8 @@ from warpsim.machine.values import Array, as_array
 if TYPE_CHECKING:
     from warpsim.machine.access import Memory
 
+CROWD = 8
+"""One address is served by itself where fewer than one in so many turns of all addresses would be saved otherwise."""
 _DIRECT = {
     "add": np.add,
     "min": np.minimum,
@@ -167,18 +169,78 @@ def _run(
         values = operands[0].view(dtype)[order]
         running = np.cumsum(values, dtype=dtype)
         before = np.repeat(running[starts] - values[starts], counts)
-        old = np.repeat(cells.get(order[starts]), counts) + (running - values - before)
-        out[lanes[order]] = old
-        cells.put(order[starts], cells.get(order[starts]) + np.add.reduceat(values, starts, dtype=dtype))
-        memory.globals.version += 1
+        first = cells.get(order[starts])
+        out[lanes[order]] = np.repeat(first, counts) + (running - values - before)
+        last = first + np.add.reduceat(values, starts, dtype=dtype)
+        if (last != first).any():
+            cells.put(order[starts], last)
+            memory.globals.version += 1
         return
-    for turn in range(int(counts.max())):
-        chosen = order[starts[counts > turn] + turn]
+    crowded = counts > 1
+    few = bool(name) and CROWD * np.count_nonzero(crowded) < counts.max()
+    for turn in range(1 if few else int(counts.max())):
+        chosen = order[starts[(counts > turn) & ~(few & crowded)] + turn]
+        if not len(chosen):
+            continue
         old = cells.get(chosen)
-        new = update(old, *[v[chosen] for v in operands])
-        new = new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
+        new = _like(old, update(old, *[v[chosen] for v in operands]))
         cells.put(chosen, new)
         if out is not None:
             out[lanes[chosen]] = old
         if old.tobytes() != new.tobytes():
             memory.globals.version += 1
+    if few:
+        for start, count in zip(starts[crowded].tolist(), counts[crowded].tolist(), strict=True):
+            chosen = order[start : start + count]
+            first = cells.get(chosen[:1])
+            olds, last = _one_cell(first, [v[chosen] for v in operands], update, name)
+            cells.put(chosen[:1], last)
+            if out is not None:
+                out[lanes[chosen]] = olds
+            if first.tobytes() != last.tobytes():
+                memory.globals.version += 1
+
+
+def _like(old: Array, new: Array) -> Array:
+    """What an update gave, in the type of the cells."""
+    return new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
+
+
+def _one_cell(first: Array, operands: list[Array], update: Callable[..., Array], name: str) -> tuple[Array, Array]:
+    """What many lanes find in one cell that holds ``first`` (one element), and what they leave there.
+
+    Lanes that leave the cell as it is cost next to nothing: all look at the same value until one changes it. That is
+    what spinning on a lock looks like."""
+    n = len(operands[0])
+    if name == "exch":
+        values = _like(first, operands[0])
+        return np.concatenate([first, values[:-1]]), values[-1:]
+    if name == "add" and first.dtype.kind == "f":
+        sums = np.add.accumulate(np.concatenate([first, operands[0]]))
+        if _plain(sums) and _plain(operands[0]):
+            return sums[:-1], sums[-1:]
+    olds = np.empty(n, first.dtype)
+    at, width, value = 0, 1, first
+    while at < n:
+        window = slice(at, at + width)
+        seen = np.repeat(value, min(width, n - at))
+        new = _like(seen, update(seen, *[v[window] for v in operands]))
+        changed = np.flatnonzero(_bits(new) != _bits(seen))
+        if len(changed):
+            done, width = int(changed[0]) + 1, max(width // 2, 1)
+            value = new[done - 1 : done]
+        else:
+            done, width = len(seen), 2 * width
+        olds[at : at + done] = seen[:done]
+        at += done
+    return olds, value
+
+
+def _plain(values: Array) -> bool:
+    """Whether there is no NaN, infinity or subnormal number among the values, which rounding treats alike everywhere."""
+    size = np.abs(values)
+    return bool((((size >= np.finfo(values.dtype).tiny) | (size == 0)) & (size < np.inf)).all())
+
+
+def _bits(values: Array) -> Array:
+    return values if values.dtype.names else values.view(f"u{values.dtype.itemsize}")

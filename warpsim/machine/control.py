@@ -114,7 +114,7 @@ def _compact(group: Group, keep: Array, live: frozenset[int] | None) -> Group:
     """Some lanes of a group of lanes; what it holds of the registers goes with them."""
     selection = from_positions(group.batch.shape, group.selection.positions[keep])
     child = _fork(group, selection)
-    child.laps = group.laps
+    child.laps, child.idle = group.laps, group.idle
     if not isinstance(selection, Lanes):
         group.flush(live)
         return child

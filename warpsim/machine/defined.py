@@ -42,6 +42,10 @@ class DefinedBits(WordSpace):
 
     def mark(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> None:
         """``nbytes`` at each ``place`` of ``columns`` (broadcast) were written; ``rows``: by all columns alike."""
+        if (one := self._one_place(place, columns, nbytes, active)) is not None:
+            one[...] = ALL
+            self._marked += len(one)
+            return
         if not self.open or self._is_full(place, nbytes):
             return
         if rows and active is None and nbytes >= 4:
@@ -76,6 +80,8 @@ class DefinedBits(WordSpace):
 
     def lacks(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> bool:
         """Whether any of these bytes was never written."""
+        if (one := self._one_place(place, columns, nbytes, active)) is not None:
+            return bool((one != ALL).any())
         if not self.open or self._is_full(place, nbytes):
             return False
         first = np.asarray(place) >> 2
@@ -95,6 +101,12 @@ class DefinedBits(WordSpace):
             if (view[index] != view.dtype.type(ALL & ((1 << 8 * view.dtype.itemsize) - 1))).any():
                 return True
         return False
+
+    def _one_place(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> Array | None:
+        """The bits themselves where whole words at one address of one column are meant, as in a CTA that goes its own way."""
+        if columns.size != 1 or self.n_columns == 1 or nbytes < 4 or active is not None or not isinstance(place, int):
+            return None
+        return self.words[place >> 2 : place + nbytes >> 2, columns.item()]
 
     def _is_full(self, place: Any, nbytes: int) -> bool:
         if isinstance(place, int):
@@ -116,10 +128,8 @@ class DefinedBits(WordSpace):
     def _places(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> list[tuple[Array, Array]]:
         """Views of the bits as elements, and the flat indices that an access touches in them."""
         at = np.asarray(place, np.int64)
-        shape = np.broadcast_shapes(at.shape, columns.shape, () if active is None else active.shape)
-        at, columns = np.broadcast_to(at, shape), np.broadcast_to(columns, shape)
         if active is not None:
-            mask = np.broadcast_to(active, shape)
+            at, columns, mask = np.broadcast_arrays(at, columns, active)
             at, columns = at[mask], columns[mask]
         if nbytes < 4:
             return [(self.flat.view(f"u{nbytes}"), self.element_index(at, columns, nbytes))]

@@ -48,6 +48,7 @@ class Group:
         "excused",
         "frame",
         "generation",
+        "idle",
         "laps",
         "local_base",
         "padding",
@@ -79,6 +80,7 @@ class Group:
         self.local_base = local_base
         self.generation = generation
         self.laps = 0
+        self.idle = 0
         self.seen: Any = None
         self.excused = False  # reported at an aligned barrier, which it may arrive at with a part of its warps
         self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it

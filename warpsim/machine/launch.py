@@ -29,6 +29,8 @@ from warpsim.types import ScalarType
 
 BATCH_THREADS = 1 << 17
 LAPS = 4096
+PATIENCE = 256
+"""How many laps of others a group that polls in vain lets pass at most."""
 MAX_DEPTH = 512
 
 
@@ -114,6 +116,7 @@ class Launch:
         self.sleeping: list[Group] = []
         self.on_start: Callable[[Batch], object] | None = None
         self.batches: list[Batch] = []
+        self.mark = 0
         self.ticks = 0
         self.done_ctas = 0
         self.printed: list[tuple[Any, str]] = []
@@ -224,6 +227,7 @@ class Launch:
         raced = self.races is not None
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+        self.mark = self.memory.version
         while True:
             block = group.plan.blocks[group.block]
             if group.at == 0:
@@ -250,8 +254,10 @@ class Launch:
             if place is None:
                 return
             group.block, group.at = place, 0
-            if place <= block.index and self.lap(group, block):
-                return
+            if place <= block.index:
+                if self.lap(group, block):
+                    return
+                self.mark = self.memory.version
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
                 limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
@@ -278,7 +284,9 @@ class Launch:
             self.settings.progress(stats.instructions, self.done_ctas, self.n_ctas)
 
     def lap(self, group: Group, block: BoundBlock) -> bool:
-        """A group goes round a loop; True where it was put to sleep until memory changes."""
+        """A group goes round a loop; True where it was put to sleep until memory changes.
+
+        A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
         group.laps += 1
         if not block.waits and group.laps % LAPS:
             return False
@@ -287,7 +295,8 @@ class Launch:
         version = self.memory.version
         stuck = group.seen is not None and group.seen[0] == version and _same(group.seen[1], state)
         group.seen = (version, state)
-        group.generation += 1
+        group.idle = 0 if version != self.mark else group.idle + 1
+        group.generation += min(1 << group.idle, PATIENCE)
         if stuck:
             self.sleeping.append(group)
             return True

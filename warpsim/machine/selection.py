@@ -221,6 +221,7 @@ def _run(flags: Array) -> Axis | None:
 def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
     """The threads where ``mask`` (broadcast over the group) holds, and the others; both are non-empty."""
     if isinstance(selection, Rect) and mask.ndim == 4:
+        mask = _along_one_axis(mask)
         varying = [axis for axis in range(4) if mask.shape[axis] > 1]
         if len(varying) == 1:
             axis = varying[0]
@@ -233,6 +234,15 @@ def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
                 )
             return parts[0], parts[1]
     return _masked(selection, mask, False), _masked(selection, mask, True)
+
+
+def _along_one_axis(mask: Array) -> Array:
+    """The mask on the only axis that it varies along, or as it is."""
+    for axis in range(4):
+        line = mask[tuple([slice(None) if a == axis else slice(0, 1) for a in range(4)])]
+        if line.shape != mask.shape and line.size > 1 and bool((mask == line).all()):
+            return line
+    return mask
 
 
 def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:

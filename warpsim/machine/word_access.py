@@ -171,6 +171,10 @@ class WordAccess:
             for k, word in enumerate(words):
                 space.words[(place >> 2) + k].reshape(shape)[...] = word
             return
+        if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane's value stays
+            for k, value in enumerate(values):
+                space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
+            return
         place = np.broadcast_to(np.asarray(place, np.int64), shape)
         columns = np.broadcast_to(columns, shape)
         for k, value in enumerate(values):

@@ -52,8 +52,8 @@ class WordSpace:
         parts = [self.flat.take(index + k * self.n_columns, mode="clip") for k in range(size // 4)]
         return join_words(parts, dtype)
 
-    def scatter(self, address: Array, columns: Array, values: Array) -> None:
-        """Store elements; of equal places the last in C order wins."""
+    def scatter(self, address: Any, columns: Array, values: Array) -> None:
+        """Store elements (``address``: int64 array or int); of equal places the last in C order wins."""
         size = values.dtype.itemsize
         if self.defined is not None and np.size(address):
             self.defined.mark(address, columns, False, size, None)
