@@ -4,35 +4,29 @@
 hopper_cases.py FOLDER [NAME...]        needs nvcc, NumPy and ml_dtypes; record.py then fills in what the GPU leaves
 """
 
-import json
-import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import boxes_ptx
-import ml_dtypes
 import numpy as np
+from case_files import (
+    SIZES,
+    changed,
+    f32,
+    i32,
+    nvcc,
+    one_kernel,
+    ptr,
+    random,
+    result,
+    small,
+    source,
+    write_case,
+)
 
 HERE = Path(__file__).parent
-SIZES = {
-    "u8": 1,
-    "e4m3": 1,
-    "e5m2": 1,
-    "f16": 2,
-    "bf16": 2,
-    "u16": 2,
-    "f32": 4,
-    "u32": 4,
-    "s32": 4,
-    "u64": 8,
-    "s64": 8,
-    "f64": 8,
-}
 MAP_TYPES = {"UINT8": "u8", "UINT16": "u16", "UINT32": "u32", "INT32": "s32", "UINT64": "u64", "INT64": "s64", "FLOAT16": "f16",
              "FLOAT32": "f32", "FLOAT64": "f64", "BFLOAT16": "bf16", "FLOAT32_FTZ": "f32", "TFLOAT32": "f32", "TFLOAT32_FTZ": "f32"}  # fmt: skip
-STORED = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32, "s64": np.int64}
 CASES = {}
 
 
@@ -40,46 +34,6 @@ def case(function):
     """Register a function that gives the parts of a case under its name."""
     CASES[function.__name__] = function
     return function
-
-
-def stored(values, dtype):
-    """Numbers as the case format stores a dtype."""
-    values = np.asarray(values)
-    if dtype == "bf16":
-        return values.astype(ml_dtypes.bfloat16).view(np.uint16)
-    if dtype in ("e4m3", "e5m2"):
-        return values.astype({"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}[dtype]).view(np.uint8)
-    return values.astype(STORED.get(dtype, f"u{SIZES[dtype]}"))
-
-
-def source(dtype, values):
-    """A buffer that the kernel reads."""
-    return {"dtype": dtype, "in": stored(values, dtype), "role": "in"}
-
-
-def changed(dtype, values):
-    """A buffer that the kernel changes."""
-    return {"dtype": dtype, "in": stored(values, dtype), "role": "inout"}
-
-
-def result(dtype, *shape):
-    """A buffer that starts as zeros and that the kernel writes."""
-    return {"dtype": dtype, "in": None, "shape": shape, "role": "out"}
-
-
-def ptr(buffer):
-    """A pointer argument."""
-    return {"kind": "ptr", "buffer": buffer, "byte_offset": 0}
-
-
-def i32(value):
-    """An integer argument."""
-    return {"kind": "scalar", "dtype": "s32", "value": value}
-
-
-def f32(value):
-    """A float argument."""
-    return {"kind": "scalar", "dtype": "f32", "value": float(np.float32(value))}
 
 
 def tensor_map(
@@ -98,16 +52,6 @@ def tensor_map(
         keys = ("pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column")
         found["im2col"] = dict(zip(keys, im2col, strict=True))
     return found
-
-
-def random(*shape, seed=0, scale=1.0):
-    """Normal numbers."""
-    return np.random.default_rng(seed).standard_normal(shape) * scale
-
-
-def small(*shape, seed=0, top=3):
-    """Small integers."""
-    return np.random.default_rng(seed).integers(-top, top + 1, shape)
 
 
 # ---- matrix products ------------------------------------------------------------------------------
@@ -614,41 +558,16 @@ def im2col_store():
 # ---- files ----------------------------------------------------------------------------------------
 
 
-def compiled(name, entry):
-    """The PTX of one kernel of a source file."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "all.ptx"
-        subprocess.run(["nvcc", "-arch=sm_90a", "-ptx", "-o", target, HERE / "hopper" / f"{name}.cu"], check=True)
-        text = target.read_text()
-    head, *parts = re.split(r"(?=^\t// \.globl)", text, flags=re.M)
-    return head + next(p for p in parts if f".entry {entry}(" in p)
-
-
 def write(folder, name):
     """One case directory."""
     parts = CASES[name]()
-    path = Path(folder) / name
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "kernel.ptx").write_text(parts["ptx"] if "ptx" in parts else compiled(parts["source"], parts["entry"]))
-    data, buffers = {}, []
-    for key, buffer in parts["buffers"].items():
-        shape = list(buffer["in"].shape if buffer["in"] is not None else buffer["shape"])
-        if buffer["in"] is not None:
-            data[f"in_{key}"] = buffer["in"]
-        skipped = key in parts.get("unchecked", ())
-        buffers.append({
-            "name": key, "dtype": buffer["dtype"], "shape": shape, "nbytes": int(np.prod(shape)) * SIZES[buffer["dtype"]], "role": "in" if skipped else buffer["role"],
-            "in": f"in_{key}" if buffer["in"] is not None else None, "out": f"out_{key}" if buffer["role"] != "in" and not skipped else None,
-        })  # fmt: skip
-    outputs = [b["name"] for b in buffers if b["out"]]
-    found = {
-        "format": 1, "name": name, "origin": "nvcc 13.0" if "source" in parts else "written by hand", "source": f"hopper/{parts['source']}.cu" if "source" in parts else "boxes_ptx.py",
-        "entry": parts["entry"], "target": "sm_90a", "grid": list(parts["grid"]), "block": list(parts["block"]), "cluster": list(parts["cluster"]) if "cluster" in parts else None,
-        "cooperative": False, "dynamic_smem": parts.get("dynamic_smem", 0), "buffers": buffers, "params": parts["params"],
-        "check": {b: {"mode": "bits"} for b in outputs},
-    }  # fmt: skip
-    (path / "case.json").write_text(json.dumps(found, indent=1) + "\n")
-    np.savez_compressed(path / "data.npz", **data)
+    if "ptx" in parts:
+        text, about = parts["ptx"], {"origin": "written by hand", "source": "boxes_ptx.py"}
+    else:
+        source_file = f"hopper/{parts['source']}.cu"
+        text = one_kernel(nvcc(HERE / source_file, "-arch=sm_90a"), parts["entry"])
+        about = {"origin": "nvcc 13.0", "source": source_file}
+    write_case(Path(folder) / name, text, parts, {**about, "target": "sm_90a"})
 
 
 if __name__ == "__main__":

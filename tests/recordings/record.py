@@ -1,12 +1,15 @@
-"""Runs case directories (kernel.ptx, case.json, data.npz with in_*) on a GPU and fills in out_* and ``hardware``.
+"""Runs case directories (kernel.ptx, case.json, data.npz with in_*) on a GPU; fills in out_*, ``hardware`` and stdout.txt.
 
 record.py CASE...        needs libcuda and NumPy only; each case runs three times, in a process of its own
 """
 
+import contextlib
 import ctypes as C
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +76,7 @@ class Gpu:
         self("cuDeviceGet", C.byref(device), 0)
         self("cuDevicePrimaryCtxRetain", C.byref(context), device)
         self("cuCtxSetCurrent", context)
+        self("cuCtxSetLimit", 0, C.c_size_t(1 << 14))  # the stack of a thread, for recursion
 
     def __call__(self, name, *arguments):
         """Call the driver; every status but success is an error."""
@@ -134,15 +138,19 @@ def launch(gpu, function, case, data):
             value, arguments[i] = gpu.tensor_map(p, addresses[p["buffer"]].value)
         else:
             value = (
-                C.c_uint64(addresses[p["buffer"]].value + p["byte_offset"])
+                C.c_uint64(addresses[p["buffer"]].value + p["byte_offset"] if p["buffer"] else 0)
                 if p["kind"] == "ptr"
                 else SCALARS[p["dtype"]](p["value"])
             )
             arguments[i] = C.addressof(value)
         kept.append(value)
-    attributes, n = (Attribute * 1)(), 0
+    attributes, n = (Attribute * 2)(), 0
     if case["cluster"]:
-        attributes[0].id, attributes[0].value[0:3], n = 4, case["cluster"], 1
+        attributes[n].id, attributes[n].value[0:3] = 4, case["cluster"]
+        n += 1
+    if case["cooperative"]:
+        attributes[n].id, attributes[n].value[0] = 2, 1
+        n += 1
     shared = case["dynamic_smem"]
     if shared:
         gpu("cuFuncSetAttribute", function, 8, shared)
@@ -158,20 +166,40 @@ def launch(gpu, function, case, data):
     return out
 
 
+@contextlib.contextmanager
+def printed(texts):
+    """Catches what the process prints, the device's text included."""
+    kept = os.dup(1)
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 1)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+            caught.seek(0)
+            texts.append(caught.read().decode())
+
+
 def record(path):
     """Run a case and write what came out."""
     case = json.loads((path / "case.json").read_text())
     with np.load(path / "data.npz") as stored:
         data = {name: stored[name] for name in stored.files}
     gpu = Gpu()
-    function = gpu.kernel((path / "kernel.ptx").read_bytes(), case["entry"])
-    outs = [launch(gpu, function, case, data) for _ in range(3)]
+    outs, texts = [], []
+    for _ in range(3):
+        function = gpu.kernel((path / "kernel.ptx").read_bytes(), case["entry"])  # anew, for the module's variables
+        with printed(texts):
+            outs.append(launch(gpu, function, case, data))
+    if texts[0]:
+        (path / "stdout.txt").write_text(texts[0])
     np.savez_compressed(path / "data.npz", **{**data, **outs[0]})
     query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     name, driver, capability = (
         subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split("\n")[0].split(", ")
     )
-    same = all(o[k].tobytes() == outs[0][k].tobytes() for o in outs for k in o)
+    same = len(set(texts)) == 1 and all(o[k].tobytes() == outs[0][k].tobytes() for o in outs for k in o)
     case["hardware"] = {
         "gpu": name,
         "driver": driver,
