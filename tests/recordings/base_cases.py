@@ -56,7 +56,9 @@ def integers(n, bits, seed=0):
     edges = [0, 1, 2, 3, top, top - 1, top >> 1, (top >> 1) + 1, (top >> 1) + 2, top // 3, 10, 255, 256]
     edges += [(1 << k) + d for k in range(2, bits - 1, 3) for d in (-1, 0)]
     edges = rng.permutation(np.array(edges, np.uint64))[: n // 2]
-    rest = rng.integers(0, top, n - len(edges), np.uint64, endpoint=True) >> rng.integers(0, bits, n - len(edges)).astype(np.uint64)
+    rest = rng.integers(0, top, n - len(edges), np.uint64, endpoint=True) >> rng.integers(
+        0, bits, n - len(edges)
+    ).astype(np.uint64)
     return rng.permutation(np.r_[edges, rest])
 
 
@@ -66,9 +68,26 @@ def floats(n, dtype, seed=0, *, wild=0.5):
     bits = raw(0).nbytes * 8
     sign, one = 1 << (bits - 1), ((1 << (bits - 2 - fraction)) - 1) << fraction
     infinite = one * 2 + (1 << fraction)
-    positive = [0, 1, (1 << fraction) - 1, 1 << fraction, one, one + 1, one - 1, infinite - 1, infinite, infinite + 1, infinite + (1 << fraction >> 1) + 5]
+    positive = [
+        0,
+        1,
+        (1 << fraction) - 1,
+        1 << fraction,
+        one,
+        one + 1,
+        one - 1,
+        infinite - 1,
+        infinite,
+        infinite + 1,
+        infinite + (1 << fraction >> 1) + 5,
+    ]
     specials = np.array([p | s for p in positive for s in (0, sign)], np.uint64).astype(raw)
-    strange = np.r_[specials, rng.integers(0, 1 << bits, n, np.uint64, endpoint=False).astype(raw) if bits < 64 else rng.integers(0, 1 << 64, n, np.uint64)]
+    strange = np.r_[
+        specials,
+        rng.integers(0, 1 << bits, n, np.uint64, endpoint=False).astype(raw)
+        if bits < 64
+        else rng.integers(0, 1 << 64, n, np.uint64),
+    ]
     number = rng.standard_normal(n) * 4.0 ** rng.integers(-3, 4, n)
     kind = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}[dtype]
     plain = number.astype(kind).view(raw)
@@ -91,7 +110,13 @@ def bignum_mod():
     words = [integers(n * 8, 32, seed=s) for s in (1, 2)]
     for w in words:
         w[:16] = 2**32 - 1
-    buffers = {"a": source("u32", words[0]), "b": source("u32", words[1]), "power": result("u32", n, 8), "borrows": result("u32", n), "wide": result("u64", n, 2)}
+    buffers = {
+        "a": source("u32", words[0]),
+        "b": source("u32", words[1]),
+        "power": result("u32", n, 8),
+        "borrows": result("u32", n),
+        "wide": result("u64", n, 2),
+    }
     return cuda(1, 64, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -116,14 +141,23 @@ def bit_fields():
 @case
 def dot_products():
     n = 160
-    buffers = {"x": source("u32", integers(n, 32, 1)), "y": source("u32", integers(n, 32, 2)), "out": result("s32", 9, n)}
+    buffers = {
+        "x": source("u32", integers(n, 32, 1)),
+        "y": source("u32", integers(n, 32, 2)),
+        "out": result("s32", 9, n),
+    }
     return cuda(2, 96, buffers, [*pointers(buffers), i32(n)])
 
 
 @case
 def simd_in_words():
     n = 192
-    buffers = {"x": source("u32", integers(n, 32, 1)), "y": source("u32", integers(n, 32, 2)), "z": source("u32", integers(n, 32, 3)), "out": result("u32", n, 48)}
+    buffers = {
+        "x": source("u32", integers(n, 32, 1)),
+        "y": source("u32", integers(n, 32, 2)),
+        "z": source("u32", integers(n, 32, 3)),
+        "out": result("u32", n, 48),
+    }
     return cuda(3, 64, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -132,7 +166,12 @@ def packed(dtype, count):
     n = 192
     x, y = floats(2 * n, dtype, 1), floats(2 * n, dtype, 2)
     y[::7] = x[::7]
-    buffers = {"x": given(dtype, x), "y": given(dtype, y), "z": given(dtype, floats(2 * n, dtype, 3)), "out": result("u32", count, n)}
+    buffers = {
+        "x": given(dtype, x),
+        "y": given(dtype, y),
+        "z": given(dtype, floats(2 * n, dtype, 3)),
+        "out": result("u32", count, n),
+    }
     return cuda(3, 64, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -157,7 +196,13 @@ def fp8_formats():
     wide = floats(n, "f64", 2)
     wide[::3] = floats(n, "f32", 3)[::3].view(np.float32).astype(np.float64).view(np.uint64)
     codes = np.arange(n).astype(np.uint16) * np.uint16(257 * 3)
-    buffers = {"x": given("f32", floats(n, "f32", 1, wild=0.2)), "wide": given("f64", wide), "codes": source("u16", codes), "narrow": result("u16", 14, n), "back": result("u32", 3, n)}
+    buffers = {
+        "x": given("f32", floats(n, "f32", 1, wild=0.2)),
+        "wide": given("f64", wide),
+        "codes": source("u16", codes),
+        "narrow": result("u16", 14, n),
+        "back": result("u32", 3, n),
+    }
     return cuda(3, 128, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -169,23 +214,39 @@ def fp8_formats_sm90():
 @case
 def double_functions():
     n = 160
-    buffers = {"x": given("f64", floats(n, "f64", 1, wild=0.3)), "y": given("f64", floats(n, "f64", 2, wild=0.3)), "out": result("u64", 58, n)}
+    buffers = {
+        "x": given("f64", floats(n, "f64", 1, wild=0.3)),
+        "y": given("f64", floats(n, "f64", 2, wild=0.3)),
+        "out": result("u64", 58, n),
+    }
     return cuda(2, 96, buffers, [*pointers(buffers), i32(n)])
 
 
 @case
 def far_angles():
     n, rng = 256, np.random.default_rng(1)
-    angles = [((rng.random(n) - 0.5) * 2.0 ** rng.integers(10, top, n)).astype(kind) for kind, top in ((np.float32, 127), (np.float64, 1023))]
+    angles = [
+        ((rng.random(n) - 0.5) * 2.0 ** rng.integers(10, top, n)).astype(kind)
+        for kind, top in ((np.float32, 127), (np.float64, 1023))
+    ]
     angles[0][:3], angles[1][:3] = [np.inf, -np.nan, 1.5e38], [np.inf, np.nan, 6381956970095103 * 2.0**797]
-    buffers = {"x": source("f32", angles[0]), "wide": source("f64", angles[1]), "out": result("u32", 3, n), "out64": result("u64", 3, n)}
+    buffers = {
+        "x": source("f32", angles[0]),
+        "wide": source("f64", angles[1]),
+        "out": result("u32", 3, n),
+        "out64": result("u64", 3, n),
+    }
     return cuda(2, 128, buffers, [*pointers(buffers), i32(n)])
 
 
 @case
 def float_functions():
     n = 160
-    buffers = {"x": given("f32", floats(n, "f32", 1, wild=0.3)), "y": given("f32", floats(n, "f32", 2, wild=0.3)), "out": result("u32", 58, n)}
+    buffers = {
+        "x": given("f32", floats(n, "f32", 1, wild=0.3)),
+        "y": given("f32", floats(n, "f32", 2, wild=0.3)),
+        "out": result("u32", 58, n),
+    }
     return cuda(2, 96, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -199,7 +260,26 @@ def roundings():
     n = 256
     x, y = (floats(n, "f32", s) for s in (1, 2))
     p, q = (floats(n, "f64", s) for s in (3, 4))
-    near = np.array([0.5, 1.5, -0.5, -2.5, 2.0**31, -(2.0**31), 2.0**31 - 0.5, 2.0**32, 2.0**63, 2.0**64, -(2.0**63), 126.5, 65503.9, 32767.5, -32768.5, 1e-45])
+    near = np.array(
+        [
+            0.5,
+            1.5,
+            -0.5,
+            -2.5,
+            2.0**31,
+            -(2.0**31),
+            2.0**31 - 0.5,
+            2.0**32,
+            2.0**63,
+            2.0**64,
+            -(2.0**63),
+            126.5,
+            65503.9,
+            32767.5,
+            -32768.5,
+            1e-45,
+        ]
+    )
     x[::16], p[::16] = near.astype(np.float32).view(np.uint32), near.view(np.uint64)
     buffers = {"x": given("f32", x), "y": given("f32", y), "p": given("f64", p), "q": given("f64", q), "whole": source("s64", integers(n, 64, 5).view(np.int64)),
                "out": result("u32", 36, n), "out64": result("u64", 15, n)}  # fmt: skip
@@ -209,7 +289,12 @@ def roundings():
 @case
 def dynamic_programming():
     n = 192
-    buffers = {"x": source("u32", integers(n, 32, 1)), "y": source("u32", integers(n, 32, 2)), "z": source("u32", integers(n, 32, 3)), "out": result("u32", 25, n)}
+    buffers = {
+        "x": source("u32", integers(n, 32, 1)),
+        "y": source("u32", integers(n, 32, 2)),
+        "z": source("u32", integers(n, 32, 3)),
+        "out": result("u32", 25, n),
+    }
     return cuda(3, 64, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -248,7 +333,13 @@ def local_arrays():
 def async_stages():
     tiles = 5
     n = 2 * tiles * 128
-    buffers = {"x": source("f32", random(n)), "keys": source("u64", integers(n, 64)), "z": source("f32", random(n, 4, seed=1)), "out": result("f32", 256), "hashes": result("u64", 256)}
+    buffers = {
+        "x": source("f32", random(n)),
+        "keys": source("u64", integers(n, 64)),
+        "z": source("f32", random(n, 4, seed=1)),
+        "out": result("f32", 256),
+        "hashes": result("u64", 256),
+    }
     return cuda(2, 128, buffers, [*pointers(buffers), i32(tiles)])
 
 
@@ -262,7 +353,12 @@ def special_registers():
 @case
 def cache_hints():
     n = 64
-    buffers = {"x": source("u32", integers(n, 32)), "out": result("u32", n), "wide": result("u64", n), "scratch": result("u32", n, 32)}
+    buffers = {
+        "x": source("u32", integers(n, 32)),
+        "out": result("u32", n),
+        "wide": result("u64", n),
+        "scratch": result("u32", n, 32),
+    }
     return cuda(1, 64, buffers, pointers(buffers))
 
 
@@ -292,7 +388,12 @@ def barrier_votes():
 @case
 def warp_scans():
     n = 144  # half a warp is left over
-    buffers = {"x": source("s32", small(n, top=99)), "heads": source("u8", small(n, seed=1, top=60) + 60), "out": result("s32", 8, n), "wide": result("f64", n)}
+    buffers = {
+        "x": source("s32", small(n, top=99)),
+        "heads": source("u8", small(n, seed=1, top=60) + 60),
+        "out": result("s32", 8, n),
+        "wide": result("f64", n),
+    }
     return cuda(2, 96, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -305,7 +406,11 @@ def bitonic_sorts():
 @case
 def votes_and_matches():
     n = 128
-    buffers = {"x": source("u32", np.random.default_rng(1).integers(0, 64, n)), "wide": source("u64", np.where(np.arange(n) < 32, 1 << 40, np.arange(n) << 33 | np.arange(n) % 6)), "out": result("u32", 17, n)}
+    buffers = {
+        "x": source("u32", np.random.default_rng(1).integers(0, 64, n)),
+        "wide": source("u64", np.where(np.arange(n) < 32, 1 << 40, np.arange(n) << 33 | np.arange(n) % 6)),
+        "out": result("u32", 17, n),
+    }
     return cuda(2, 64, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -319,7 +424,12 @@ def tiles():
 @case
 def aggregated_atomics():
     n = 256
-    buffers = {"x": source("s32", np.random.default_rng(1).integers(0, 100, 4 * n)), "kept": result("s32", 4 * n), "count": result("u32", 4), "bins": result("u32", 16)}
+    buffers = {
+        "x": source("s32", np.random.default_rng(1).integers(0, 100, 4 * n)),
+        "kept": result("s32", 4 * n),
+        "count": result("u32", 4),
+        "bins": result("u32", 16),
+    }
     return cuda(4, 32, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -327,13 +437,23 @@ def aggregated_atomics():
 def atomic_kinds():
     cells = np.zeros((4, 36), np.uint32)
     cells[2, [6, 22, 23]] = 2**32 - 1
-    buffers = {"x": source("s32", np.random.default_rng(1).integers(0, 100, 256)), "cells": changed("u32", cells), "olds": result("s32", 2, 14)}
+    buffers = {
+        "x": source("s32", np.random.default_rng(1).integers(0, 100, 256)),
+        "cells": changed("u32", cells),
+        "olds": result("s32", 2, 14),
+    }
     return cuda(2, 128, buffers, pointers(buffers))
 
 
 @case
 def wide_atomics():
-    buffers = {"x": source("s32", np.random.default_rng(1).integers(0, 16, 96)), "sums": result("u64", 6), "floats": result("f32", 8), "halves": result("u32", 8), "elected": result("s32", 96)}
+    buffers = {
+        "x": source("s32", np.random.default_rng(1).integers(0, 16, 96)),
+        "sums": result("u64", 6),
+        "floats": result("f32", 8),
+        "halves": result("u32", 8),
+        "elected": result("s32", 96),
+    }
     return cuda(2, 48, buffers, pointers(buffers), target="sm_90")
 
 
@@ -343,20 +463,33 @@ def wide_atomics():
 @case
 def lookback_scan():
     tiles = 40
-    buffers = {"x": source("s32", small(tiles * 128, top=1000)), "out": result("s32", tiles * 128), "states": result("u32", tiles, 2)}
+    buffers = {
+        "x": source("s32", small(tiles * 128, top=1000)),
+        "out": result("s32", tiles * 128),
+        "states": result("u32", tiles, 2),
+    }
     return cuda(tiles, 128, buffers, pointers(buffers))
 
 
 @case
 def flag_rings():
     rounds = 11
-    buffers = {"x": source("s32", small(rounds * 32, top=1000)), "stage": result("s32", 3, rounds, 32), "flags": result("s32", 3, rounds), "out": result("s32", rounds, 32)}
+    buffers = {
+        "x": source("s32", small(rounds * 32, top=1000)),
+        "stage": result("s32", 3, rounds, 32),
+        "flags": result("s32", 3, rounds),
+        "out": result("s32", rounds, 32),
+    }
     return cuda(3, 64, buffers, [*pointers(buffers), i32(rounds)])
 
 
 @case
 def lane_locks():
-    buffers = {"x": source("s32", np.random.default_rng(1).integers(0, 1000, 64)), "product": result("u64", 1), "balances": result("s32", 10)}
+    buffers = {
+        "x": source("s32", np.random.default_rng(1).integers(0, 1000, 64)),
+        "product": result("u64", 1),
+        "balances": result("s32", 10),
+    }
     return cuda(2, 32, buffers, pointers(buffers))
 
 
@@ -380,7 +513,11 @@ def device_heap():
 @case
 def function_table():
     n = 150
-    buffers = {"x": source("f32", random(n)), "picks": source("u8", np.random.default_rng(2).integers(0, 80, n)), "out": result("f32", n)}
+    buffers = {
+        "x": source("f32", random(n)),
+        "picks": source("u8", np.random.default_rng(2).integers(0, 80, n)),
+        "out": result("f32", n),
+    }
     return cuda(2, 96, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -417,7 +554,12 @@ def jump_tables():
     code = rng.integers(0, 256, (4, size + 40))
     code[:, :size][rng.random((4, size)) < 0.2] = 0x45
     code[:, size:] = 0
-    buffers = {"code": source("u8", np.r_[code[:, :size].reshape(-1), np.zeros(40, int)]), "x": source("s32", small(n, top=500)), "out": result("s32", n), "steps": result("s32", n)}
+    buffers = {
+        "code": source("u8", np.r_[code[:, :size].reshape(-1), np.zeros(40, int)]),
+        "x": source("s32", small(n, top=500)),
+        "out": result("s32", n),
+        "steps": result("s32", n),
+    }
     return cuda(2, 64, buffers, [*pointers(buffers), i32(n), i32(size)])
 
 
@@ -427,7 +569,12 @@ def jump_tables():
 @case
 def hash_table():
     n = 600
-    buffers = {"keys": source("u32", np.random.default_rng(1).integers(0, 300, n)), "slots": result("u64", 1024), "counts": result("u32", 1024), "found": result("u32", n)}
+    buffers = {
+        "keys": source("u32", np.random.default_rng(1).integers(0, 300, n)),
+        "slots": result("u64", 1024),
+        "counts": result("u32", 1024),
+        "found": result("u32", n),
+    }
     return cuda(1, 128, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -443,7 +590,12 @@ def graph(nodes, seed=1):
 def work_queue():
     nodes = 150
     rows, columns = graph(nodes)
-    buffers = {"rows": source("s32", rows), "columns": source("s32", columns), "distance": changed("s32", np.full(nodes, 1 << 30)), "queue": result("s32", 20000)}
+    buffers = {
+        "rows": source("s32", rows),
+        "columns": source("s32", columns),
+        "distance": changed("s32", np.full(nodes, 1 << 30)),
+        "queue": result("s32", 20000),
+    }
     return cuda(3, 64, buffers, [*pointers(buffers), i32(nodes)], unchecked=("queue",))
 
 
@@ -457,7 +609,14 @@ def radix_sorts():
 def sparse_rows():
     n = 50
     rows, columns = graph(n)
-    buffers = {"rows": source("s32", rows), "columns": source("s32", columns), "values": source("f32", random(len(columns))), "x": source("f64", random(n, seed=1)), "y": result("f64", n), "longest": result("f32", n)}
+    buffers = {
+        "rows": source("s32", rows),
+        "columns": source("s32", columns),
+        "values": source("f32", random(len(columns))),
+        "x": source("f64", random(n, seed=1)),
+        "y": result("f64", n),
+        "longest": result("f32", n),
+    }
     return cuda(7, 256, buffers, [*pointers(buffers), i32(n)])
 
 
@@ -470,7 +629,10 @@ def fourier():
 @case
 def bodies():
     n = 128
-    buffers = {"positions": changed("f32", np.abs(random(n, 4))), "velocities": changed("f32", random(n, 4, seed=1, scale=0.1))}
+    buffers = {
+        "positions": changed("f32", np.abs(random(n, 4))),
+        "velocities": changed("f32", random(n, 4, seed=1, scale=0.1)),
+    }
     return cuda(1, n, buffers, [*pointers(buffers), i32(n), i32(2), f32(0.01)], dynamic_smem=64 * 16)
 
 
@@ -483,21 +645,33 @@ def random_walks():
 @case
 def aes_blocks():
     n = 300
-    buffers = {"key": source("u32", integers(4, 32)), "text": source("u32", integers(4 * n, 32, 1)), "cipher": result("u32", n, 4)}
+    buffers = {
+        "key": source("u32", integers(4, 32)),
+        "text": source("u32", integers(4 * n, 32, 1)),
+        "cipher": result("u32", n, 4),
+    }
     return cuda(2, 256, buffers, [*pointers(buffers), i32(n)])
 
 
 @case
 def digests():
     n = 128
-    buffers = {"messages": source("u8", np.random.default_rng(1).integers(0, 256, n + 100)), "out": result("u32", n, 8), "lowest": changed("u32", [2**32 - 1])}
+    buffers = {
+        "messages": source("u8", np.random.default_rng(1).integers(0, 256, n + 100)),
+        "out": result("u32", n, 8),
+        "lowest": changed("u32", [2**32 - 1]),
+    }
     return cuda(2, 64, buffers, [*pointers(buffers), i32(n)])
 
 
 @case
 def chacha():
     blocks = 50
-    buffers = {"key": source("u32", integers(11, 32)), "text": source("u32", integers(16 * blocks, 32, 1)), "cipher": result("u32", blocks, 16)}
+    buffers = {
+        "key": source("u32", integers(11, 32)),
+        "text": source("u32", integers(16 * blocks, 32, 1)),
+        "cipher": result("u32", blocks, 16),
+    }
     return cuda(2, 128, buffers, [*pointers(buffers), i32(blocks)])
 
 
@@ -513,7 +687,10 @@ def edit_distances():
 @case
 def string_search():
     n, chunk = 2000, 16
-    buffers = {"text": source("u8", np.random.default_rng(1).integers(97, 101, n)), "pattern": source("u8", list(b"ab.ad"))}
+    buffers = {
+        "text": source("u8", np.random.default_rng(1).integers(97, 101, n)),
+        "pattern": source("u8", list(b"ab.ad")),
+    }
     outputs = {"hits": result("s32", 128), "words": result("s32", 128), "first": changed("u32", [2**32 - 1])}
     return cuda(2, 64, {**buffers, **outputs}, [*pointers(buffers), i32(5), *pointers(outputs), i32(n), i32(chunk)])
 
@@ -521,7 +698,12 @@ def string_search():
 @case
 def small_systems():
     n = 24
-    buffers = {"matrices": source("f64", random(n, 8, 8)), "right": source("f64", random(n, 8, seed=1)), "solution": result("f64", n, 8), "determinant": result("f64", n)}
+    buffers = {
+        "matrices": source("f64", random(n, 8, 8)),
+        "right": source("f64", random(n, 8, seed=1)),
+        "solution": result("f64", n, 8),
+        "determinant": result("f64", n),
+    }
     return cuda(2, 96, buffers, pointers(buffers))
 
 
@@ -536,15 +718,23 @@ def private_histograms():
 @case
 def morphology():
     width, height = 24, 40
-    buffers = {"in": source("u32", np.random.default_rng(1).integers(0, 1 << 32, (height, width))), "out": result("u32", height, width)}
+    buffers = {
+        "in": source("u32", np.random.default_rng(1).integers(0, 1 << 32, (height, width))),
+        "out": result("u32", height, width),
+    }
     return cuda((2, 3), 128, buffers, [*pointers(buffers), i32(width), i32(height)])
 
 
 @case
 def life():
     width, height = 4, 96
-    buffers = {"in": source("u32", np.random.default_rng(1).integers(0, 1 << 32, (height, width))), "out": result("u32", height, width)}
-    return cuda(1, 192, buffers, [*pointers(buffers), i32(width), i32(height), i32(9)], dynamic_smem=2 * 4 * width * height)
+    buffers = {
+        "in": source("u32", np.random.default_rng(1).integers(0, 1 << 32, (height, width))),
+        "out": result("u32", height, width),
+    }
+    return cuda(
+        1, 192, buffers, [*pointers(buffers), i32(width), i32(height), i32(9)], dynamic_smem=2 * 4 * width * height
+    )
 
 
 @case
@@ -559,14 +749,28 @@ def stencil_3d():
 
 def triton(grid, types, buffers, scalars, *, warps=4, **constants):
     """A Triton case: ``types`` in the order of the parameters, ``scalars`` after the buffers, ``constants`` last."""
-    return {"grid": triple(grid), "block": (32 * warps, 1, 1), "buffers": buffers, "params": [*pointers(buffers), *scalars], "triton": (types, constants, warps)}
+    return {
+        "grid": triple(grid),
+        "block": (32 * warps, 1, 1),
+        "buffers": buffers,
+        "params": [*pointers(buffers), *scalars],
+        "triton": (types, constants, warps),
+    }
 
 
 @case
 def triton_layer_norm():
     columns = 200
-    buffers = {"x": source("bf16", random(6, columns)), "weight": source("f32", random(columns, seed=1)), "bias": source("f32", random(columns, seed=2)), "out": result("bf16", 6, columns), "mean": result("f32", 6)}
-    return triton(6, ("*bf16", "*fp32", "*fp32", "*bf16", "*fp32", "i32", "fp32"), buffers, [i32(columns), f32(1e-5)], BLOCK=256)
+    buffers = {
+        "x": source("bf16", random(6, columns)),
+        "weight": source("f32", random(columns, seed=1)),
+        "bias": source("f32", random(columns, seed=2)),
+        "out": result("bf16", 6, columns),
+        "mean": result("f32", 6),
+    }
+    return triton(
+        6, ("*bf16", "*fp32", "*fp32", "*bf16", "*fp32", "i32", "fp32"), buffers, [i32(columns), f32(1e-5)], BLOCK=256
+    )
 
 
 @case
@@ -578,14 +782,22 @@ def triton_softmax_max():
 @case
 def triton_recurrence():
     n = 1000
-    buffers = {"decay": source("f32", 1 - np.abs(random(n, scale=0.1))), "x": source("f32", random(n, seed=1)), "out": result("f32", n)}
+    buffers = {
+        "decay": source("f32", 1 - np.abs(random(n, scale=0.1))),
+        "x": source("f32", random(n, seed=1)),
+        "out": result("f32", n),
+    }
     return triton(2, ("*fp32", "*fp32", "*fp32", "i32"), buffers, [i32(n)], BLOCK=512)
 
 
 @case
 def triton_counts():
     n = 900
-    buffers = {"x": source("s32", np.random.default_rng(1).integers(0, 64, n)), "bins": result("s32", 64), "uniques": result("s32", 16)}
+    buffers = {
+        "x": source("s32", np.random.default_rng(1).integers(0, 64, n)),
+        "bins": result("s32", 64),
+        "uniques": result("s32", 16),
+    }
     return triton(4, ("*i32", "*i32", "*i32", "i32"), buffers, [i32(n)], BLOCK=256, BINS=64)
 
 
@@ -598,35 +810,60 @@ def triton_dropout():
 
 @case
 def triton_locked_sums():
-    buffers = {"x": source("s32", small(12, 100, top=99)), "lock": result("s32", 1), "total": result("s32", 100), "out": result("s32", 12)}
+    buffers = {
+        "x": source("s32", small(12, 100, top=99)),
+        "lock": result("s32", 1),
+        "total": result("s32", 100),
+        "out": result("s32", 12),
+    }
     return triton(12, ("*i32", "*i32", "*i32", "*i32", "i32"), buffers, [i32(100)], BLOCK=128)
 
 
 @case
 def triton_fp8_quantise():
     columns = 200
-    buffers = {"x": source("f32", random(6, columns)), "codes": result("e5m2", 6, columns), "scales": result("f32", 6), "back": result("f32", 6, columns)}
+    buffers = {
+        "x": source("f32", random(6, columns)),
+        "codes": result("e5m2", 6, columns),
+        "scales": result("f32", 6),
+        "back": result("f32", 6, columns),
+    }
     return triton(6, ("*fp32", "*fp8e5", "*fp32", "*fp32", "i32"), buffers, [i32(columns)], BLOCK=256)
 
 
 @case
 def triton_functions():
     n = 300
-    buffers = {"x": source("f32", random(n, scale=3)), "y": source("f32", random(n, seed=1)), "out": result("f32", 7, n)}
+    buffers = {
+        "x": source("f32", random(n, scale=3)),
+        "y": source("f32", random(n, seed=1)),
+        "out": result("f32", 7, n),
+    }
     return triton(2, ("*fp32", "*fp32", "*fp32", "i32"), buffers, [i32(n)], BLOCK=256)
 
 
 @case
 def triton_batched_product():
     m, n, k = 50, 40, 100
-    buffers = {"a": source("s8", small(m, k, top=127)), "b": source("s8", small(k, n, seed=1, top=127)), "out": result("s32", m, n)}
-    return triton((2, 2), ("*i8", "*i8", "*i32", "i32", "i32", "i32"), buffers, [i32(m), i32(n), i32(k)], BM=32, BN=32, BK=32)
+    buffers = {
+        "a": source("s8", small(m, k, top=127)),
+        "b": source("s8", small(k, n, seed=1, top=127)),
+        "out": result("s32", m, n),
+    }
+    return triton(
+        (2, 2), ("*i8", "*i8", "*i32", "i32", "i32", "i32"), buffers, [i32(m), i32(n), i32(k)], BM=32, BN=32, BK=32
+    )
 
 
 @case
 def triton_sort_gather():
     places = np.random.default_rng(1).integers(0, 64, (8, 64))
-    buffers = {"x": source("s32", small(8, 64, top=1000)), "places": source("s32", places), "out": result("s32", 8, 64), "flipped": result("s32", 8, 64)}
+    buffers = {
+        "x": source("s32", small(8, 64, top=1000)),
+        "places": source("s32", places),
+        "out": result("s32", 8, 64),
+        "flipped": result("s32", 8, 64),
+    }
     return triton(1, ("*i32", "*i32", "*i32", "*i32"), buffers, [], ROWS=8, COLUMNS=64)
 
 
@@ -650,7 +887,14 @@ def numba(grid, block, types, buffers, scalars=(), *, shapes=None, **more):
             np.dtype(DTYPES[buffer["dtype"]]).itemsize,
         )
         params += array(buffers, name, shape, size)
-    return {"grid": triple(grid), "block": triple(block), "buffers": buffers, "params": [*params, *scalars], "numba": types, **more}
+    return {
+        "grid": triple(grid),
+        "block": triple(block),
+        "buffers": buffers,
+        "params": [*params, *scalars],
+        "numba": types,
+        **more,
+    }
 
 
 DTYPES = {"s16": "i2", "s32": "i4", "u32": "u4", "f32": "f4", "f64": "f8", "s64": "i8", "u8": "u1"}
@@ -663,12 +907,22 @@ def i64(value):
 
 @case
 def numba_julia():
-    return numba((3, 3), (16, 8), "(int16[:, ::1], int64, int64, int64)", {"out": result("s16", 24, 40)}, [i64(40), i64(24), i64(30)])
+    return numba(
+        (3, 3),
+        (16, 8),
+        "(int16[:, ::1], int64, int64, int64)",
+        {"out": result("s16", 24, 40)},
+        [i64(40), i64(24), i64(30)],
+    )
 
 
 @case
 def numba_tiled_product():
-    buffers = {"a": source("f64", random(20, 13)), "b": source("f64", random(13, 18, seed=1)), "c": result("f64", 20, 18)}
+    buffers = {
+        "a": source("f64", random(20, 13)),
+        "b": source("f64", random(13, 18, seed=1)),
+        "c": result("f64", 20, 18),
+    }
     return numba((3, 3), (8, 8), "(float64[:, ::1], float64[:, ::1], float64[:, ::1])", buffers)
 
 
@@ -680,7 +934,12 @@ def numba_medians():
 
 @case
 def numba_statistics():
-    buffers = {"x": source("s32", np.abs(small(500, top=900))), "bins": result("s32", 32), "extremes": changed("s32", [0, 9999, 0]), "total": result("f64", 1)}
+    buffers = {
+        "x": source("s32", np.abs(small(500, top=900))),
+        "bins": result("s32", 32),
+        "extremes": changed("s32", [0, 9999, 0]),
+        "total": result("f64", 1),
+    }
     return numba(2, 64, "(int32[::1], int32[::1], int32[::1], float64[::1])", buffers)
 
 
@@ -694,9 +953,15 @@ def numba_warp_sums():
 def numba_particles():
     kind = np.dtype([("mass", np.float32), ("kind", np.int16), ("at", np.float64, 2)], align=True)
     rng, records = np.random.default_rng(1), np.zeros(100, kind)
-    records["mass"], records["kind"], records["at"] = rng.random(100), rng.integers(-9, 9, 100), rng.standard_normal((100, 2))
+    records["mass"], records["kind"], records["at"] = (
+        rng.random(100),
+        rng.integers(-9, 9, 100),
+        rng.standard_normal((100, 2)),
+    )
     buffers = {"records": changed("u8", records.view(np.uint8)), "out": result("f64", 100)}
-    return numba(2, 64, "(PARTICLE[::1], float64[::1], int64)", buffers, [i64(3)], shapes={"records": ((100,), kind.itemsize)})
+    return numba(
+        2, 64, "(PARTICLE[::1], float64[::1], int64)", buffers, [i64(3)], shapes={"records": ((100,), kind.itemsize)}
+    )
 
 
 @case

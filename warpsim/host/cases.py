@@ -178,7 +178,9 @@ def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> Dev
         raw = values.reshape(-1).view(np.uint8)
         padded[: raw.size] = raw
         return device.array(padded)
-    return device.empty(tuple(spec["shape"]), dtype)
+    return device.array(
+        np.zeros(tuple(spec["shape"]), dtype)
+    )  # zero-filled, as the format says: that counts as written
 
 
 def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Device) -> Any:

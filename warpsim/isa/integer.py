@@ -288,21 +288,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
 )
 def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     """The n-th set bit from a base, upwards or downwards."""
-    mask, base, offset = np.broadcast_arrays(mask, base, offset)
-    position = (base & np.uint32(31)).astype(np.int64)
-    left = np.abs(offset.astype(np.int64))
-    step = np.sign(offset.astype(np.int64))
-    found = np.full(mask.shape, 0xFFFFFFFF, np.uint32)
-    here = ((mask >> position.astype(np.uint32)) & np.uint32(1)) != 0
-    found = np.where((offset == 0) & here, position.astype(np.uint32), found)
-    seen = np.zeros(mask.shape, np.int64)
-    for k in range(32):
-        at = position + step * k
-        inside = (at >= 0) & (at < 32) & (offset != 0)
-        hit = inside & (((mask >> np.clip(at, 0, 31).astype(np.uint32)) & np.uint32(1)) != 0)
-        seen = seen + hit
-        found = np.where(hit & (seen == left), at.astype(np.uint32), found)
-    return found
+    return integer.find_nth_set(mask, base, offset)
 
 
 @instruction(

@@ -47,12 +47,16 @@ def special(launch: Launch, batch: Batch, name: str) -> Any:
         return _constant(0)
     if root == "gridid":
         return Affine.constant(1, U64)
+    unit = (
+        128 if launch.device.sm >= 80 else 256
+    )  # shared memory is given out in units (occupancy, CUDA programming guide)
+    shared = -(-launch.shared_size // unit) * unit
     fixed = {
         "nwarpid": -(-t1 * t0 // 32),
         "nsmid": N_SM,
         "dynamic_smem_size": launch.settings.dynamic_shared,
-        "total_smem_size": launch.shared_size,
-        "aggr_smem_size": launch.shared_size * int(np.prod(launch.cluster)),
+        "total_smem_size": shared,
+        "aggr_smem_size": shared * int(np.prod(launch.cluster)),
     }
     if root in fixed:
         return _constant(fixed[root])

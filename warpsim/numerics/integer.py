@@ -126,6 +126,28 @@ def reverse_bits(a: Array) -> Array:
     return np.asarray(swapped, a.dtype)
 
 
+def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
+    """fns: where the n-th set bit is, from ``base`` up (``offset`` > 0) or down; all ones where there are fewer.
+
+    What the manual leaves undefined is as the assembler's expansion has it: nothing is found from a base beyond the
+    word, and the least offset gives 0."""
+    mask, base, offset = np.broadcast_arrays(mask, base, offset)
+    down, exact = offset < 0, offset == 0
+    word = np.where(down, reverse_bits(mask), mask)
+    start = np.where(down, np.uint32(31) - base, base)
+    word = np.where(start < 32, word >> start << start, np.uint32(0))
+    word = np.where(exact, word & (np.uint32(1) << start), word)
+    wanted = np.where(exact, np.int64(1), np.abs(offset.astype(np.int64)))
+    seen = np.zeros(word.shape, np.int64)
+    place = np.full(word.shape, 31, np.uint32)
+    for k in range(32):
+        here = (word >> np.uint32(k)) & np.uint32(1) != 0
+        seen = seen + here
+        place = np.where(here & (seen == wanted), np.uint32(k), place)
+    missing = (seen < wanted) & (offset != np.int32(-(1 << 31)))
+    return np.where(missing, np.uint32(0xFFFFFFFF), np.where(down, np.uint32(31) - place, place))
+
+
 def find_leading(a: Array, shift_amount: bool) -> Array:
     """bfind: position of the most significant non-sign bit, or 0xFFFFFFFF."""
     n = bits(a.dtype)

@@ -100,7 +100,11 @@ def functions(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + 3 * n + at, tl.fma(a, b, tl.floor(a)) + tl.log2(tl.abs(b) + 1.0), mask=at < n)
     tl.store(out + 4 * n + at, tl.math.div_rn(a, b) - tl.sqrt_rn(tl.abs(a)), mask=at < n)
     tl.store(out + 5 * n + at, libdevice.tanh(a) + libdevice.log1p(tl.abs(b)), mask=at < n)
-    tl.store(out + 6 * n + at, tl.umulhi(a.to(tl.int32, bitcast=True), b.to(tl.int32, bitcast=True)).to(tl.float32), mask=at < n)
+    tl.store(
+        out + 6 * n + at,
+        tl.umulhi(a.to(tl.int32, bitcast=True), b.to(tl.int32, bitcast=True)).to(tl.float32),
+        mask=at < n,
+    )
 
 
 @triton.jit
@@ -111,10 +115,16 @@ def batched_product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: 
     for at in range(0, k, BK):
         depth = at + tl.arange(0, BK)
         p = tl.load(a + rows[:, None] * k + depth[None, :], mask=(rows[:, None] < m) & (depth[None, :] < k), other=0)
-        q = tl.load(b + depth[:, None] * n + columns[None, :], mask=(depth[:, None] < k) & (columns[None, :] < n), other=0)
+        q = tl.load(
+            b + depth[:, None] * n + columns[None, :], mask=(depth[:, None] < k) & (columns[None, :] < n), other=0
+        )
         sums = tl.dot(p, q, sums)
     top = tl.max(sums, 1)
-    tl.store(out + rows[:, None] * n + columns[None, :], sums - top[:, None], mask=(rows[:, None] < m) & (columns[None, :] < n))
+    tl.store(
+        out + rows[:, None] * n + columns[None, :],
+        sums - top[:, None],
+        mask=(rows[:, None] < m) & (columns[None, :] < n),
+    )
 
 
 @triton.jit
