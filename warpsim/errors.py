@@ -56,6 +56,17 @@ class Finding:
         return f"    {line}\n    {' ' * max(self.column - 1, 0)}^"
 
 
+SECTIONS = {
+    "out-of-bounds": "addresses-as-operands",
+    "misaligned": "addresses-as-operands",
+    "uninitialised": "initialization",
+    "race": "conflict-and-data-races",
+    "proxy-fence": "proxies",
+    "descriptor": "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor",
+}
+"""Where the PTX ISA states these rules; all others stand on the instruction's own page."""
+
+
 class WarpsimError(Exception):
     """Base of every error that warpsim raises on purpose; ``findings`` says what was wrong."""
 

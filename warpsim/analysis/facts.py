@@ -25,7 +25,7 @@ from warpsim.analysis.lanes import (
     written_registers,
 )
 from warpsim.analysis.shared_layout import place_shared
-from warpsim.errors import Finding
+from warpsim.errors import SECTIONS, Finding
 from warpsim.program.program import Function, Instruction, Operand, Program
 
 State = dict[int, Value]
@@ -245,7 +245,7 @@ class Facts:
         return Finding(
             rule,
             message,
-            section=instruction.form.anchor,
+            section=SECTIONS.get(rule, instruction.form.anchor),
             kernel=self.function.name,
             file=span.file,
             line=span.line,

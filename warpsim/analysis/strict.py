@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
+from warpsim.analysis.wgmma_order import check_wgmma
 from warpsim.errors import Finding
 from warpsim.program.program import Program
 
-PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence,)
+PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence, check_wgmma)
 
 
 def check_program(program: Program) -> tuple[Finding, ...]:

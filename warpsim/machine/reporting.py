@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.errors import ExecutionError, Finding
+from warpsim.errors import SECTIONS, ExecutionError, Finding
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 
@@ -23,16 +23,6 @@ ADVICE = {
     "uninitialised": "write the register on every path that leads here",
     "read-only": "pass a writable array, or store elsewhere",
 }
-
-
-SECTIONS = {
-    "out-of-bounds": "addresses-as-operands",
-    "misaligned": "addresses-as-operands",
-    "uninitialised": "initialization",
-    "race": "conflict-and-data-races",
-    "proxy-fence": "proxies",
-    "descriptor": "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor",
-}  # where the PTX ISA states these rules; all others stand on the instruction's own page
 
 
 class Collector:

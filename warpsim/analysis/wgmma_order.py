@@ -1,0 +1,271 @@
+"""wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted: the registers of ``wgmma.mma_async`` between its issue and the
+wait for its group.
+
+Followed over all ways through a function: reported where one way lacks the fence, the commit or the wait, whatever
+conditions decide about it. As while running, plain moves may rename accumulators in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from warpsim.analysis.dataflow import settle
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.errors import Finding
+from warpsim.program.program import FunctionRef, Imm, Instruction, Vec
+
+FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
+DONE, OPEN, LOST, COMMITTED = 1, 2, 4, 8
+"""What may have become of a wgmma: waited for; not committed; not committed, and a wait has passed; committed, with one bit
+for each number of groups committed since."""
+GROUPS = 8
+ALL_COMMITTED = (COMMITTED << GROUPS) - COMMITTED
+PENDING = OPEN | LOST | ALL_COMMITTED
+ORDERED, MOVED, ACCESSED = 0, 1, 2
+ADVICE = {
+    FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma",
+    IN_FLIGHT: "wgmma.wait_group for the group of that wgmma comes first",
+    UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
+}
+NOBODY: frozenset[int] = frozenset()
+
+
+@attrs.define
+class State:
+    """``fate`` of each wgmma (by the index of its instruction); which of them accumulate in a register or read A from it;
+    what was done to a register since the last fence; the shapes of which it was the accumulator since then."""
+
+    fate: dict[int, int]
+    accumulates: dict[int, frozenset[int]]
+    reads: dict[int, frozenset[int]]
+    unfenced: dict[int, int]
+    shapes: dict[int, frozenset[str]]
+
+    def copy(self) -> State:
+        """A state to change."""
+        return State(dict(self.fate), dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes))
+
+    def in_flight(self, who: frozenset[int]) -> int | None:
+        """The first of some wgmma that may be in flight."""
+        return next((w for w in sorted(who) if self.fate.get(w, 0) & PENDING), None)
+
+
+def is_mma(instruction: Instruction) -> bool:
+    """True for ``wgmma.mma_async`` and its sparse form."""
+    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
+
+
+def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
+    """The registers of D, and those of A."""
+    d, a = instruction.operands[:2]
+    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
+
+
+def check_wgmma(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    if not any(is_mma(i) for i in facts.function.code):
+        return
+    walk = _Walk(facts)
+    start = State({}, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
+    before = settle(facts.graph, start, lambda index, state: walk.through(index, state, None), _join)
+    for block in sorted(facts.blocks, key=lambda b: b.first):
+        state = before[block.index]
+        if state is not None:
+            found: list[Finding] = []
+            walk.through(block.index, state, found)
+            yield from found
+
+
+def _join(a: State, b: State) -> State:
+    made = a.copy()
+    for wgmma, fate in b.fate.items():
+        made.fate[wgmma] = made.fate.get(wgmma, 0) | fate
+    for register, level in b.unfenced.items():
+        made.unfenced[register] = max(made.unfenced.get(register, ORDERED), level)
+    for mine, other in ((made.accumulates, b.accumulates), (made.reads, b.reads)):
+        for register, who in other.items():
+            mine[register] = mine.get(register, NOBODY) | who
+    for register, shapes in b.shapes.items():
+        made.shapes[register] = made.shapes.get(register, frozenset()) | shapes
+    return made
+
+
+class _Walk:
+    """Takes states through the instructions of a function, and reports on the way where it is given a list."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        code = facts.function.code
+        self.used = {r for i in code if is_mma(i) for part in operand_registers(i) for r in part}
+        self.waits = [n for n, i in enumerate(code) if i.form.root == "wgmma" and "wait_group" in i.op.modifiers]
+        self.helped = {
+            f.name for f in facts.program.functions.values() if f is not facts.function
+            and any(i.form.root == "wgmma" for i in f.code)
+        }  # fmt: skip
+        self.told: set[tuple[str, int]] = set()
+
+    def through(self, index: int, state: State, found: list[Finding] | None) -> State:
+        """The state behind a block."""
+        block = self.facts.blocks[index]
+        state = state.copy()
+        for at in range(block.first, block.last):
+            self._step(at, self.facts.function.code[at], state, found)
+        return state
+
+    def _step(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
+        root, words = instruction.form.root, instruction.op.modifiers
+        if is_mma(instruction):
+            self._issue(at, instruction, state, found)
+        elif root == "wgmma" and "fence" in words:
+            state.unfenced, state.shapes = {}, {}
+        elif root == "wgmma" and "commit_group" in words:
+            state.fate = {w: _committed(fate) for w, fate in state.fate.items()}
+        elif root == "wgmma" and "wait_group" in words:
+            count = instruction.operands[0]
+            n = count.bits if isinstance(count, Imm) else 0
+            state.fate = {w: _waited(fate, n) for w, fate in state.fate.items()}
+        elif root == "call" and self._calls_wgmma(instruction):
+            state.fate, state.unfenced, state.shapes = {}, {}, {}
+        else:
+            self._access(at, instruction, state, found)
+        if root in ("ret", "exit") and self.facts.function.entry:
+            lost = [w for w, fate in state.fate.items() if fate & (OPEN | LOST)]
+            if lost:
+                self._tell(
+                    found, UNCOMMITTED, max(lost), instruction, "the kernel ends with a wgmma that was never committed"
+                )
+
+    def _calls_wgmma(self, instruction: Instruction) -> bool:
+        names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
+        known = self.facts.program.functions
+        return bool(self.helped) and not (names and all(n not in known for n in names))
+
+    def _issue(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
+        slots_d, slots_a = operand_registers(instruction)
+        self._check_flight(
+            slots_a,
+            state.accumulates,
+            "it reads A from {}, which a wgmma in flight accumulates in",
+            instruction,
+            state,
+            found,
+        )
+        self._check_flight(
+            slots_d,
+            state.reads,
+            "it accumulates in {}, from which a wgmma in flight reads A",
+            instruction,
+            state,
+            found,
+        )
+        used = [*slots_d, *slots_a]
+        shape = str(instruction.op.shape)
+        worst = max((state.unfenced.get(r, ORDERED) for r in used), default=ORDERED)
+        if worst:
+            name = self._name(next(r for r in used if state.unfenced.get(r, ORDERED) == worst))
+            message = f"register {name} was accessed, and no wgmma.fence has been executed since on some way here"
+            self._tell(found, FENCE, at, instruction, message, severity="error" if worst == ACCESSED else "warning")
+            state.unfenced.update(dict.fromkeys(state.unfenced if found is not None else used, ORDERED))
+        else:
+            other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
+            if other is not None:
+                message = (
+                    f"register {self._name(other)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
+                    " has been executed since"
+                )
+                self._tell(found, FENCE, at, instruction, message)
+        state.fate[at] = state.fate.get(at, 0) & PENDING | OPEN
+        mine = frozenset((at,))
+        for register in slots_d:
+            state.accumulates[register] = mine | frozenset(w for w in state.accumulates.get(register, NOBODY) if state.fate.get(w, 0) & PENDING)  # fmt: skip
+            state.shapes[register] = frozenset((shape,))
+        for register in slots_a:
+            state.reads[register] = state.reads.get(register, NOBODY) | mine
+
+    def _check_flight(
+        self, registers: list[int], uses: dict[int, frozenset[int]], text: str, instruction: Instruction, state: State,
+        found: list[Finding] | None,
+    ) -> None:  # fmt: skip
+        for register in registers:
+            wgmma = state.in_flight(uses.get(register, NOBODY))
+            if wgmma is not None:
+                self._tell(found, IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
+                return
+
+    def _access(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
+        reads, writes = ([r for r in part if r in self.used] for part in reads_and_writes(instruction))
+        if not reads and not writes:
+            return
+        plain = instruction.form.root == "mov" and len(instruction.operands) == 2
+        if (
+            plain
+            and len(reads) == 1
+            and len(writes) == 1
+            and state.in_flight(state.accumulates.get(reads[0], NOBODY)) is not None
+        ):
+            source, target = reads[0], writes[0]
+            state.accumulates[target] = state.accumulates.get(source, NOBODY)
+            state.reads[target] = state.reads.get(source, NOBODY)
+            state.unfenced[target] = state.unfenced.get(source, ORDERED)
+            state.shapes[target] = state.shapes.get(source, frozenset())
+            return
+        for registers, verb in ((writes, "written"), (reads, "read")):
+            for register in registers:
+                who = state.accumulates.get(register, NOBODY) | state.reads.get(register, NOBODY)
+                wgmma = state.in_flight(who)
+                if wgmma is not None:
+                    self._early(at, instruction, self._name(register), verb, wgmma, state, found)
+                    break
+        for register in (*reads, *writes):
+            state.unfenced[register] = max(state.unfenced.get(register, ORDERED), MOVED if plain else ACCESSED)
+
+    def _early(
+        self, at: int, instruction: Instruction, name: str, verb: str, wgmma: int, state: State, found: list[Finding] | None
+    ) -> None:  # fmt: skip
+        if state.fate[wgmma] & PENDING == LOST:
+            place = max((w for w in self.waits if wgmma < w < at), default=self.waits[0])
+            message = (
+                f"a wgmma that was never committed is not waited for here; line {instruction.span.line} uses its"
+                f" register {name}"
+            )
+            self._tell(found, UNCOMMITTED, wgmma, self.facts.function.code[place], message)
+        else:
+            message = f"register {name} is {verb} while a wgmma in flight uses it"
+            self._tell(found, IN_FLIGHT, wgmma, instruction, message)
+        if found is not None:  # one missing wait is one finding
+            state.fate = dict.fromkeys(state.fate, DONE)
+
+    def _name(self, register: int) -> str:
+        return self.facts.function.registers[register].name
+
+    def _tell(
+        self, found: list[Finding] | None, rule: str, wgmma: int, place: Instruction, message: str, severity: str = "error"
+    ) -> None:  # fmt: skip
+        """Report once for each wgmma."""
+        if found is None or (rule, wgmma) in self.told:
+            return
+        self.told.add((rule, wgmma))
+        other = self.facts.function.code[wgmma]
+        found.append(
+            self.facts.finding(
+                rule, place, message, severity=severity, advice=ADVICE[rule], other=None if other is place else other
+            )
+        )
+
+
+def _committed(fate: int) -> int:
+    """A group is closed: what was open is in it, what was committed is one group older."""
+    older = (fate & ALL_COMMITTED) << 1
+    if older > ALL_COMMITTED:
+        older = older & ALL_COMMITTED | COMMITTED << GROUPS - 1
+    return fate & DONE | older | (COMMITTED if fate & (OPEN | LOST) else 0)
+
+
+def _waited(fate: int, n: int) -> int:
+    """All but the ``n`` newest groups are complete."""
+    kept = fate & (COMMITTED << min(n, GROUPS)) - COMMITTED
+    over = fate & ALL_COMMITTED & ~kept
+    return fate & DONE | (DONE if over else 0) | kept | (LOST if fate & (OPEN | LOST) else 0)
