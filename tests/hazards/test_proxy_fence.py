@@ -121,7 +121,12 @@ def test_global_memory():
         ("cluster_ring", 85, {("error", 195, 75), ("error", 221, 75)}),
         ("bulk_stream", 214, {("error", 226, 212), ("error", 185, 212)}),
         ("gemm_cp_async", 240, {("warning", 261, 88), ("warning", 278, 88)}),
-        ("gemm_cp_async", 475, set()),  # a later fence of the same threads, for buffers that another one covers
+        (
+            "gemm_cp_async",
+            475,
+            {("warning", 496, 309), ("warning", 513, 309)},
+        ),  # the fence before came before the copies
+        ("map_build", 101, {("error", 125, 98)}),  # the acquire of a tensor map that the kernel made
     ],
 )
 def test_a_fence_taken_out(ablation, name, line, expected):

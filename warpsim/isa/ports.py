@@ -109,6 +109,16 @@ class AsyncGroupsPort(Protocol):
         """Arrive at the mbarriers (as `ObjectsPort.places` gives them) when the thread's copies are complete."""
 
 
+class MapFencesPort(Protocol):
+    """Fences between the generic and the tensormap proxy."""
+
+    def release(self) -> None:
+        """What the active lanes changed in tensor maps is visible to who acquires it."""
+
+    def acquire(self, map: Any) -> None:
+        """The active lanes are to see the tensor maps at these addresses."""
+
+
 class BulkPort(Protocol):
     """Bulk copies of the active lanes; addresses are opaque, a tensor address holds its coordinates."""
 

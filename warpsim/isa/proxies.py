@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.ports import ObjectsPort
+from warpsim.isa.ports import MapFencesPort, ObjectsPort
 from warpsim.isa.spec import Op, instruction
 
 
@@ -49,8 +49,12 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     version=(8, 3),
     target=90,
 )
-def fence_tensormap(op: Op, address: Any = None, size: Any = None) -> None:
+def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapFencesPort) -> None:
     """Order accesses to a tensor map through the tensormap proxy."""
+    if address is None:
+        maps.release()
+    else:
+        maps.acquire(address)
 
 
 @instruction(

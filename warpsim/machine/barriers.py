@@ -10,7 +10,8 @@ from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
 from warpsim.machine.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.plan import FunctionPlan, Step
-from warpsim.machine.reporting import is_aligned_barrier, present
+from warpsim.machine.reporting import present
+from warpsim.machine.stalls import is_aligned_barrier
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction, Reg
 

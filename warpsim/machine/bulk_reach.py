@@ -164,6 +164,7 @@ class BulkReach:
             if problem:
                 self.fault("tensor-map", f"{problem} at address 0x{address:x}")
             elif fields is not None:
+                self.batch.ports["maps"].check(address, lanes.columns[addresses == address])
                 found.append((fields, np.flatnonzero(addresses == address)))
         return found
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
 
 FULL = 0xFFFFFFFF
+MATRIX = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+"""Collectives whose operands are spread over all lanes of a warp."""
 LANES = np.arange(32, dtype=np.uint32)[None, :, None]
 Members = Reg | Imm | None
 """The membermask of an instruction; None where the whole warp is meant."""

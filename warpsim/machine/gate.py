@@ -2,7 +2,8 @@
 
 An instruction with ``.sync`` executes for a warp when all lanes that take part have arrived: the lanes of its
 membermask, or the whole warp, less those that have exited. A group that holds only a part of a warp's lanes parks
-here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling.
+here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling; they may
+come to the same instruction at another place (see `warpsim.machine.meetings`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from warpsim.isa.spec import Scope
 from warpsim.machine.convergence import (
+    MATRIX,
     Members,
     alive,
     check_members,
@@ -25,18 +27,15 @@ from warpsim.machine.convergence import (
     wanted,
 )
 from warpsim.machine.group import Group
+from warpsim.machine.meetings import meet, membermask
 from warpsim.machine.operand_slots import guard_of
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Selection
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Instruction, Reg
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
-
-
-MATRIX = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
-"""Collectives whose operands are spread over all lanes of a warp."""
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
@@ -47,7 +46,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     guard = _guard(plan, instruction)
     if instruction.form.scope is Scope.WARPGROUP:
         return _bind_warpgroup(step, "mma_async" in words, guard)
-    members = _membermask(instruction)
+    members = membermask(instruction)
     matrix = instruction.form.root in MATRIX
 
     def gated(group: Group) -> Any:
@@ -66,7 +65,10 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         if active is not None:
             return take_apart(group, active)
         note_strays(group)
-        return wait(group, missing)
+        wait(group, missing)
+        if members is not None:
+            meet(group.batch, instruction)
+        return True
 
     return gated
 
@@ -137,14 +139,6 @@ def _needed(batch: Batch) -> Array:
         size = -(-batch.shape.n_threads // 128) * n_ctas
         batch.warpgroups = left, np.bincount((alive // n_ctas >> 7) * n_ctas + alive % n_ctas, minlength=size)
     return batch.warpgroups[1]
-
-
-def _membermask(instruction: Instruction) -> Members:
-    names = [o.name for o in instruction.form.operands]
-    for name, operand in zip(names, instruction.operands, strict=False):
-        if name == "membermask" and isinstance(operand, (Reg, Imm)):
-            return operand
-    return None
 
 
 def missing_lanes(group: Group, members: Members, guarded: Any = None) -> Array | None:

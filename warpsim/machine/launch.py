@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from warpsim.errors import ExecutionError, Finding
-from warpsim.machine import reporting, runtime, specials
+from warpsim.machine import reporting, runtime, specials, stalls
 from warpsim.machine.batch import Batch
 from warpsim.machine.events import Observer
 from warpsim.machine.group import Group
@@ -146,9 +146,9 @@ class Launch:
                     if self._start(waves) or moved or self.memory.version != version:
                         continue
                     if self.batches:
-                        if reporting.parted_warps(self):
+                        if stalls.parted_warps(self):
                             continue
-                        reporting.deadlock(self)
+                        stalls.deadlock(self)
                         break
         finally:
             runtime.flush_output(self)

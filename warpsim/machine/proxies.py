@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from warpsim.machine.launch import Launch
     from warpsim.machine.memory import Allocation
     from warpsim.machine.plan import FunctionPlan, Step
+    from warpsim.machine.transfers import Transfer
     from warpsim.program.program import Instruction
 
 RULE = "proxy-fence"
@@ -77,7 +78,8 @@ class Proxies:
         self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
         self.cta_time = np.zeros(n, np.int64)
 
-    def _tick(self, instruction: Instruction | None) -> int:
+    def tick(self, instruction: Instruction | None) -> int:
+        """The time of a new event."""
         events = self.shared_state.events
         events.append(instruction)
         return len(events) - 1
@@ -123,7 +125,7 @@ class Proxies:
         self, cells: Cells, at: Array, nbytes: int, where: Array, threads: Array, write: bool, instruction: Instruction
     ) -> None:
         cells.fit(nbytes)
-        stamp = (self._tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
+        stamp = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         kept = cells.of("write" if write else "read")
         if cells is self.cells and write:
@@ -131,6 +133,18 @@ class Proxies:
             self._settled = None
         for k in range(nbytes // cells.granule):
             kept[index + k * cells.width] = stamp
+
+    def landed(self, transfer: Transfer, which: Array) -> None:
+        """``cp.async`` copies are complete: only a fence behind that covers what they wrote."""
+        if transfer.writes is None:
+            return
+        nbytes = transfer.writes.nbytes
+        step = min(nbytes & -nbytes, 16)
+        at = transfer.writes.start[which][:, None] + np.arange(0, nbytes, step)
+        where, threads = (
+            np.broadcast_to(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
+        )
+        self._leave(self.cells, at, step, where, threads, True, transfer.place or present(transfer.group))
 
     # ---- the async proxy ---------------------------------------------------------------------
 
@@ -302,7 +316,7 @@ class Proxies:
 
     def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
         """``fence.proxy.async`` of threads."""
-        now = self._tick(None)
+        now = self.tick(None)
         for space in spaces:
             self.fence_time[space][positions] = now
             self.fence_sync[space][positions] = self.sync_time[positions]
@@ -312,11 +326,11 @@ class Proxies:
     def barrier(self, group: Group | None) -> None:
         """Threads (None: all) have passed a barrier of their CTA."""
         positions = ... if group is None else group.selection.positions
-        self.cta_time[positions] = self.sync_time[positions] = self._tick(None)
+        self.cta_time[positions] = self.sync_time[positions] = self.tick(None)
 
     def synchronised(self, group: Group) -> None:
         """Threads have synchronised with others in some way."""
-        self.sync_time[group.selection.positions] = self._tick(None)
+        self.sync_time[group.selection.positions] = self.tick(None)
 
 
 def bind_proxies(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -138,99 +138,3 @@ def locate(
 def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
     """A budget is used up: always ends the launch."""
     launch.findings.add(group.batch, "limit", message, group, None, {"advice": advice})
-
-
-_COLLECTIVES = {
-    **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma"), "aligned-divergence"),
-}
-
-
-def _phase_wait(group: Group) -> Instruction | None:
-    """The wait for an mbarrier in the loop at whose head a group sleeps."""
-    for block in group.plan.blocks[group.block :]:
-        for instruction in block.instructions:
-            if instruction.form.root == "mbarrier":
-                return instruction
-        if block.waits:
-            break
-    return None
-
-
-def is_aligned_barrier(instruction: Instruction) -> bool:
-    """Whether all lanes of a warp execute a CTA barrier together: ``bar`` always, ``barrier`` with ``.aligned``."""
-    words = instruction.text.split(".")
-    return "warp" not in words and (words[0] == "bar" or (words[0] == "barrier" and "aligned" in words))
-
-
-def parted_warps(launch: Launch) -> bool:
-    """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
-    found = False
-    for batch in launch.batches:
-        here = [group for group in batch.parked if is_aligned_barrier(present(group))]
-        batch.parked = [group for group in batch.parked if not any(group is h for h in here)]
-        for group in here:
-            others = [g for g in (*here, *batch.parked) if g is not group]
-            name = present(group).text
-            launch.findings.add(
-                batch,
-                "aligned-divergence",
-                f"{name} waits for all lanes of the warp, of which some stand elsewhere",
-                group,
-                None,
-                {
-                    "other": party(others[0], "lanes of the warp wait here") if others else None,
-                    "advice": "move it to where the lanes have met again, or write barrier without .aligned",
-                },
-            )
-            group.excused = True
-            batch.push(group)
-            found = True
-    return found
-
-
-def deadlock(launch: Launch) -> None:
-    """Nothing can make progress: say who waits for what."""
-    notes: list[str] = []
-    first: Group | None = None
-    rule = "deadlock"
-    place: Instruction | None = None
-    for batch in launch.batches:
-        for number, barrier in batch.barriers.items():
-            for group, _ in barrier.waiting:
-                group.at = max(group.at - 1, 0)
-                first = first or group
-                short = np.flatnonzero(barrier.arrived)
-                cta = int(short[0]) if len(short) else 0
-                notes.append(
-                    f"{group.selection.n} threads wait at barrier {number} in line {present(group).span.line} ({int(barrier.arrived[cta])} arrived)"
-                )
-                rule = "barrier-divergence"
-        for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
-            group.at = max(group.at - 1, 0)
-            first = first or group
-            notes.append(f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}")
-        for group in batch.parked:
-            first = first or group
-            notes.append(
-                f"{group.selection.n} threads wait in line {present(group).span.line} for lanes of their warps"
-            )
-            rule = _COLLECTIVES.get(present(group).form.root, "membermask")
-    for group in launch.sleeping:
-        first = first or group
-        notes.append(
-            f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
-        )
-        place = _phase_wait(group)
-        rule = "mbarrier" if place is not None else "deadlock"
-    if first is None:
-        return
-    if rule != "deadlock" and rule not in launch.settings.checks:
-        rule = "deadlock"
-    if rule == "mbarrier":
-        notes.insert(0, "the phase of an mbarrier can never complete")
-    message = "no thread can make progress: " + "; ".join(notes[:6])
-    values: dict[str, Any] = {"advice": "threads that wait for each other must all reach the place where they wait"}
-    if place is not None:
-        values["place"] = place
-    launch.findings.add(first.batch, rule, message, first, None, values)
-    raise ExecutionError(findings=tuple(launch.findings.all()[-1:]))

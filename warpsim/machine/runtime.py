@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.bulk import BulkCopies
 from warpsim.machine.clusters import ClusterBarrier
+from warpsim.machine.map_fences import MapFences
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg, Variable
@@ -59,6 +60,7 @@ def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
         "async_groups": batch.async_groups,
         "cluster": Clusters(launch, batch),
         "bulk": BulkCopies(batch),
+        "maps": MapFences(batch),
         "objects": batch.objects,
         "register_counts": batch.register_counts,
     }

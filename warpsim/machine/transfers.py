@@ -79,7 +79,7 @@ class Transfers:
         self.batch = batch
         settings = batch.launch.settings
         self.late = settings.async_effects == "at_wait"
-        self.watched = bool(settings.checks & {EARLY, OVERWRITE})
+        self.watched = bool(settings.checks & {EARLY, OVERWRITE}) or batch.memory.proxies is not None
         self.open: list[Transfer] = []
         self.matrices: list[Any] = []
         self._groups: dict[str, Array] = {}
@@ -233,6 +233,8 @@ class Transfers:
             self._complete_before(transfer, which)
         if self.late:
             self._act(transfer, which)
+        if self.batch.memory.proxies is not None and transfer.kind == "cp.async":
+            self.batch.memory.proxies.landed(transfer, which)
         transfer.open[which] = False
 
     def _complete_before(self, arrival: Transfer, which: Which) -> None:

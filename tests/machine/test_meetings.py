@@ -1,0 +1,80 @@
+"""Lanes of a warp that come to one collective at two places; values as an H200 gave them, and programs that hung there."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a) {
+.reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .pred %p<9>;
+ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd1, %rd3;
+mov.u32 %r9, 7777; setp.lt.u32 %p1, %r1, 16;
+"""
+FULL = 0xFFFFFFFF
+
+
+def launch(high, low, **options):
+    """What one warp stores after lanes 16-31 have gone one way and lanes 0-15 another."""
+    out = np.zeros(32, np.uint32)
+    body = f"@%p1 bra L;\n{high} bra D;\nL: {low}\nD: st.global.u32 [%rd4], %r9;\nret; }}\n"
+    result = warpsim.load(HEAD + body)["k"](1, 32, (out,), checks="all", **options)
+    assert result.findings == ()
+    return out.tolist()
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "expected"),
+    [
+        ("bar.warp.sync -1;", "bar.warp.sync -1;", [7777] * 32),
+        ("bar.warp.sync 0xffff0000;", "bar.warp.sync 0x0000ffff;", [7777] * 32),
+        ("shfl.sync.idx.b32 %r9, %r1, 3, 31, -1;", "shfl.sync.idx.b32 %r9, %r1, 20, 31, -1;", [20] * 16 + [3] * 16),
+        ("vote.sync.ballot.b32 %r9, %p1, -1;", "vote.sync.ballot.b32 %r9, %p1, -1;", [0xFFFF] * 32),
+        ("redux.sync.add.u32 %r9, %r1, -1;", "redux.sync.add.u32 %r9, %r1, -1;", [496] * 32),
+        ("match.any.sync.b32 %r9, 5, -1;", "match.any.sync.b32 %r9, 5, -1;", [FULL] * 32),
+        ("elect.sync %r9|%p2, -1;", "elect.sync %r9|%p2, -1;", [0] * 32),
+    ],
+)
+def test_one_instruction_at_two_places(high, low, expected):
+    """The lanes exchange values across the branches."""
+    assert launch(high, low) == expected
+
+
+@pytest.mark.parametrize(
+    ("high", "low"),
+    [
+        ("shfl.sync.idx.b32 %r9, %r1, 3, 31, -1;", "vote.sync.ballot.b32 %r9, %p1, -1;"),
+        ("shfl.sync.idx.b32 %r9, %r1, 3, 31, -1;", "bar.warp.sync -1;"),
+    ],
+)
+def test_two_instructions(high, low):
+    """An H200 hangs; the finding names both places and the lanes that wait there for each other."""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(high, low)
+    (found,) = caught.value.findings
+
+    assert (found.rule, found.line, found.lanes) == ("membermask", 9, tuple(range(16, 32)))
+    assert found.other.line == 10
+
+
+def test_aligned_instructions_do_not_meet():
+    """A matrix move in each branch hangs on an H200."""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(*["movmatrix.sync.aligned.m8n8.trans.b16 %r9, %r1;"] * 2)
+
+    assert caught.value.findings[0].rule == "aligned-divergence"
+
+
+def test_warps_meet_apart():
+    """Warps of one group part at different lanes; each meets as soon as its own lanes are complete."""
+    out = np.zeros(128, np.uint32)
+    body = (
+        "shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; setp.le.u32 %p1, %r3, %r2; @%p1 bra L;\n"
+        "redux.sync.add.u32 %r9, %r1, -1; bra D;\nL: redux.sync.add.u32 %r9, %r1, -1;\nD: st.global.u32 [%rd4], %r9;\nret; }\n"
+    )
+    result = warpsim.load(HEAD + body)["k"](1, 128, (out,), checks="all")
+
+    assert out.tolist() == [sum(range(w * 32, w * 32 + 32)) for w in range(4) for _ in range(32)]
+    assert result.findings == ()

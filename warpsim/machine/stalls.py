@@ -1,0 +1,171 @@
+"""Nothing can go on: which threads wait, where, and for what; and whose fault that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import ExecutionError
+from warpsim.machine.convergence import alive, spans, wanted
+from warpsim.machine.meetings import membermask
+from warpsim.machine.reporting import party, present
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Barrier, Batch
+    from warpsim.machine.group import Group
+    from warpsim.machine.launch import Launch
+
+
+@attrs.frozen(eq=False)
+class Stall:
+    """Threads that wait: the rule that this breaks, what they wait for, and where if not at their step."""
+
+    group: Group
+    rule: str
+    note: str
+    advice: str
+    place: Instruction | None = None
+
+
+def is_aligned_barrier(instruction: Instruction) -> bool:
+    """Whether all lanes of a warp execute a CTA barrier together: ``bar`` always, ``barrier`` with ``.aligned``."""
+    words = instruction.text.split(".")
+    return "warp" not in words and (words[0] == "bar" or (words[0] == "barrier" and "aligned" in words))
+
+
+def parted_warps(launch: Launch) -> bool:
+    """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
+    found = False
+    for batch in launch.batches:
+        here = [group for group in batch.parked if is_aligned_barrier(present(group))]
+        batch.parked = [group for group in batch.parked if not any(group is h for h in here)]
+        for group in here:
+            others = [g for g in (*here, *batch.parked) if g is not group]
+            name = present(group).text
+            launch.findings.add(
+                batch,
+                "aligned-divergence",
+                f"{name} waits for all lanes of the warp, of which some stand elsewhere",
+                group,
+                None,
+                {
+                    "other": party(others[0], "lanes of the warp wait here") if others else None,
+                    "advice": "move it to where the lanes have met again, or write barrier without .aligned",
+                },
+            )
+            group.excused = True
+            batch.push(group)
+            found = True
+    return found
+
+
+def deadlock(launch: Launch) -> None:
+    """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: lanes that miss
+    in a collective, then a barrier whose threads wait nowhere else, then a loop that polls memory."""
+    collectives = [_collective(g) for batch in launch.batches for g in batch.parked]
+    polls = [_poll(g) for g in launch.sleeping]
+    barriers = [
+        _barrier(batch, barrier, group)
+        for batch in launch.batches
+        for barrier in batch.barriers.values()
+        for group, _ in barrier.waiting
+    ]
+    clusters = [
+        _cluster(g)
+        for batch in launch.batches
+        for g in (batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ())
+    ]
+    polls.sort(key=lambda stall: stall.rule != "mbarrier")
+    certain = barriers if not polls else []
+    stalls = [*collectives, *certain, *polls, *barriers[len(certain) :], *clusters]
+    if not stalls:
+        return
+    first = stalls[0]
+    rule = first.rule if first.rule in launch.settings.checks else "deadlock"
+    values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
+    message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
+    launch.findings.add(first.group.batch, rule, message, first.group, None, values)
+    raise ExecutionError(findings=tuple(launch.findings.all()[-1:]))
+
+
+def _collective(group: Group) -> Stall:
+    instruction = present(group)
+    active = group.warps.active
+    members = membermask(instruction)
+    absent = wanted(group, members, active) & alive(group) & ~active
+    wide = instruction.form.root == "wgmma"
+    rule = "aligned-divergence" if members is None else "membermask"
+    unit = "warpgroup" if wide else "warp"
+    who = f"{group.selection.n} threads"
+    missing = None
+    if absent.any():
+        warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
+        who = f"lanes {spans(np.flatnonzero(active[warp, :, column]))} of a warp"
+        missing = np.flatnonzero(absent[warp, :, column])
+    whom = f"for its lanes {spans(missing)}" if missing is not None else f"for the other threads of their {unit}"
+    advice = (
+        f"all lanes of a {unit} execute this together: move it out of divergent code"
+        if rule == "aligned-divergence"
+        else "every lane that the mask names must come to the same instruction: make the mask where the lanes part"
+    )
+    return Stall(group, rule, f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}", advice)
+
+
+def _barrier(batch: Batch, barrier: Barrier, group: Group) -> Stall:
+    group.at = max(group.at - 1, 0)
+    ctas = np.unique(group.selection.ctas)
+    cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
+    expected = int(barrier.expected[cta]) or int(batch.alive[cta])
+    note = (
+        f"{group.selection.n} threads wait at barrier {barrier.number} in line {present(group).span.line}:"
+        f" {int(barrier.arrived[cta])} of {expected} have arrived"
+    )
+    advice = "all threads that the barrier counts must come to it: the same number, and the same count"
+    return Stall(group, "barrier-divergence", note, advice)
+
+
+def _cluster(group: Group) -> Stall:
+    group.at = max(group.at - 1, 0)
+    note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
+    return Stall(group, "deadlock", note, "every living thread of the cluster arrives once before each wait")
+
+
+def _poll(group: Group) -> Stall:
+    place = _phase_wait(group)
+    if place is not None:
+        note = f"the phase of an mbarrier can never complete: {group.selection.n} threads wait for it in line {place.span.line}"
+        advice = "compare arrivals and bytes with the counts that mbarrier.init and expect_tx give, and the parity waited for"
+        return Stall(group, "mbarrier", note, advice, place=place)
+    note = f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
+    return Stall(
+        group, "deadlock", note, "somebody must store what the loop waits for, and not behind a wait of its own"
+    )
+
+
+def _phase_wait(group: Group) -> Instruction | None:
+    """The wait for an mbarrier in the loop at whose head a group sleeps."""
+    for block in group.plan.blocks[group.block :]:
+        for instruction in block.instructions:
+            if instruction.form.root == "mbarrier":
+                return instruction
+        if block.waits:
+            break
+    return None
+
+
+def _other(first: Stall, stalls: list[Stall]) -> Any:
+    """Where somebody waits who should have come: of the same CTAs, if there is one."""
+    ctas = first.group.selection.ctas
+    others = [s for s in stalls[1:] if s.group.batch is first.group.batch]
+    near = [s for s in others if np.isin(s.group.selection.ctas, ctas).any()] or others
+    if not near:
+        return None
+    found = party(near[0].group, near[0].note)
+    if near[0].place is None:
+        return found
+    return attrs.evolve(
+        found, line=near[0].place.span.line, column=near[0].place.span.column, instruction=near[0].place.text
+    )
