@@ -22,6 +22,7 @@ from warpsim.isa import (  # noqa: F401
     mma_kinds,
     mma_sp,
     proxies,
+    stack,
     tensormaps,
     video,
     warp,

@@ -186,6 +186,19 @@ class SharedMatrixPort(Protocol):
         """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""
 
 
+class StackPort(Protocol):
+    """The end of each active thread's stack, an address in local memory."""
+
+    def top(self) -> Lanes:
+        """Where it is."""
+
+    def allocate(self, size: Lanes, align: int) -> Lanes:
+        """Move it by ``size`` bytes from a multiple of ``align``: the address of what is new."""
+
+    def restore(self, end: Lanes) -> None:
+        """Move it back."""
+
+
 class RegisterCountsPort(Protocol):
     """How many registers the threads of each warp may use."""
 

@@ -11,6 +11,7 @@ from warpsim.errors import InternalError
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
+from warpsim.machine.stack import ThreadStack
 from warpsim.machine.values import Affine, Array, as_array, extend
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable
 
@@ -187,11 +188,15 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
             return _next(group, following)
         target = plan.kernel.function(name)
         group.batch.launch.check_depth(group)
-        base = group.local_base + plan.frame_size
-        local = group.batch.local
+        base = ThreadStack(group).callee_frame()
+        local, positions = group.batch.local, group.selection.positions.reshape(-1)
         local.grow(base + target.frame_size + 16)
         if local.defined is not None:
-            local.defined.forget(base, target.frame_size, group.selection.positions.reshape(-1))
+            local.defined.forget(base, target.frame_size, positions)
+        if target.stack_word is not None:
+            local.scatter(
+                np.full(len(positions), base + target.stack_word), positions, np.zeros(len(positions), np.uint32)
+            )
         for argument, param in zip(arguments, target.function.params, strict=False):
             _copy_in(group, plan, argument, base + target.offset(param), param)
         group.flush(None)

@@ -104,7 +104,11 @@ class Group:
     def same_place(self, other: Group) -> bool:
         """True where both could run as one group."""
         return (
-            self.block == other.block and self.at == other.at and self.plan is other.plan and self.stack == other.stack
+            self.block == other.block
+            and self.at == other.at
+            and self.plan is other.plan
+            and self.stack == other.stack
+            and self.local_base == other.local_base  # above allocations of other sizes
         )
 
     # ---- registers ---------------------------------------------------------------------------

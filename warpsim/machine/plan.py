@@ -71,6 +71,9 @@ class FunctionPlan:
             at = -(-at // align) * align
             self.offsets[_key(item)] = at
             at += -(-max(item.size, 4) // 4) * 4
+        self.stack_word: int | None = None
+        if any(i.form.root in ("alloca", "stacksave", "stackrestore") for i in self.function.code):
+            self.stack_word, at = at, at + 4
         self.frame_size = -(-at // 16) * 16
 
     def offset(self, item: Variable | Param) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.machine.group import Group
+from warpsim.machine.stack import ThreadStack
 from warpsim.machine.values import Array
 from warpsim.machine.warpgroups import SharedMatrix
 
@@ -21,6 +22,8 @@ def port(batch: Any, name: str, group: Group, active: Any) -> Any:
         return lane
     if name == "report":
         return lambda rule, message, lanes=None, **more: batch.launch.report(batch, rule, message, group, lanes, more)
+    if name == "stack":
+        return ThreadStack(group, active)
     if name == "shared_matrix":
         return SharedMatrix(group)
     return batch.ports[name]

@@ -1,0 +1,47 @@
+"""Memory on the stack of a thread (PTX ISA: Stack Manipulation Instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.isa.ports import StackPort
+from warpsim.isa.spec import Op, instruction
+
+Lanes = Any
+
+
+@instruction(
+    "alloca.type ptr, size{, immAlign}; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-alloca",
+    types={"immAlign": ".u32"},
+    constants={"immAlign": {1 << k for k in range(24)}},
+    version=(7, 3),
+    target=52,
+)
+def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
+    """The address, in local memory, of new bytes that the function's return frees."""
+    align = 8 if immAlign is None else int(immAlign.reshape(-1)[0])
+    return stack.allocate(size, align).astype(op.type.dtype)
+
+
+@instruction(
+    "stacksave.type d; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-stacksave",
+    version=(7, 3),
+    target=52,
+)
+def stacksave(op: Op, *, stack: StackPort) -> Lanes:
+    """Where the stack ends."""
+    return stack.top().astype(op.type.dtype)
+
+
+@instruction(
+    "stackrestore.type a; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-stackrestore",
+    registers=("a",),
+    version=(7, 3),
+    target=52,
+)
+def stackrestore(op: Op, a: Lanes, *, stack: StackPort) -> None:
+    """Free what was allocated since ``stacksave`` gave this value."""
+    stack.restore(a)

@@ -1,0 +1,81 @@
+"""The ends of the threads' stacks, which move when a function allocates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.machine import reporting
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.group import Group
+
+LIMIT = 512 * 1024
+"""Bytes of local memory that a thread may have (CUDA C++ Programming Guide, Technical Specifications)."""
+STEP = 256
+"""Frames above allocations begin at multiples of this, so that threads that allocated different amounts call alike."""
+
+
+class ThreadStack:
+    """The stacks of a group's threads, in the function where they are. A function that allocates has a word in its
+    frame (`FunctionPlan.stack_word`) that says where its part of the stack ends, 0 while that is the frame's end."""
+
+    def __init__(self, group: Group, active: Array | None = None) -> None:
+        self.group = group
+        self.active = active
+
+    @property
+    def _word(self) -> int:
+        assert self.group.plan.stack_word is not None
+        return self.group.local_base + self.group.plan.stack_word
+
+    def top(self) -> Array:
+        """The end of each thread's part of the stack, an address in local memory, int64 in the group's shape."""
+        group = self.group
+        positions = group.selection.positions
+        held = group.batch.local.gather(np.full(positions.shape, self._word), positions, np.dtype(np.uint32))
+        return np.where(held == 0, group.local_base + group.plan.frame_size, held.astype(np.int64))
+
+    def allocate(self, size: Array, align: int) -> Array:
+        """New memory of ``size`` bytes at a multiple of ``align``: its address."""
+        group, local = self.group, self.group.batch.local
+        address = -(-self.top() // align) * align
+        size = np.broadcast_to(size, address.shape)
+        wide = np.minimum(size, size.dtype.type(LIMIT)).astype(np.int64)
+        end = address + wide
+        used = end if self.active is None else end[np.broadcast_to(self.active, end.shape)]
+        if used.size and int(used.max()) > LIMIT:
+            reporting.limit(
+                group.batch.launch,
+                group,
+                f"alloca makes the stack of a thread larger than {LIMIT} bytes",
+                "is the size bounded?",
+            )
+        if used.size:
+            local.grow(int(used.max()) + 16)
+        self.restore(end)
+        if local.defined is not None:
+            for at in np.unique(address):
+                there = (address == at) if self.active is None else (address == at) & self.active
+                if there.any():
+                    first = int(at) & ~3
+                    local.defined.forget(first, int(end[there].max()) - first, group.selection.positions[there])
+        return address
+
+    def restore(self, end: Array) -> None:
+        """The stack ends there."""
+        positions = self.group.selection.positions
+        ends = np.broadcast_to(end, positions.shape).astype(np.uint32)
+        if self.active is not None:
+            mask = np.broadcast_to(self.active, positions.shape)
+            positions, ends = positions[mask], ends[mask]
+        self.group.batch.local.scatter(np.full(positions.shape, self._word), positions, np.ascontiguousarray(ends))
+
+    def callee_frame(self) -> int:
+        """Where the frame of a called function begins."""
+        group = self.group
+        if group.plan.stack_word is None:
+            return group.local_base + group.plan.frame_size
+        return -(-int(self.top().max()) // STEP) * STEP
