@@ -49,6 +49,15 @@ def test_target():
     assert caught.value.findings[0].rule == "target"
 
 
+@pytest.mark.parametrize(("size", "rule"), [(32, "unsupported"), (16, "directive")])
+def test_address_size(size, rule):
+    """Addresses have 64 bits; the assembler itself no longer takes 32."""
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(f".version 8.0\n.target sm_80\n.address_size {size}\n.entry k() {{ ret; }}\n")
+
+    assert caught.value.findings[0].rule == rule
+
+
 @pytest.mark.parametrize("source", ["/no/such/file.ptx", b"\x7fELF...", "#include <cstdio>\n__global__ void k() {}\n"])
 def test_unreadable(source):
     """A missing file, a cubin and CUDA source are refused with what to do."""

@@ -182,11 +182,12 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
         kills.append(killed)
     live = list(uses)
     kept = (1 << len(function.registers)) - 1 if KEEP in function.directives else 0
+    returned = sum(1 << r for r in returned_by(function))
     changed = True
     while changed:
         changed = False
         for i in range(len(blocks) - 1, -1, -1):
-            out = 0 if blocks[i].successors else kept
+            out = returned if blocks[i].successors else kept | returned
             for s in blocks[i].successors:
                 out |= live[s]
             new = uses[i] | (out & ~kills[i])
@@ -195,6 +196,11 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
                 changed = True
     for block, bits in zip(blocks, live, strict=True):
         block.live_in = frozenset(_members(bits))
+
+
+def returned_by(function: Function) -> list[int]:
+    """Registers that a function's ``.reg`` results consist of: its caller reads them."""
+    return [register.index for param in function.returns for register in param.registers]
 
 
 def _read_in_flight(function: Function) -> list[int]:

@@ -28,6 +28,21 @@ def mov(op: Op, a: Lanes) -> Lanes:
     return a
 
 
+@instruction(
+    "mov.v2.type d, a;  .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
+    anchor=_MOV,
+    vectors={"d": lambda op: 2, "a": lambda op: 2},
+)
+@instruction(
+    "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };",
+    anchor=_MOV,
+    vectors={"d": lambda op: 4, "a": lambda op: 4},
+)
+def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
+    """Each element of d = that of a; the text leaves these out, the assembler takes them."""
+    return a
+
+
 @instruction("mov.pred d, {!}a;", anchor=_MOV, types={"d": ".pred", "a": ".pred"})
 def mov_not(op: Op, a: Lanes) -> Lanes:
     """d = a, which the assembler lets be negated."""

@@ -6,15 +6,12 @@ Semantics come from ``form.function``; everything around them (registers, guards
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes
+from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, returned_by
 from warpsim.analysis.wmma_fragments import mismatches
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
-from warpsim.machine.control import bind_end
+from warpsim.machine.control import bind_end, jump
 from warpsim.machine.gate import bind_gate
-from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
 from warpsim.machine.proxies import bind_proxies
 from warpsim.machine.thread_steps import bind_parameter_load, bind_plain, bind_thread
@@ -43,7 +40,7 @@ def bind_function(plan: FunctionPlan) -> None:
             bound.end = bind_end(plan, body[-1], bound, following)
             body = body[:-1]
         else:
-            bound.end = _fall(following)
+            bound.end = jump(following)
         unread = _unread(plan, block, body)
         for number, instruction in enumerate(body):
             step = bind_proxies(plan, instruction, bind_step(plan, instruction, number in unread))
@@ -56,6 +53,7 @@ def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> 
     live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
     for successor in block.successors:
         live |= plan.blocks[successor].live_in
+    live |= set(returned_by(plan.function))
     if len(body) < block.last - block.first:
         live |= set(reads_and_writes(plan.function.code[block.last - 1])[0])
     found = set()
@@ -67,15 +65,6 @@ def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> 
             live -= set(writes)
         live |= set(reads)
     return found
-
-
-def _fall(following: int | None) -> Callable[[Group], int | None]:
-    def end(group: Group) -> int | None:
-        if following is None:
-            group.batch.launch.finish(group)
-        return following
-
-    return end
 
 
 def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False) -> Step:

@@ -13,7 +13,7 @@ from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.stack import ThreadStack
 from warpsim.machine.values import Affine, Array, as_array, extend
-from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable
+from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable, Vec
 
 End = Callable[[Group], int | None]
 
@@ -22,7 +22,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
     """The closure that ends a block: gives the next block, or None where the group was given away."""
     root = instruction.form.root
     if root == "bra":
-        taken: End = _jump(plan.place_of.get(labels_of(instruction)[0].target))
+        taken: End = jump(plan.place_of.get(labels_of(instruction)[0].target))
     elif root == "brx":
         taken = _table(plan, instruction)
     elif root == "call":
@@ -38,7 +38,8 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
     return _conditional(plan, register.index, negated, taken, target, following)
 
 
-def _jump(target: int | None) -> End:
+def jump(target: int | None) -> End:
+    """To a block; the end of a function returns from it."""
     if target is None:
         return _return
     return lambda group: target
@@ -198,10 +199,14 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
                 np.full(len(positions), base + target.stack_word), positions, np.zeros(len(positions), np.uint32)
             )
         for argument, param in zip(arguments, target.function.params, strict=False):
-            _copy_in(group, plan, argument, base + target.offset(param), param)
-        group.flush(None)
+            if not param.registers:
+                _copy_in(group, plan, argument, base + target.offset(param), param)
         stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
         inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
+        for argument, param in zip(arguments, target.function.params, strict=False):
+            if param.registers:
+                _hand_over(group, argument, inner, param)
+        group.flush(None)
         group.batch.push(inner)
         return None
 
@@ -251,6 +256,31 @@ def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, p
     local.scatter(np.full(len(positions), target), positions, np.ascontiguousarray(full))
 
 
+def _hand_over(group: Group, argument: Operand, inner: Group, param: Param) -> None:
+    """An argument into the registers of a ``.reg`` parameter."""
+    parts = argument.elements if isinstance(argument, Vec) else (argument,)
+    for part_, register in zip(parts, param.registers, strict=True):
+        dtype = register.type.dtype
+        if isinstance(part_, Reg):
+            _move(group, part_.register.index, inner, register.index)
+        elif isinstance(part_, Imm):
+            bits = part_.bits & ((1 << 8 * dtype.itemsize) - 1)
+            inner.set(register.index, np.array([bits], f"u{dtype.itemsize}").view(dtype))
+        elif isinstance(part_, Variable):
+            positions = group.selection.positions.reshape(-1)
+            source = np.full(len(positions), group.local_base + group.plan.offset(part_))
+            inner.set(register.index, group.batch.local.gather(source, positions, dtype).reshape(group.selection.shape))
+        else:
+            raise InternalError(f"call argument {argument!r}")
+
+
+def _move(source: Group, slot: int, target: Group, to: int) -> None:
+    """A register of one function into that of another, with what is undefined of it."""
+    target.set(to, source.read(slot))
+    if slot in source.shadows:
+        target.shadows[to] = source.shadows[slot]
+
+
 def _return(group: Group) -> int | None:
     if not group.stack:
         group.batch.launch.finish(group)
@@ -260,6 +290,12 @@ def _return(group: Group) -> int | None:
     local, positions = group.batch.local, group.selection.positions.reshape(-1)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
+        if param.registers:
+            results = operand.elements if isinstance(operand, Vec) else (operand,)
+            for register, result in zip(param.registers, results, strict=True):
+                if isinstance(result, Reg):
+                    _move(group, register.index, back, result.register.index)
+            continue
         source = group.local_base + group.plan.offset(param)
         if isinstance(operand, Variable):
             local.move(source, base + caller.offset(operand), param.size, positions)

@@ -96,10 +96,11 @@ def unwritten(plan: FunctionPlan) -> list[int]:
         if "accumulator" in instruction.form.ports
         for slot in destinations_of(instruction)
     }
+    given = {r.index for param in plan.function.params for r in param.registers}
     registers = plan.function.registers
     return [
         slot
-        for slot in sorted(plan.blocks[0].live_in - accumulators)
+        for slot in sorted(plan.blocks[0].live_in - accumulators - given)
         if slot < plan.n_registers and registers[slot].type.bits <= 64
     ]
 

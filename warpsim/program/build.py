@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.program.problems import Problems
 from warpsim.program.program import Function, LabelRef, Param, Program, Targets, Variable
@@ -21,6 +23,12 @@ def load_program(module: ast.Module, source: str = "") -> Program:
     target = module.target[0] if module.target else ""
     if not _known_target(target):
         problems.add("target", _first_span(module), f"{target} is no target", "for example sm_80, sm_90a")
+    if module.address_size == 32:
+        problems.add(
+            "unsupported", _first_span(module), "addresses of 32 bits are not simulated", "compile for .address_size 64"
+        )
+    elif module.address_size != 64:
+        problems.add("directive", _first_span(module), f".address_size {module.address_size} is neither 32 nor 64")
     externs = {}
     bodies: list[ast.Function] = []
     aliases: dict[str, str] = {}
@@ -117,14 +125,10 @@ def _first_span(module: ast.Module) -> Span:
 def _function(node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module) -> Function:
     builder = FunctionBuilder(node.name, node.entry)
     outer = Scope(None)
-    params, returns = resolver.params(node.params), resolver.params(node.returns)
-    for declared, made in zip((*node.returns, *node.params), (*returns, *params), strict=True):
-        if node.entry and declared.space != "param":
-            problems.add("directive", declared.span, f"parameter {made.name} of a kernel must be a .param")
-        if declared.space == "reg":
-            resolver.declare(made.name, builder.register(made.name, made.type), declared.span, outer)
-        else:
-            resolver.declare(made.name, made, declared.span, outer)
+    params, returns = [
+        tuple([_parameter(declared, made, node, builder, resolver, outer) for declared, made in zip(a, b, strict=True)])
+        for a, b in ((node.params, resolver.params(node.params)), (node.returns, resolver.params(node.returns)))
+    ]
     _sizes(node, params, problems)
     assert node.body is not None
     _block(node.body, outer, builder, resolver, [None])
@@ -161,6 +165,22 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         node.linkage,
         "noreturn" in directives,
     )
+
+
+def _parameter(
+    declared: ast.Variable, made: Param, node: ast.Function, builder: FunctionBuilder, resolver: Resolver, scope: Scope
+) -> Param:
+    """Declare a parameter in its function's scope; one in ``.reg`` becomes registers."""
+    if declared.space == "param":
+        resolver.declare(made.name, made, declared.span, scope)
+        if node.entry and None in declared.declarators[0].dimensions:
+            resolver.problems.add("directive", declared.span, f"{made.name}: a kernel's parameter needs a size")
+        return made
+    if node.entry:
+        resolver.problems.add("directive", declared.span, f"parameter {made.name} of a kernel must be a .param")
+    symbol = builder.declared(made.name, made.type, declared.vector)
+    resolver.declare(made.name, symbol, declared.span, scope)
+    return attrs.evolve(made, registers=symbol.elements if isinstance(symbol, VectorRegister) else (symbol,))
 
 
 def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) -> None:
@@ -235,6 +255,8 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
     for item in node.declarators:
         if node.vector > 1 and type.kind == "p":
             resolver.problems.add("directive", item.span, "a .pred register cannot be a vector")
+        elif node.vector > 1 and node.vector * type.bits > 128:
+            resolver.problems.add("directive", item.span, f"a vector of {node.vector} .{type.name} is over 128 bits")
         if type.name in UNDECLARABLE or type.bits == 4:
             resolver.problems.add(
                 "directive", node.span, f"no register can be declared .{type.name}", f"use .b{max(type.bits, 8)}"
@@ -259,14 +281,11 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
                 resolver.problems.add(
                     "redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope"
                 )
-            scope.ranges.by_prefix[item.name] = (item.count, type)
-        elif node.vector > 1:
-            elements = tuple(builder.register(f"{item.name}.{c}", type) for c in "xyzw"[: node.vector])
-            resolver.declare(item.name, VectorRegister(elements), item.span, scope)
+            scope.ranges.by_prefix[item.name] = (item.count, type, node.vector)
         elif scope.ranges.find(item.name) is not None:
             resolver.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
         else:
-            resolver.declare(item.name, builder.register(item.name, type), item.span, scope)
+            resolver.declare(item.name, builder.declared(item.name, type, node.vector), item.span, scope)
 
 
 __all__ = ["Variable", "load_program"]

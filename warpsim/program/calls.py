@@ -17,8 +17,9 @@ from warpsim.program.program import (
     Register,
     Targets,
     Variable,
+    Vec,
 )
-from warpsim.program.resolve import Prototype, lookup_label
+from warpsim.program.resolve import Prototype, VectorRegister, lookup_label
 from warpsim.ptx import ast
 from warpsim.types import TYPES
 
@@ -75,6 +76,11 @@ def _signature(
         type = TYPES.get(declared.type)
         if type is None or declared.declarators[0].dimensions:
             continue
+        elements = operand.elements if isinstance(operand, Vec) else (operand,)
+        if isinstance(operand, (Vec, Reg)) and len(elements) != declared.vector:
+            wanted = f"{declared.declarators[0].name} of {name} has {declared.vector} elements"
+            raise Mismatch("operand-type", node.span, f"an argument has {len(elements)}; {wanted}", weight=3)
+        operand = elements[0]
         if (
             isinstance(operand, Reg)
             and operand.type.bits != type.bits
@@ -94,6 +100,8 @@ def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
             symbol = operands.need(element)
             if isinstance(symbol, Register):
                 out.append(Reg(symbol, symbol.type))
+            elif isinstance(symbol, VectorRegister):
+                out.append(Vec(tuple([Reg(r, r.type) for r in symbol.elements])))
             elif isinstance(symbol, (Variable, Param)):
                 out.append(symbol)  # type: ignore[arg-type]
             else:

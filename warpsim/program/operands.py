@@ -95,6 +95,9 @@ class Operands:
             and type.bits == len(symbol.elements) * symbol.elements[0].type.bits
         ):
             return Vec(tuple([Reg(r, TYPES[f"b{r.type.bits}"]) for r in symbol.elements]))
+        if isinstance(node, ast.Name) and count == 4 and f"{node.text[1:]}.x" in SPECIALS:  # mov.v4.u32 d, %tid
+            name = node.text[1:]
+            return Vec((*[Special(f"{name}.{c}", type) for c in "xyz"], Imm(0, type)))
         elements = f" of {count} elements" if count else ""
         raise Mismatch(
             "operand-type",

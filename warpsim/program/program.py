@@ -43,7 +43,9 @@ class Variable:
 
 @attrs.frozen
 class Param:
-    """A parameter of a kernel or function at ``offset`` in its parameter block; ``array`` for ``.b8 x[N]``."""
+    """A parameter of a kernel or function at ``offset`` in its parameter block; ``array`` for ``.b8 x[N]``.
+
+    ``registers`` are those that a function's ``.reg`` parameter consists of: it lies in no block."""
 
     name: str
     type: ScalarType
@@ -52,6 +54,7 @@ class Param:
     offset: int
     array: bool = False
     pointer: tuple[str | None, int | None] | None = None
+    registers: tuple[Register, ...] = ()
 
 
 # ---- operands: what a typed instruction holds ---------------------------------------------------

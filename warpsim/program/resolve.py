@@ -35,10 +35,10 @@ class Ranges:
     """Registers declared as ``%r<N>``: made when first used."""
 
     def __init__(self) -> None:
-        self.by_prefix: dict[str, tuple[int, ScalarType]] = {}
+        self.by_prefix: dict[str, tuple[int, ScalarType, int]] = {}
 
-    def find(self, name: str) -> ScalarType | None:
-        """The type of ``%r17`` if a range covers it."""
+    def find(self, name: str) -> tuple[ScalarType, int] | None:
+        """The type of ``%r17`` and its elements (1 where it is no vector), if a range covers it."""
         prefix = name.rstrip("0123456789")
         found = self.by_prefix.get(prefix)
         if found is None or len(prefix) == len(name):
@@ -46,7 +46,7 @@ class Ranges:
         digits = name[len(prefix) :]
         if len(digits) > 1 and digits[0] == "0":
             return None
-        return found[1] if int(digits) < found[0] else None
+        return found[1:] if int(digits) < found[0] else None
 
 
 class Scope:
@@ -57,7 +57,7 @@ class Scope:
         self.symbols: dict[str, Symbol] = {}
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
-        self.made: dict[str, Register] = {}
+        self.made: dict[str, Register | VectorRegister] = {}
         self.lists: dict[str, Span] = {}
 
     def declared_later(self, name: str, span: Span) -> bool:
@@ -84,6 +84,12 @@ class FunctionBuilder:
         made = Register(name, len(self.registers), type)
         self.registers.append(made)
         return made
+
+    def declared(self, name: str, type: ScalarType, elements: int) -> Register | VectorRegister:
+        """A new register, or the registers of a vector: name.x, name.y ..."""
+        if elements == 1:
+            return self.register(name, type)
+        return VectorRegister(tuple([self.register(f"{name}.{c}", type) for c in "xyzw"[:elements]]))
 
     def carry(self) -> Register:
         """The carry flag of extended-precision arithmetic, as a register that no name reaches."""
@@ -205,6 +211,8 @@ class Resolver:
                 size *= d or 0
             if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
                 self.problems.add("directive", node.span, f".align {node.align} is no power of two")
+            if node.vector > 1 and node.space == "param":
+                self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
             align = node.align or type.bytes * node.vector
             offset = align_up(offset, max(align, 1))
             made.append(Param(item.name, type, size, align, offset, bool(item.dimensions), node.pointer))
@@ -287,9 +295,9 @@ def lookup(scope: Scope, name: str, builder: FunctionBuilder, module: dict[str, 
         found = at.symbols.get(name) or at.made.get(name)
         if found is not None:
             return found
-        type = at.ranges.find(name)
-        if type is not None:
-            at.made[name] = made = builder.register(name, type)
+        ranged = at.ranges.find(name)
+        if ranged is not None:
+            at.made[name] = made = builder.declared(name, *ranged)
             return made
         at = at.outer
     return module.get(name)

@@ -257,14 +257,20 @@ class _Parser(DeclarationParser):
         name = s.word("the name of the function")
         params = self.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
-        while s.kind == "dotted":
+        while s.kind == "dotted" and (entry or not self._starts_item()):
             directives.append(self._performance(entry))
-        if s.accept(";"):
+        if s.accept(";") or (not entry and s.kind in ("dotted", "end")):
             return ast.Function(name, entry, linkage, returns, params, tuple(directives), None, name_span, attributes)
         if s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} or a semicolon was expected")
         body = self._block(1)
         return ast.Function(name, entry, linkage, returns, params, tuple(directives), body, name_span, attributes)
+
+    def _starts_item(self) -> bool:
+        """Whether something of the module begins here: a function that is only declared may end without a semicolon."""
+        text = self.s.text
+        item = text in LINKAGES or text in SPACES or text in (".entry", ".func", ".section")
+        return item or (text[1:] in MODULE_DIRECTIVES and text[1:] not in FUNC_DIRECTIVES)
 
     def _performance(self, entry: bool) -> ast.Directive:
         s = self.s
