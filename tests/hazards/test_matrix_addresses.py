@@ -86,6 +86,7 @@ CASES = {
         "and.b32 s, s, 24; add.u32 a, a, s; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r0}, [a];",
     ),
 }
+RULES = [rule for rule, *_ in CASES.values()]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -35,21 +35,23 @@ def findings(*lines, checks="proxy-fence", block=128):
     return [(f.severity, f.line - FIRST, f.other.line - FIRST) for f in result.findings]
 
 
-@pytest.mark.parametrize(
-    ("between", "expected"),
-    [
-        ((BARRIER, ""), [("error", 3, 0)]),
-        ((FENCE, BARRIER), []),
-        ((BARRIER, FENCE), []),  # the issuing thread fences after the barrier
-        ((BARRIER, f"@%p1 {FENCE}"), []),
-        ((f"@%p1 {FENCE}", BARRIER), [("error", 3, 0)]),  # one thread fences before the others have arrived
-        ((BARRIER, f"@%p2 {FENCE} bar.sync 0;"), []),  # another thread, which the barrier ordered behind the writes
-        (("fence.proxy.async.shared::cta;", BARRIER), []),
-        (("fence.proxy.async.global;", BARRIER), [("error", 3, 0)]),
-        (("membar.gl;", BARRIER), [("error", 3, 0)]),  # no other fence serves
-        (("fence.mbarrier_init.release.cluster;", BARRIER), [("error", 3, 0)]),
-    ],
-)
+BETWEEN = [
+    ((BARRIER, ""), [("error", 3, 0)]),
+    ((FENCE, BARRIER), []),
+    ((BARRIER, FENCE), []),  # the issuing thread fences after the barrier
+    ((BARRIER, f"@%p1 {FENCE}"), []),
+    ((f"@%p1 {FENCE}", BARRIER), [("error", 3, 0)]),  # one thread fences before the others have arrived
+    ((BARRIER, f"@%p2 {FENCE} bar.sync 0;"), []),  # another thread, which the barrier ordered behind the writes
+    (("fence.proxy.async.shared::cta;", BARRIER), []),
+    (("fence.proxy.async.global;", BARRIER), [("error", 3, 0)]),
+    (("membar.gl;", BARRIER), [("error", 3, 0)]),  # no other fence serves
+    (("fence.mbarrier_init.release.cluster;", BARRIER), [("error", 3, 0)]),
+]
+"""What stands between the writes of shared memory and the bulk store."""
+RULES = ["proxy-fence" for _, expected in BETWEEN if expected]
+
+
+@pytest.mark.parametrize(("between", "expected"), BETWEEN)
 def test_bulk_store_of_written_shared_memory(between, expected):
     """The epilogue of a kernel: write, fence, barrier, bulk store."""
     assert findings(WRITE, *between, STORE, DONE) == expected

@@ -51,6 +51,16 @@ def decode(bits: Array) -> Descriptor:
     )
 
 
+def describe(bits: int) -> str:
+    """The fields of a descriptor in words."""
+    fields = decode(np.array([bits], np.uint64))
+    start, leading, stride, base, span = (
+        int(f[0]) for f in (fields.start, fields.leading, fields.stride, fields.base_offset, fields.span)
+    )
+    swizzle = f"{span}-byte swizzle" if span else "no swizzle"
+    return f"0x{bits:x}: start 0x{start:x}, leading offset {leading}, stride offset {stride}, base offset {base}, {swizzle}"
+
+
 def encode(start: int, leading: int, stride: int, *, span: int = 0, base_offset: int = 0) -> int:
     """A descriptor of byte offsets (multiples of 16) and a swizzle row of ``span`` bytes (0, 32, 64 or 128)."""
     mode = {0: 0, 128: 1, 64: 2, 32: 3}[span]

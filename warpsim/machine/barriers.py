@@ -179,9 +179,11 @@ def _cluster_barrier(words: list[str], guard: Any, aligned: bool) -> Step:
             lacking = missing_lanes(group, None)
             if lacking is not None:
                 return wait(group, lacking)
+        if arrives:
+            group.batch.launch.cluster_barrier(group, True, False)
         at = group.at
         group.at = at + 1
-        held: bool = group.batch.launch.cluster_barrier(group, arrives, waits)
+        held: bool = waits and group.batch.launch.cluster_barrier(group, False, True)
         if not held:
             group.at = at
         return held

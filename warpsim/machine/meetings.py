@@ -39,7 +39,7 @@ def meet(batch: Batch, instruction: Instruction) -> None:
         return
     parts = []
     for group in peers:
-        here = complete[_warps(group)].reshape(group.selection.shape)
+        here = complete[warps_of(group)].reshape(group.selection.shape)
         if not here.any():
             continue
         batch.parked = [g for g in batch.parked if g is not group]
@@ -57,7 +57,7 @@ def meet(batch: Batch, instruction: Instruction) -> None:
         batch.push(group)
 
 
-def _warps(group: Group) -> Array:
+def warps_of(group: Group) -> Array:
     """The warp (times CTAs, plus CTA) of each thread, flat."""
     selection = group.selection
     found: Array = ((selection.threads >> 5) * selection.batch.n_ctas + selection.ctas).reshape(-1)
@@ -73,7 +73,7 @@ def _complete(batch: Batch, peers: list[Group]) -> Array:
     threads = every // n_ctas
     np.bitwise_or.at(living, (threads >> 5) * n_ctas + every % n_ctas, _bits(threads))
     for group in peers:
-        members, warps = membermask(present(group)), _warps(group)
+        members, warps = membermask(present(group)), warps_of(group)
         np.bitwise_or.at(here, warps, _bits(group.selection.threads.reshape(-1)))
         masks = np.uint32(members.bits & 0xFFFFFFFF) if isinstance(members, Imm) else _flat(group, members)
         np.bitwise_or.at(wanted, warps, masks)

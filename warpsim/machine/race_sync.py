@@ -145,6 +145,7 @@ class RaceClocks:
                 masks = np.full(1, members.bits & 0xFFFFFFFF)
         elif members is not None:
             masks = as_array(group.read(members.register.index)).view(np.uint32)
+            masks = masks.reshape(-1) if masks.size == 1 else masks
             if (masks == 0xFFFFFFFF).all():
                 masks = None
         if masks is not None and masks.size > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 import numpy as np
@@ -76,7 +76,12 @@ class Collector:
         if severity == "error" and (
             self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")
         ):
-            raise ExecutionError(findings=(finding,))
+            self.stop(finding)
+
+    def stop(self, finding: Finding) -> NoReturn:
+        """End the launch, with all that was collected so far where it is collected."""
+        collected = self.launch.settings.on_finding == "collect"
+        raise ExecutionError(findings=tuple(self.all()) if collected else (finding,))
 
 
 def finding_at(launch: Launch, instruction: Instruction) -> Finding:

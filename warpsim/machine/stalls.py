@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.errors import ExecutionError
 from warpsim.machine.convergence import alive, spans, wanted
-from warpsim.machine.meetings import membermask
+from warpsim.machine.meetings import membermask, warps_of
 from warpsim.machine.reporting import party, present
 from warpsim.program.program import Instruction
 
@@ -40,7 +39,13 @@ def parted_warps(launch: Launch) -> bool:
     """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
     found = False
     for batch in launch.batches:
-        here = [group for group in batch.parked if is_aligned_barrier(present(group))]
+        elsewhere = [warps_of(group) for group in batch.parked if not is_aligned_barrier(present(group))]
+        held = np.unique(np.concatenate([np.zeros(0, np.int64), *elsewhere]))  # wait for other collectives
+        here = [
+            group
+            for group in batch.parked
+            if is_aligned_barrier(present(group)) and not np.isin(warps_of(group), held).any()
+        ]
         batch.parked = [group for group in batch.parked if not any(group is h for h in here)]
         for group in here:
             others = [g for g in (*here, *batch.parked) if g is not group]
@@ -88,7 +93,7 @@ def deadlock(launch: Launch) -> None:
     values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
     message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
     launch.findings.add(first.group.batch, rule, message, first.group, None, values)
-    raise ExecutionError(findings=tuple(launch.findings.all()[-1:]))
+    launch.findings.stop(launch.findings.all()[-1])
 
 
 def _collective(group: Group) -> Stall:

@@ -31,15 +31,15 @@ class SharedMatrix:
         size, n_columns = dtype.itemsize, self.group.batch.shape.n_ctas
         if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
             one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
-            problems = {one.problem}
+            problems = {int(bits.reshape(-1)[0]): one.problem}
             address, low, high = one.address, one.low, one.high
         else:
             one = None
             fields = descriptors.decode(bits)
             address = descriptors.byte_addresses(fields, k, extent, size, transposed=transposed)
             low, high = int(address.min()), int(address.max()) + size
-            numbers = {int(b) for b in bits.reshape(-1)}
-            problems = {descriptors.problem(b, k, extent, size, transposed=transposed) for b in numbers}
+            numbers = dict.fromkeys(int(b) for b in bits.reshape(-1))
+            problems = {b: descriptors.problem(b, k, extent, size, transposed=transposed) for b in numbers}
         self._report(problems, low, high)
         space = self.group.batch.shared
         if low < 0 or high > space.size:
@@ -61,18 +61,21 @@ class SharedMatrix:
         full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
-    def _report(self, problems: set[str | None], low: int, high: int) -> None:
+    def _report(self, problems: dict[int, str | None], low: int, high: int) -> None:
         batch = self.group.batch
         if low < 0 or high > batch.shared.size:
             batch.fault(
                 RULE if RULE in batch.launch.settings.checks else "out-of-bounds",
-                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {batch.shared.size} bytes",
+                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {batch.shared.size} bytes"
+                f" (descriptor {descriptors.describe(next(iter(problems)))})",
                 self.group,
                 address=high,
+                advice=_ADVICE,
             )
-        for found in problems:
+        for bits, found in problems.items():
             if found:
-                batch.fault(RULE, found, self.group, advice=_ADVICE)
+                message = f"{found} (descriptor {descriptors.describe(bits)})"
+                batch.fault(RULE, message, self.group, advice=_ADVICE, descriptor=bits)
 
     def _watch(self, address: Array, low: int, high: int, size: int) -> None:
         """Tell those who follow accesses to shared memory."""

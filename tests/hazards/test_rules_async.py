@@ -197,6 +197,9 @@ def test_correct_programs(name, effects):
 SHAPE = (
     "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}, %rd7, %rd8, %p2, 1, 1, 0, 0;"
 )
+SECOND = (
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r5, %r6, %r7, %r8}, %rd8, %p2, 1, 1, 0;"
+)
 FAULTS = [
     ("no fence", WGMMA, {"fence": ""}, "wgmma-missing-fence", "first"),
     ("written after the fence", WGMMA, {"fence": "wgmma.fence.sync.aligned; add.f32 %f2, %f1, %f1;"}, "wgmma-missing-fence", "first"),
@@ -207,6 +210,7 @@ FAULTS = [
     ("accumulator changed early", WGMMA, {"early": "mov.f32 %f3, 0f00000000;"}, "wgmma-in-flight", "early"),
     ("no commit", WGMMA, {"commit": ""}, "wgmma-uncommitted", "wait"),
     ("end without commit", WGMMA, {"commit": "ret;"}, "wgmma-uncommitted", "commit"),
+    ("commit before the last", WGMMA, {"second": "wgmma.commit_group.sync.aligned; " + SECOND, "commit": ""}, "wgmma-uncommitted", "wait"),
     ("B overwritten", WGMMA, {"early": "st.shared.b32 [%r4+2048], %r1;"}, "async-smem-overwrite", "early"),
     ("a thread has exited", WGMMA, {"fence": "setp.eq.u32 %p5, %r1, 77; @%p5 ret; wgmma.fence.sync.aligned;"}, "exited-lane", "first"),
     ("reserved bits", WGMMA, {"desc": "or.b64 %rd7, %rd6, 0x1000084000;"}, "descriptor", "first"),
@@ -237,6 +241,7 @@ FAULTS = [
     ("no commit", BULK_STORE, {"commit": ""}, "async-smem-overwrite", "reuse"),
     ("source overwritten at once", BULK_STORE, {"early": "st.shared.b32 [%r4], %r1;"}, "async-smem-overwrite", "early"),
 ]  # fmt: skip
+RULES = [row[3] for row in FAULTS]
 
 
 @pytest.mark.parametrize(("why", "program", "changes", "rule", "tag"), FAULTS)
