@@ -227,6 +227,32 @@ class Facts:
                         changed = True
         return reach
 
+    @functools.cached_property
+    def uncertain(self) -> int:
+        """The blocks that some lanes of a warp may execute and others not, as data of each thread decide."""
+        found = 0
+        for block in self.blocks:
+            last = self.function.code[block.last - 1]
+            if last.guard is None or self.decision(block.index).unknown is not Spread.THREAD:
+                continue
+            if len(block.successors) > 1:
+                found |= self.graph.region(block.index)
+            elif last.form.root in ("ret", "exit"):
+                for successor in block.successors:
+                    found |= self.graph.reachable(successor)
+        return found
+
+    def executing(self, index: int, instruction: Instruction, read: Read) -> tuple[Array, bool]:
+        """Which threads of every launch execute an instruction, and whether none of them can be left out by data."""
+        threads = self.reach[index] & self.threads.sure
+        certain = not self.uncertain >> index & 1
+        if instruction.guard is not None:
+            holds = self.guard(instruction, read)
+            if holds.exact:
+                return threads & (holds.bits != 0), certain
+            certain = certain and holds.unknown is not Spread.THREAD
+        return threads, certain
+
     # ---- findings ------------------------------------------------------------------------------
 
     def finding(self, rule: str, instruction: Instruction, message: str, **more: Any) -> Finding:

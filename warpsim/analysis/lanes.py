@@ -119,7 +119,8 @@ class Threads:
     their indices.
 
     Without ``.reqntid`` a kernel that reads neither ``%tid.y`` nor ``%tid.z`` is taken to run in rows of whole warps; of
-    any other, and of functions, only the lanes are known."""
+    any other, and of functions, only the lanes are known. ``sure`` marks threads of every launch: all of a declared block,
+    of another the first warp."""
 
     def __init__(self, function: Function) -> None:
         self.sizes = _sizes(function.directives.get("reqntid"))
@@ -136,6 +137,7 @@ class Threads:
         self.count = -(-alive // WARPGROUP) * WARPGROUP
         self.thread = np.minimum(np.arange(self.count), alive - 1).astype(U64)
         self.alive = np.arange(self.count) < alive
+        self.sure = self.alive & (self.thread < WARP) if self.sizes is None else self.alive
         self.indexed = self.sizes is not None or flat
 
     def special(self, name: str) -> Value:

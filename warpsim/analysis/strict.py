@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from warpsim.analysis.async_order import check_async
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
+from warpsim.analysis.places import check_places
 from warpsim.analysis.wgmma_order import check_wgmma
 from warpsim.errors import Finding
 from warpsim.program.program import Program
 
-PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence, check_wgmma)
+PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence, check_wgmma, check_places, check_async)
 
 
 def check_program(program: Program) -> tuple[Finding, ...]:

@@ -14,16 +14,11 @@ import attrs
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.analysis.groups import DONE, LOST, OPEN, PENDING, committed, issued, waited
 from warpsim.errors import Finding
 from warpsim.program.program import FunctionRef, Imm, Instruction, Vec
 
 FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
-DONE, OPEN, LOST, COMMITTED = 1, 2, 4, 8
-"""What may have become of a wgmma: waited for; not committed; not committed, and a wait has passed; committed, with one bit
-for each number of groups committed since."""
-GROUPS = 8
-ALL_COMMITTED = (COMMITTED << GROUPS) - COMMITTED
-PENDING = OPEN | LOST | ALL_COMMITTED
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 ADVICE = {
     FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma",
@@ -122,11 +117,11 @@ class _Walk:
         elif root == "wgmma" and "fence" in words:
             state.unfenced, state.shapes = {}, {}
         elif root == "wgmma" and "commit_group" in words:
-            state.fate = {w: _committed(fate) for w, fate in state.fate.items()}
+            state.fate = {w: committed(fate) for w, fate in state.fate.items()}
         elif root == "wgmma" and "wait_group" in words:
             count = instruction.operands[0]
             n = count.bits if isinstance(count, Imm) else 0
-            state.fate = {w: _waited(fate, n) for w, fate in state.fate.items()}
+            state.fate = {w: waited(fate, n) for w, fate in state.fate.items()}
         elif root == "call" and self._calls_wgmma(instruction):
             state.fate, state.unfenced, state.shapes = {}, {}, {}
         else:
@@ -177,7 +172,7 @@ class _Walk:
                     " has been executed since"
                 )
                 self._tell(found, FENCE, at, instruction, message)
-        state.fate[at] = state.fate.get(at, 0) & PENDING | OPEN
+        state.fate[at] = issued(state.fate.get(at, 0))
         mine = frozenset((at,))
         for register in slots_d:
             state.accumulates[register] = mine | frozenset(w for w in state.accumulates.get(register, NOBODY) if state.fate.get(w, 0) & PENDING)  # fmt: skip
@@ -254,18 +249,3 @@ class _Walk:
                 rule, place, message, severity=severity, advice=ADVICE[rule], other=None if other is place else other
             )
         )
-
-
-def _committed(fate: int) -> int:
-    """A group is closed: what was open is in it, what was committed is one group older."""
-    older = (fate & ALL_COMMITTED) << 1
-    if older > ALL_COMMITTED:
-        older = older & ALL_COMMITTED | COMMITTED << GROUPS - 1
-    return fate & DONE | older | (COMMITTED if fate & (OPEN | LOST) else 0)
-
-
-def _waited(fate: int, n: int) -> int:
-    """All but the ``n`` newest groups are complete."""
-    kept = fate & (COMMITTED << min(n, GROUPS)) - COMMITTED
-    over = fate & ALL_COMMITTED & ~kept
-    return fate & DONE | (DONE if over else 0) | kept | (LOST if fate & (OPEN | LOST) else 0)

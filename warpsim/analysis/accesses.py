@@ -1,0 +1,187 @@
+"""Which memory an instruction accesses, as far as its addresses are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.evaluate import Read
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.lanes import WARP, Array, Value
+from warpsim.isa.wgmma import STORAGE, columns
+from warpsim.layout import descriptors
+from warpsim.program.program import Addr, Imm, Instruction, Vec
+from warpsim.types import StateSpace
+
+READ, WRITE, OBJECT = "read", "write", "object"
+SHARED, GLOBAL = "shared", "global"
+WINDOW = 1 << 18
+"""No CTA has as much shared memory."""
+MOST_DESCRIPTORS = 8
+"""One for each warpgroup of a CTA."""
+DATA = frozenset({"ld", "ldu", "st", "atom", "red"})
+
+
+@attrs.frozen(eq=False, slots=False)
+class Access:
+    """An access of one operand. ``nbytes`` is what each lane (of those that ``lanes`` marks) accesses at least, ``whole``
+    says that it is no more; ``fixed`` are the bytes of a matrix that a descriptor names."""
+
+    instruction: Instruction
+    name: str
+    mode: str
+    space: str
+    address: Value
+    nbytes: int
+    align: int
+    threads: Array
+    whole: bool = True
+    asynchronous: bool = False
+    fixed: Array | None = None
+
+    @functools.cached_property
+    def known(self) -> bool:
+        """Whether it is known which bytes of shared memory are accessed."""
+        return self.space == SHARED and (self.fixed is not None or self.address.exact)
+
+    @functools.cached_property
+    def bytes(self) -> Array:
+        """The bytes of shared memory, marked in ``[WINDOW]``; only where `known`."""
+        marks = np.zeros(WINDOW, np.bool_)
+        if self.fixed is not None:
+            marks[self.fixed] = True
+        else:
+            start = np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
+            if self.nbytes > 64:
+                for first in np.unique(start).tolist():
+                    marks[max(first, 0) : max(first + self.nbytes, 0)] = True
+            else:
+                at = (start[:, None] + np.arange(self.nbytes)).reshape(-1)
+                marks[at[(at >= 0) & (at < WINDOW)]] = True
+        return marks
+
+    def meets(self, other: Access) -> bool:
+        """Whether both are known to access a byte of shared memory in common."""
+        return self.known and other.known and bool((self.bytes & other.bytes).any())
+
+    def shares(self, other: Access, sizes: dict[str, int] | None) -> bool:
+        """Whether both lie in one and the same variable; with ``sizes`` only if it has one of its own."""
+        names = self.address.symbols
+        return (
+            not (self.known and other.known)
+            and self.space == other.space == SHARED
+            and len(names) == 1
+            and names == other.address.symbols
+            and (sizes is None or sizes.get(next(iter(names)), 0) > 0)
+        )
+
+
+def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
+    """The accesses of an instruction by some threads."""
+    form, root = instruction.form, instruction.form.root
+    if root == "wgmma":
+        yield from _descriptors(facts, instruction, read, threads)
+        return
+    for spec, operand in zip(form.operands, instruction.operands, strict=False):
+        if not isinstance(operand, Addr) or spec.name in ("map",):
+            continue
+        address = facts.evaluator.address(operand, read)
+        space = _space(instruction, spec.name, operand, address)
+        access = functools.partial(Access, instruction, spec.name, space=space, address=address)
+        if root in DATA:
+            mode = READ if root in ("ld", "ldu") else WRITE
+            if "async" in instruction.op.modifiers:  # the data goes to another CTA
+                if spec.name == "bar":
+                    yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
+                continue
+            size = _size(instruction)
+            yield access(mode=mode, nbytes=size, align=size, threads=threads)
+        elif root == "mbarrier":
+            yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
+        elif root in ("ldmatrix", "stmatrix"):
+            count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("x1", "x2", "x4")), 1)
+            rows = threads & (facts.threads.thread % np.uint64(WARP) < 8 * count)
+            yield access(mode=READ if root == "ldmatrix" else WRITE, nbytes=16, align=16, threads=rows)
+        elif root == "cp":
+            yield from _copy(facts, instruction, spec.name, access, read, threads)
+
+
+def _size(instruction: Instruction) -> int:
+    """Bytes of a load, store or atomic in each lane."""
+    type = getattr(instruction.op, "type", None)
+    count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("v2", "v4", "v8")), 1)
+    return (type.bytes if type is not None else 1) * count
+
+
+def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -> str:
+    """The state space of an address: by the instruction, else by the variables that it was made of."""
+    words = [w.split("::")[0] for w in instruction.op.modifiers]
+    if instruction.form.root == "cp":
+        if name in ("bar", "address"):
+            return SHARED
+        both = [w for w in words if w in (SHARED, GLOBAL)]
+        return both[0 if name == "dst" else -1] if both else GLOBAL
+    named = [w for w in words if w in (SHARED, GLOBAL, "local", "param", "const")]
+    if named:
+        return named[0]
+    base = getattr(operand.base, "space", None)
+    if isinstance(base, StateSpace):
+        return base.value
+    return SHARED if address.exact and address.symbols else "generic"
+
+
+def _copy(
+    facts: Facts, instruction: Instruction, name: str, access: Callable[..., Access], read: Read, threads: Array
+) -> Iterator[Access]:
+    """cp.async and the bulk copies."""
+    words = instruction.op.modifiers
+    if name == "bar":
+        yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
+        return
+    size = next(
+        (o for s, o in zip(instruction.form.operands, instruction.operands, strict=False) if s.name == "size"), None
+    )
+    known = facts.value(size, read).constant if size is not None else None
+    mode = WRITE if name == "dst" else READ
+    if "mbarrier" in words and "bulk" not in words:
+        yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
+    elif "bulk" not in words:
+        n = known or 4
+        yield access(mode=mode, nbytes=n, align=n, threads=threads)
+    elif "prefetch" not in words:
+        tensor = "tensor" in words
+        yield access(
+            mode=mode, nbytes=known or 16, align=128 if tensor else 16, threads=threads, whole=known is not None,
+            asynchronous=True,
+        )  # fmt: skip
+
+
+def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
+    """The matrices that a wgmma reads from shared memory."""
+    op = instruction.op
+    if "mma_async" not in op.modifiers:
+        return
+    named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
+    itemsize = int(STORAGE[op.atype.name][1:])
+    k = 32 // itemsize
+    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
+        operand = named.get(name)
+        if operand is None or isinstance(operand, Vec):
+            continue
+        value = facts.value(operand, read)
+        named_by = np.unique(np.broadcast_to(value.bits, threads.shape)[threads]) if value.exact else np.zeros(0)
+        turned = named.get(f"imm_trans_{name[0]}")
+        depth = 2 * k if name == "b_desc" and "sp" in op.modifiers else k
+        fixed = None
+        if 0 < len(named_by) <= MOST_DESCRIPTORS:
+            transposed = isinstance(turned, Imm) and bool(turned.bits)
+            found = [
+                descriptors.elements(int(bits), depth, extent, itemsize, transposed).address.reshape(-1)
+                for bits in named_by
+            ]
+            fixed = np.unique((np.concatenate(found)[:, None] + np.arange(itemsize)).reshape(-1))
+            fixed = fixed[(fixed >= 0) & (fixed < WINDOW)]
+        yield Access(instruction, name, READ, SHARED, value, 16, 1, threads, False, True, fixed)

@@ -1,0 +1,322 @@
+"""async-read-early, async-smem-overwrite, proxy-fence, mbarrier: what shared memory needs between accesses of both kinds.
+
+Every access of shared memory is followed over all ways through the function until a wait or a fence ends what it is part of.
+Reported is a pair of accesses that are known to meet in a byte, or that go to one variable of its own, without the wait or
+fence on every way between them: a wait or a fence on any one way is taken to be enough. The initialisation of an mbarrier
+needs its fence on each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, accesses
+from warpsim.analysis.dataflow import settle
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.graph import members
+from warpsim.analysis.groups import DONE, LOST, OPEN, PASSED, PENDING, committed, issued, waited
+from warpsim.analysis.places import shared_variables
+from warpsim.errors import Finding
+from warpsim.program.program import FunctionRef, Imm, Instruction
+
+COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
+Fates = dict[int, int]
+
+
+@attrs.frozen(eq=False)
+class Site:
+    """An access that something later may have to wait for or be fenced from."""
+
+    kind: str
+    access: Access
+
+    @property
+    def place(self) -> Instruction:
+        """Its instruction."""
+        return self.access.instruction
+
+
+@attrs.frozen
+class Conflict:
+    """What a pair of accesses is reported as."""
+
+    rule: str
+    message: str
+    advice: str
+    severity: str = "error"
+
+
+def check_async(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    if any(_is_asynchronous(i) or _is(i, "mbarrier") for i in facts.function.code):
+        yield from _Order(facts).findings()
+
+
+def _is(instruction: Instruction, root: str, *words: str) -> bool:
+    return instruction.form.root == root and all(w in instruction.op.modifiers for w in words)
+
+
+def _is_asynchronous(instruction: Instruction) -> bool:
+    return instruction.form.root == "cp" or _is(instruction, "wgmma", "mma_async")
+
+
+class _Order:
+    """The sites of a function, and what becomes of them on the way."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.sizes = {name: v.size for name, v in shared_variables(facts).items() if v.linkage != "extern"}
+        self.accesses: dict[int, list[Access]] = {}
+        self.sites: dict[int, Site] = {}
+        self.made: dict[int, list[int]] = {}
+        for block in facts.blocks:
+            for at, instruction, read in facts.walk(block.index):
+                threads, _ = facts.executing(block.index, instruction, read)
+                found = [a for a in accesses(facts, instruction, read, threads) if a.space == SHARED]
+                if found and threads.any():
+                    self.accesses[at] = found
+                    self.made[at] = [self._add(at, k, kind, a) for k, (kind, a) in enumerate(self._sites(found))]
+        self.told: set[tuple[str, int]] = set()
+
+    def _add(self, at: int, number: int, kind: str, access: Access) -> int:
+        key = at * 4 + number
+        self.sites[key] = Site(kind, access)
+        return key
+
+    def _sites(self, found: list[Access]) -> Iterator[tuple[str, Access]]:
+        for access in found:
+            instruction = access.instruction
+            if _is(instruction, "mbarrier", "init"):
+                yield INIT, access
+            elif access.mode == OBJECT or instruction.form.root in ("wgmma", "mbarrier"):
+                continue
+            elif "bulk" in instruction.op.modifiers:
+                if access.mode == WRITE:
+                    yield LOAD, access
+                elif "bulk_group" in instruction.op.modifiers:
+                    yield STORE, access
+            elif instruction.form.root == "cp":
+                yield COPY, access
+                yield GENERIC, access
+            else:
+                yield GENERIC, access
+
+    def findings(self) -> Iterator[Finding]:
+        """All of them."""
+        graph, code = self.facts.graph, self.facts.function.code
+        nothing: Fates = {}
+        before = settle(graph, nothing, self._through, _join)
+        for block in sorted(self.facts.blocks, key=lambda b: b.first):
+            fates = before[block.index]
+            if fates is None:
+                continue
+            fates = dict(fates)
+            for at in range(block.first, block.last):
+                for access in self.accesses.get(at, ()):
+                    yield from self._judge(access, fates)
+                if _leaves(code[at]) and self.facts.function.entry:
+                    yield from self._end(code[at], fates)
+                self._step(at, code[at], fates)
+
+    # ---- on the way ----------------------------------------------------------------------------
+
+    def _through(self, index: int, fates: Fates) -> Fates:
+        block, fates = self.facts.blocks[index], dict(fates)
+        for at in range(block.first, block.last):
+            self._step(at, self.facts.function.code[at], fates)
+        return fates
+
+    def _step(self, at: int, instruction: Instruction, fates: Fates) -> None:
+        root, words = instruction.form.root, instruction.op.modifiers
+        kinds = _ends(instruction)
+        if root == "cp" and "commit_group" in words:
+            self._change(fates, (STORE,) if "bulk" in words else (COPY,), committed)
+        elif "wait_group" in words and kinds:
+            count = instruction.operands[0]
+            self._change(fates, kinds, functools.partial(waited, n=count.bits if isinstance(count, Imm) else 0))
+        elif kinds:
+            self._change(fates, kinds, _ended)
+        elif root == "call" and self._is_ours(instruction):
+            fates.clear()
+        for key in self.made.get(at, ()):
+            fates[key] = issued(fates.get(key, 0))
+
+    def _change(self, fates: Fates, kinds: tuple[str, ...], change: Callable[[int], int]) -> None:
+        for key, fate in fates.items():
+            if self.sites[key].kind in kinds:
+                fates[key] = change(fate)
+
+    def _is_ours(self, instruction: Instruction) -> bool:
+        """Whether a call may reach a function of the module."""
+        names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
+        return not names or any(n in self.facts.program.functions for n in names)
+
+    # ---- what meets ----------------------------------------------------------------------------
+
+    def _judge(self, access: Access, fates: Fates) -> Iterator[Finding]:
+        """An access against all that is open."""
+        instruction = access.instruction
+        inits = []
+        for key, fate in fates.items():
+            site = self.sites[key]
+            if site.kind == INIT:
+                inits.append((key, fate))
+                continue
+            if not fate & PENDING or fate & DONE:
+                continue
+            conflict = _conflict(site, access)
+            if conflict is None:
+                continue
+            if site.access.meets(access):
+                yield from self._tell(conflict, site, key, instruction)
+            elif not fate & PASSED and self._alike(site, access, key // 4):
+                severity = "warning" if site.kind == GENERIC else conflict.severity
+                yield from self._tell(attrs.evolve(conflict, severity=severity), site, key, instruction)
+        if access.mode == OBJECT:
+            yield from self._initialised(access, inits)
+
+    def _alike(self, site: Site, access: Access, at: int) -> bool:
+        """Whether accesses whose bytes are not known go to one variable, and nothing ever ends the first of them."""
+        wgmma = access.instruction.form.root == "wgmma"
+        if site.kind == GENERIC:
+            if site.access.mode == READ or access.mode == WRITE:
+                return False
+            sizes = None if wgmma and site.place.form.root == "cp" else self.sizes
+            return site.access.shares(access, sizes)
+        return site.access.shares(access, self.sizes) and not self._ever_ended(at, site.kind)
+
+    def _ever_ended(self, at: int, kind: str) -> bool:
+        """Whether a wait for what an instruction starts comes on any way behind it."""
+        graph, code = self.facts.graph, self.facts.function.code
+        block = next(b for b in self.facts.blocks if b.first <= at < b.last)
+        behind = functools.reduce(int.__or__, (graph.reachable(s) for s in block.successors), 0)
+        places = [
+            *range(at + 1, block.last),
+            *(i for b in members(behind) for i in range(self.facts.blocks[b].first, self.facts.blocks[b].last)),
+        ]
+        return any(kind in _ends(code[i]) for i in places)
+
+    def _tell(self, conflict: Conflict, site: Site, key: int, instruction: Instruction) -> Iterator[Finding]:
+        if (conflict.rule, key) in self.told:
+            return
+        self.told.add((conflict.rule, key))
+        message = conflict.message.format(line=site.place.span.line)
+        yield self.facts.finding(
+            conflict.rule, instruction, message, severity=conflict.severity, advice=conflict.advice, other=site.place
+        )
+
+    def _initialised(self, access: Access, inits: list[tuple[int, int]]) -> Iterator[Finding]:
+        """An object that the async proxy or another CTA uses: whether its initialisation is visible to it."""
+        instruction = access.instruction
+        words = instruction.op.modifiers
+        remote = instruction.form.root in ("st", "red") or ("shared::cluster" in words and not access.known)
+        if not remote and not (instruction.form.root == "cp" and "bulk" in words):
+            return
+        same = [(k, f) for k, f in inits if self.sites[k].access.meets(access)]
+        same = same or [(k, f) for k, f in inits if not (access.known and self.sites[k].access.known)]
+        if not any(fate & PENDING for _, fate in same) or ("mbarrier", same[0][0]) in self.told:
+            return
+        self.told.update(("mbarrier", key) for key, _ in inits)
+        init = self.sites[same[0][0]].place
+        yield self.facts.finding(
+            "mbarrier", instruction,
+            f"{instruction.text} uses an mbarrier, and no fence has made its initialisation in line {init.span.line}"
+            " visible beyond the CTA's own threads",
+            severity="warning", other=init,
+            advice="fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the others wait at",
+        )  # fmt: skip
+
+    def _end(self, instruction: Instruction, fates: Fates) -> Iterator[Finding]:
+        """Bulk stores that nobody waits for when the kernel ends."""
+        for key, fate in fates.items():
+            site = self.sites[key]
+            lost = fate & PENDING in (OPEN, LOST, OPEN | LOST)
+            if site.kind == STORE and fate & PENDING and not fate & DONE and (lost or not fate & PASSED):
+                lacks = "was never committed" if lost else "nobody has waited for"
+                yield from self._tell(
+                    Conflict(
+                        "async-smem-overwrite",
+                        f"the kernel ends while the copy of line {{line}}, which {lacks}, may still read its shared memory",
+                        "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread leaves",
+                        "warning",
+                    ),
+                    site, key, instruction,
+                )  # fmt: skip
+
+
+def _ends(instruction: Instruction) -> tuple[str, ...]:
+    """What an instruction waits for or fences."""
+    root, words = instruction.form.root, instruction.op.modifiers
+    if root == "cp" and "wait_group" in words:
+        return (STORE,) if "bulk" in words else (COPY,)
+    if root == "cp" and ("wait_all" in words or ("mbarrier" in words and "bulk" not in words)):
+        return (COPY,)
+    if root == "mbarrier" and ("try_wait" in words or "test_wait" in words):
+        return (LOAD,)
+    if root == "fence" and "mbarrier_init" in words:
+        return (INIT,)
+    if root == "fence" and "proxy" in words and "global" not in words:
+        return (GENERIC, INIT)
+    return ()
+
+
+def _leaves(instruction: Instruction) -> bool:
+    return instruction.form.root in ("ret", "exit")
+
+
+def _ended(fate: int) -> int:
+    return fate & ~PENDING | DONE
+
+
+def _join(a: Fates, b: Fates) -> Fates:
+    made = dict(a)
+    for key, fate in b.items():
+        made[key] = made.get(key, 0) | fate
+    return made
+
+
+WAIT_COPY = "cp.async.wait_group (and a barrier, for what other threads copied) comes first"
+WAIT_LOAD = "wait for the copy's mbarrier first: mbarrier.try_wait in a loop"
+WAIT_STORE = "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read come first, then a barrier"
+FENCE = (
+    "fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+)
+
+
+def _conflict(site: Site, access: Access) -> Conflict | None:
+    """What it is if an access meets a site that is still open."""
+    verb = "written" if access.mode == WRITE else "read"
+    if access.mode == OBJECT or site.access is access:
+        return None
+    if site.kind == COPY and not (access.instruction.form.root == "cp" and access.mode == WRITE):
+        return Conflict(
+            "async-read-early", f"shared memory is {verb} that the copy of line {{line}} still writes", WAIT_COPY
+        )
+    if site.kind == LOAD and not (access.asynchronous and access.mode == WRITE):
+        return Conflict(
+            "async-read-early", f"shared memory is {verb} that the copy of line {{line}} still writes", WAIT_LOAD
+        )
+    if site.kind == STORE and access.mode == WRITE:
+        return Conflict(
+            "async-smem-overwrite", "shared memory is written that the copy of line {line} still reads", WAIT_STORE
+        )
+    if site.kind != GENERIC or not access.asynchronous:
+        return None
+    root = site.place.form.root
+    if site.access.mode == READ:
+        if access.mode == READ:
+            return None
+        return Conflict(
+            "proxy-fence", "the async proxy writes what line {line} has read through the generic one", FENCE, "warning"
+        )
+    copied = root == "cp" and access.instruction.form.root == "wgmma"
+    return Conflict(
+        "proxy-fence",
+        f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} has written through the"
+        " generic one, and no fence.proxy.async is between",
+        FENCE,
+        "warning" if copied else "error",
+    )
