@@ -229,3 +229,35 @@ def test_vectors(instruction: str, dtype: type, update: Callable[[float, float],
     warpsim.load(text)["k"]((1,), (32,), (cells, b))
 
     assert memory * 2 == cells.view(f"u{bits // 8}").tolist()
+
+
+QUIET, OTHER, SIGNALLING, NEGATIVE = 0x7FF8 << 48, 0x7FF8_0000_0000_0777, 0x7FF0_0000_0000_0001, 0xFFF0_0000_0000_0123
+INFINITY, ONE = 0x7FF << 52, 0x3FF << 52
+
+
+@pytest.mark.parametrize(
+    ("old", "b", "expected"),
+    [
+        (SIGNALLING, ONE, SIGNALLING),
+        (ONE, NEGATIVE, NEGATIVE),
+        (QUIET, SIGNALLING, SIGNALLING),
+        (SIGNALLING, OTHER, OTHER),
+        (NEGATIVE, INFINITY, NEGATIVE),
+        (INFINITY, INFINITY | 1 << 63, QUIET | 1 << 63),
+    ],
+)
+@pytest.mark.parametrize("opcode", ["red.global.add.f64 [pi], w;", "atom.global.add.f64 v, [pi], w;"])
+def test_f64_nans_in_global_memory(opcode: str, old: int, b: int, expected: int) -> None:
+    """As an H200 has it: a NaN is not made quiet, and that of the operand goes before the old one."""
+    text = f"""
+    .version 8.6
+    .target sm_90
+    .address_size 64
+    .visible .entry k(.param .u64 p) {{
+    .reg .b64 pi, v, w;
+    ld.param.u64 pi, [p]; ld.global.b64 w, [pi+8]; {opcode}
+    ret; }}"""
+    memory = np.array([old, b], np.uint64)
+    warpsim.load(text)["k"]((1,), (1,), (memory,))
+
+    assert hex(expected) == hex(memory[0])

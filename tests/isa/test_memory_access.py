@@ -163,3 +163,26 @@ def test_a_base_below_zero():
     warpsim.load(text)["k"](1, 64, (out,), checks="all")
 
     assert out.tolist() == list(range(63, -1, -1))
+
+
+SHORT = """.version 8.7
+.target sm_90
+.address_size 64
+.const .align 4 .b32 table[4] = { 10, 20, 30, 40 };
+.visible .entry k(.param .u64 out, .param .align 8 .b8 values[32]) {
+.reg .b32 t, r, s; .reg .b64 po, x, y; .reg .pred p;
+ld.param.u64 po, [out]; mov.u32 t, %tid.x; shl.b32 s, t, 2; mul.wide.u32 x, t, 16; add.u64 po, po, x;
+mov.b32 r, values; add.s32 r, r, s; ld.param.b32 r, [r+4]; st.global.b32 [po], r;
+mov.b32 r, values; cvt.u64.u32 x, r; cvta.param.u64 x, x; cvt.u64.u32 y, s; add.u64 x, x, y; ld.b32 r, [x+4]; st.global.b32 [po+4], r;
+mov.b32 r, table; add.s32 r, r, s; ld.const.b32 r, [r]; st.global.b32 [po+8], r;
+mov.b32 r, table; cvt.u64.u32 x, r; cvta.const.u64 x, x; cvt.u64.u32 y, s; add.u64 x, x, y; ld.b32 r, [x]; st.global.b32 [po+12], r;
+ret; }
+"""
+
+
+def test_short_addresses_of_parameters_and_constants() -> None:
+    """Compilers keep addresses in the spaces of parameters and constants in 32 bits."""
+    out = np.zeros((4, 4), np.uint32)
+    warpsim.load(SHORT)["k"]((1,), (4,), (out, np.arange(8, dtype=np.uint32).tobytes()))
+
+    assert [[1 + t, 1 + t, 10 + 10 * t, 10 + 10 * t] for t in range(4)] == out.tolist()

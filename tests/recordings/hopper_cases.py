@@ -7,6 +7,7 @@ hopper_cases.py FOLDER [NAME...]        needs nvcc, NumPy and ml_dtypes; record.
 import sys
 from pathlib import Path
 
+import async_ptx
 import boxes_ptx
 import numpy as np
 from case_files import (
@@ -36,17 +37,21 @@ def case(function):
     return function
 
 
+UNITS = {"none": 0, "16B": 16, "32B": 32}
+"""Bytes of a pixel's slice of channels in interleaved maps."""
+
+
 def tensor_map(
-    buffer, data_type, dims, box, *, strides=None, swizzle="none", element_strides=None, fill="zero", im2col=None
-):
+    buffer, data_type, dims, box, *, strides=None, swizzle="none", element_strides=None, fill="zero", im2col=None, interleave="none",
+):  # fmt: skip
     """A tensor map argument over a dense tensor (``strides`` in bytes otherwise); ``im2col`` is (lower, upper, channels, pixels)."""
-    size = SIZES[MAP_TYPES[data_type]]
+    size = UNITS[interleave] or SIZES[MAP_TYPES[data_type]]
     if strides is None:
         strides = [int(np.prod(dims[: i + 1])) * size for i in range(len(dims) - 1)]
     found = {
         "kind": "tensormap", "buffer": buffer, "data_type": data_type, "rank": len(dims), "global_dim": list(dims),
         "global_strides_bytes": list(strides), "box_dim": list(box or []), "element_strides": list(element_strides or [1] * len(dims)),
-        "interleave": "none", "swizzle": swizzle, "l2_promotion": "none", "oob_fill": fill,
+        "interleave": interleave, "swizzle": swizzle, "l2_promotion": "none", "oob_fill": fill,
     }  # fmt: skip
     if im2col:
         keys = ("pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column")
@@ -290,17 +295,20 @@ def places(*rows, offsets=()):
 def box(data_type, dims, extent, at, *, op=None, store=False, values=None, offsets=(), im2col=None, **options):
     """A case of one tensor copy at several coordinates."""
     name, steps = MAP_TYPES[data_type], options.get("element_strides") or [1] * len(dims)
+    unit = UNITS[options.get("interleave", "none")]
+    per = unit // SIZES[name] or 1
     if im2col:
-        count = im2col[2] * im2col[3]
+        count = (per if unit else im2col[2]) * im2col[3]
     else:
-        count = int(np.prod([e if i == 0 else -(-e // s) for i, (e, s) in enumerate(zip(extent, steps, strict=True))]))
-    size = count * SIZES[name]
-    room = size * max(
-        1,
-        {"none": 0, "32B": 32, "64B": 64, "128B": 128}[options.get("swizzle", "none")]
-        // ((im2col[2] if im2col else extent[0]) * SIZES[name]),
-    )
-    tensor = numbered(data_type, *dims[::-1]) if values is None else values
+        sides = [e if i == 0 and not unit else -(-e // s) for i, (e, s) in enumerate(zip(extent, steps, strict=True))]
+        if unit:
+            sides[-2] = 1
+        count = int(np.prod(sides)) * per
+    size = room = count * SIZES[name]
+    if not unit:
+        span = {"none": 0, "32B": 32, "64B": 64, "128B": 128}[options.get("swizzle", "none")]
+        room *= max(1, span // ((im2col[2] if im2col else extent[0]) * SIZES[name]))
+    tensor = numbered(data_type, *dims[::-1], *([per] if unit else [])) if values is None else values
     writes = store or op
     data = np.random.default_rng(9).integers(0, 50, (len(at), count)) - (25 if name[0] in "fbs" else 0)
     if op and name == "f32":
@@ -438,6 +446,8 @@ def store_5d():
 REDUCED = [
     ("add", "FLOAT16"), ("add", "BFLOAT16"), ("add", "FLOAT32"), ("add", "FLOAT64"), ("add", "UINT32"), ("add", "INT32"), ("add", "UINT64"),
     ("min", "FLOAT16"), ("max", "BFLOAT16"), ("min", "INT32"), ("max", "UINT32"), ("min", "INT64"), ("max", "UINT64"),
+    ("min", "BFLOAT16"), ("max", "FLOAT16"), ("max", "INT32"), ("min", "UINT32"), ("max", "INT64"), ("min", "UINT64"), ("add", "TFLOAT32_FTZ"),
+    ("and", "INT32"), ("and", "UINT64"), ("or", "UINT32"), ("or", "INT32"), ("xor", "UINT32"), ("xor", "UINT64"),
     ("add", "FLOAT32_FTZ"), ("add", "TFLOAT32"), ("inc", "UINT32"), ("dec", "UINT32"), ("and", "UINT32"), ("or", "UINT64"), ("xor", "INT32"),
 ]  # fmt: skip
 
@@ -452,6 +462,85 @@ def reduced(op, data_type):
 
 for _op, _type in REDUCED:
     CASES[f"reduce_{_op}_{_type.lower()}"] = reduced(_op, _type)
+
+
+@case
+def reduce_add_f64_nan():
+    bits = [0, 1 << 63, 1, 0x7FF << 52, 0xFFF << 52, 0x7FF8 << 48, (0x7FF << 52) + 1, (0xFFF << 52) + 0x123]
+    pairs = np.array([(a, b) for a in bits for b in bits], np.uint64).view(np.float64).reshape(8, 8, 2)
+    parts = box("FLOAT64", (8, 8), (8, 8), [(0, 0)], op="add", values=pairs[..., 0])
+    parts["buffers"]["data"]["in"] = np.ascontiguousarray(pairs[..., 1]).reshape(1, 64)
+    return parts
+
+
+@case
+def interleaved_16b():
+    at = [(0, 0, 0), (3, 2, 1), (-2, 1, 3), (8, 0, -1), (0, -1, 0), (1, 3, 0)]
+    return box("UINT16", (12, 3, 4), (8, 2, 2), at, interleave="16B")
+
+
+@case
+def interleaved_16b_128b():
+    at = [(0, 0, 0, 0), (-1, 3, 2, 1), (5, -1, 1, 3)]
+    return box(
+        "INT32", (13, 5, 3, 4), (16, 3, 1, 2), at, interleave="16B", swizzle="128B", element_strides=[2, 1, 3, 1]
+    )
+
+
+@case
+def interleaved_16b_32b():
+    return box("UINT8", (20, 4, 3), (16, 1, 3), [(0, 1, 0), (7, 3, -1)], interleave="16B", swizzle="32B")
+
+
+@case
+def interleaved_32b():
+    at = [(0, 1, 1, 1, 0), (1, -1, 2, 0, 1), (2, 2, 0, 2, 0)]
+    return box(
+        "FLOAT16", (7, 4, 3, 3, 2), (8, 2, 2, 1, 2), at, interleave="32B", swizzle="32B", fill="nan_request_zero_fma"
+    )
+
+
+@case
+def interleaved_32b_plain():
+    return box("UINT64", (6, 2, 3), (4, 1, 2), [(0, 1, 0), (4, 0, 2)], interleave="32B", element_strides=[1, 1, 2])
+
+
+@case
+def interleaved_im2col_3d():
+    at = [(-1, 1, 0), (0, 2, 1), (4, 0, 2), (0, 3, 0)]
+    return box(
+        "UINT16", (6, 3, 4), None, at, offsets=[(0,), (2,), (1,), (0,)], im2col=((-1,), (-1,), 16, 12), interleave="16B"
+    )
+
+
+@case
+def interleaved_im2col_4d():
+    at = [(-1, -1, 1, 0), (1, 2, 0, 1), (0, 0, 2, 2)]
+    offsets = [(1, 2), (0, 0), (2, 1)]
+    return box(
+        "FLOAT32", (7, 6, 3, 3), None, at, offsets=offsets, im2col=((-1, -1), (-1, -1), 8, 18), interleave="32B", swizzle="64B",
+        element_strides=[2, 1, 1, 1],
+    )  # fmt: skip
+
+
+@case
+def interleaved_store():
+    at = [(4, 3, 1, 1), (0, 0, 2, 2)]
+    return box(
+        "UINT16",
+        (8, 5, 3, 4),
+        (8, 3, 1, 2),
+        at,
+        store=True,
+        interleave="32B",
+        swizzle="32B",
+        element_strides=[2, 1, 1, 1],
+    )
+
+
+@case
+def interleaved_reduce():
+    return box("UINT32", (8, 3, 4), (8, 1, 2), [(2, 1, 1), (2, 1, 2)], op="add", interleave="16B", swizzle="64B")
 
 
 @case
@@ -551,8 +640,93 @@ def im2col_5d():
 
 
 @case
+def im2col_within_steps():
+    at = [(0, 4, 0, 0), (16, 0, 5, 1), (0, 5, 6, 0)]
+    offsets = [(0, 0), (1, 2), (0, 1)]
+    return box(
+        "UINT8",
+        (32, 9, 9, 3),
+        None,
+        at,
+        offsets=offsets,
+        im2col=((-1, -1), (-1, -1), 16, 20),
+        element_strides=[1, 2, 3, 1],
+    )
+
+
+@case
+def im2col_offsets():
+    at, offsets = [(0, 0, 0, 0, 0)] * 4, [(0, 1, 31), (33, 0, 2), (2, 64, 1), (1, 2, 0xFFE0)]
+    return box("UINT16", (8, 5, 4, 3, 2), None, at, offsets=offsets, im2col=((-1, -1, -1), (-1, -1, -1), 8, 24))
+
+
+@case
+def im2col_nan():
+    at = [(0, -1, 0), (8, 3, 2)]
+    return box(
+        "FLOAT16",
+        (16, 6, 3),
+        None,
+        at,
+        offsets=[(0,), (300,)],
+        im2col=((-1,), (-1,), 8, 14),
+        fill="nan_request_zero_fma",
+    )
+
+
+@case
+def im2col_inner():
+    at = [(0, -2, 1, 0), (-8, 0, 1, 1)]
+    return box(
+        "UINT16", (16, 5, 4, 3), None, at, offsets=[(1, 0), (0, 255)], im2col=((-2, 1), (1, -2), 16, 20), swizzle="64B"
+    )
+
+
+@case
 def im2col_store():
     return box("UINT32", (8, 8, 7, 4), None, [(0, 0, 0, 0), (4, 2, 3, 2)], store=True, im2col=((0, 0), (0, 0), 4, 20))
+
+
+# ---- forms one after the other --------------------------------------------------------------------
+
+
+def forms(text, words, *, inputs=None, **more):
+    """A case of a kernel of `async_ptx`: ``words`` of output in each row."""
+    buffers = {"out": result("u32", *words)} | ({"in": source("u32", inputs)} if inputs is not None else {})
+    return {
+        "ptx": text,
+        "by": "async_ptx.py",
+        "entry": "forms",
+        "buffers": buffers,
+        "params": [ptr(b) for b in buffers],
+        **more,
+    }
+
+
+@case
+def mbarrier_forms():
+    text, n = async_ptx.mbarrier_forms()
+    return forms(text, (n,), grid=(1, 1, 1), block=(32, 1, 1))
+
+
+@case
+def elected():
+    text, n = async_ptx.elected()
+    return forms(text, (64, n), grid=(1, 1, 1), block=(64, 1, 1))
+
+
+@case
+def cluster_forms():
+    text, n = async_ptx.cluster_forms()
+    inputs = np.random.default_rng(2).integers(0, 1 << 32, (8, 512), np.uint32)
+    return forms(text, (8, n), inputs=inputs, grid=(4, 2, 1), block=(32, 1, 1), cluster=(2, 2, 1))
+
+
+@case
+def cluster_multicast():
+    text, n = async_ptx.multicast()
+    inputs = np.random.default_rng(3).integers(0, 1 << 32, (8, 64), np.uint32)
+    return forms(text, (8, n), inputs=inputs, grid=(8, 1, 1), block=(32, 1, 1), cluster=(4, 1, 1))
 
 
 # ---- files ----------------------------------------------------------------------------------------
@@ -562,7 +736,7 @@ def write(folder, name):
     """One case directory."""
     parts = CASES[name]()
     if "ptx" in parts:
-        text, about = parts["ptx"], {"origin": "written by hand", "source": "boxes_ptx.py"}
+        text, about = parts["ptx"], {"origin": "written by hand", "source": parts.get("by", "boxes_ptx.py")}
     else:
         source_file = f"hopper/{parts['source']}.cu"
         text = one_kernel(nvcc(HERE / source_file, "-arch=sm_90a"), parts["entry"])

@@ -148,8 +148,6 @@ def _check(fields: layout.Fields) -> None:
     found = layout.problem(fields)
     if found:
         raise LaunchError(found)
-    if fields.interleave:
-        raise LaunchError("interleaved tensor maps are not simulated yet")
 
 
 __all__ = ["DeviceArray", "TensorMap", "np"]

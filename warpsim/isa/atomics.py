@@ -50,8 +50,18 @@ def _decrement(old: Lanes, b: Lanes) -> Lanes:
     return np.where((old == 0) | (old > b), b, old - np.uint32(1))
 
 
+def _add_unquieted(old: Lanes, b: Lanes) -> Lanes:
+    """f64 in global memory, as an H200 has it: a NaN stays as it is, that of the operand before the old value's."""
+    total = floating.add(old, b).view(np.uint64)
+    for value in (old, b):
+        total = np.where(np.isnan(value), value.view(np.uint64), total)
+    return total.view(np.float64)
+
+
 def _add(old: Lanes, b: Lanes) -> Lanes:
-    return old + b if old.dtype.kind in "iu" else floating.add(old, b)
+    if old.dtype.kind in "iu":
+        return old + b
+    return floating.add(old, b) if old.dtype.itemsize < 8 else _add_unquieted(old, b)
 
 
 def _add_flushed(old: Lanes, b: Lanes) -> Lanes:

@@ -8,6 +8,7 @@ from typing import Any
 from warpsim.isa.atomics import reduction
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.types import ScalarType
 
 Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async-bulk"
@@ -72,7 +73,19 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory, combined with a tensor."""
-    bulk.tensor_store(map, src, functools.partial(reduction, op.redOp))
+    bulk.tensor_store(map, src, functools.partial(_of_map, op.redOp))
+
+
+_BITS, _ORDERED = "u32 s32 u64", "u32 s32 u64 s64 f16 bf16"
+_OF_MAPS = {
+    **{"add": "u32 s32 u64 f16 bf16 f32 f64", "min": _ORDERED, "max": _ORDERED},
+    **{"inc": "u32", "dec": "u32", "and": _BITS, "or": _BITS, "xor": _BITS},
+}
+"""The element types of maps that an H200 reduces; it faults on others."""
+
+
+def _of_map(operation: str, type: ScalarType, flush: bool) -> Any:
+    return reduction(operation, type, flush) if type.name in _OF_MAPS[operation].split() else None
 
 
 @instruction(

@@ -13,6 +13,7 @@ Lanes = Any
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000
+PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
 _MOV = "data-movement-and-conversion-instructions-mov"
 
@@ -133,7 +134,10 @@ def _address_type(op: Op) -> ScalarType:
     gates=_CVTA_GATES,
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
-    """The generic address of an address in a state space."""
+    """The generic address of an address in a state space; compilers shorten those of constants and parameters to 32 bits."""
+    if op.space == "const" or op.space.startswith("param"):
+        window = CONST_WINDOW if op.space == "const" else PARAM_WINDOW
+        return a.astype(np.uint32).astype(np.uint64) + window if a.dtype.itemsize == 8 else a
     if op.space.startswith("shared"):
         return a + SHARED_WINDOW
     return a + LOCAL_WINDOW if op.space == "local" else a

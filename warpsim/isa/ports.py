@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from warpsim.types import ScalarType
 
 Lanes = NDArray[Any]
-Choose = Callable[[ScalarType, bool], Callable[[Lanes, Lanes], Lanes]]
+Choose = Callable[[ScalarType, bool], Callable[[Lanes, Lanes], Lanes] | None]
 """Gives the update ``new = update(old, operand)`` of a reduction on elements of a type, flushing f32 subnormals or not."""
 
 

@@ -17,22 +17,25 @@ class Boxes:
     """Boxes of one map at coordinates ``[boxes]`` for each dimension, innermost first; ``offsets`` likewise (im2col).
 
     A box has ``count`` elements of ``nbytes`` in all. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
-    at least a swizzle span (read off an H200), and so it takes ``extent`` bytes there."""
+    at least a swizzle span unless interleaved (read off an H200), and so it takes ``extent`` bytes there."""
 
     def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array]) -> None:
         self.fields = fields
         self.coordinates = [_signed(c, 32) for c in coordinates]
         spatial = max(fields.rank - 2, 0)
-        self.offsets = [_signed(o, 16) for o in offsets] or [np.zeros(1, np.int64)] * spatial
+        self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
         self.dtype = np.dtype(f"u{fields.itemsize}")
         if fields.im2col:
-            self.count = fields.pixels * fields.channels
+            self.inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
+            self.nbytes = fields.pixels * self.inner
         else:
-            self.count = int(np.prod([tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]))
-        self.nbytes = self.count * fields.itemsize
-        self.inner = (fields.channels if fields.im2col else fields.box[0]) * fields.itemsize
-        self.pitch = max(tensor_map.SPANS[fields.swizzle], self.inner)
-        self.extent = self.nbytes // self.inner * self.pitch
+            extents = [tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]
+            self.inner = extents[0] * fields.pixel
+            self.nbytes = int(np.prod(extents)) * fields.pixel
+        self.count = self.nbytes // fields.itemsize
+        self.pitch = self.inner if fields.interleave else max(tensor_map.SPANS[fields.swizzle], self.inner)
+        taken, span = self.nbytes // self.inner * self.pitch, max(tensor_map.SPANS[fields.swizzle], 1)
+        self.extent = -(-taken // span) * span
 
     def elements(self, which: Array) -> tuple[Array, Array]:
         """Byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and whether it is inside."""
@@ -57,7 +60,25 @@ class Boxes:
 
     def misplaced(self) -> Array:
         """Which boxes begin at no multiple of 16 bytes of the innermost dimension."""
-        return self.coordinates[0] * self.fields.itemsize % tensor_map.ROW_UNIT != 0
+        return self.coordinates[0] * self.fields.pixel % tensor_map.ROW_UNIT != 0
+
+    def outside(self) -> list[tuple[int, Array]]:
+        """Dimensions of im2col along which boxes begin outside the bounding box, and which boxes."""
+        if not self.fields.im2col:
+            return []
+        bounds = tensor_map.bounding_box(self.fields)
+        found = [(axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end)) for axis, low, end in bounds]
+        return [(axis, boxes) for axis, boxes in found if boxes.any()]
+
+
+def _offsets(values: list[Array], rank: int) -> list[Array]:
+    """The im2col offsets that count: 16 bits, 8 bits each of two, or 5 bits each of three, which the assembler packs by
+    a sum."""
+    wide = [np.asarray(v).astype(np.int64) & 0xFFFF for v in values]
+    if rank == 5:
+        packed = sum(v << 5 * i for i, v in enumerate(wide))
+        return [np.asarray(packed) >> 5 * i & 0x1F for i in range(len(wide))]
+    return [v & 0xFF for v in wide] if rank == 4 else wide
 
 
 def _to_tf32(bits: Array) -> Array:

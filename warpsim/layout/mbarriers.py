@@ -53,14 +53,13 @@ def tx_count(word: Array) -> Array:
 
 
 def expect(word: Array, nbytes: Array) -> Array:
-    """The phase waits for ``nbytes`` more."""
-    tx = (word >> TX) + _u64(nbytes) & _TX
-    return word & ~(_TX << TX) | tx << TX
+    """The phase waits for ``nbytes`` more; it ends where they have all arrived before (as on an H200)."""
+    return _turn(_count_bytes(word, nbytes))
 
 
 def complete_bytes(word: Array, nbytes: Array) -> Array:
     """``nbytes`` have arrived; the phase ends where nothing is missing."""
-    return _turn(expect(word, -np.asarray(nbytes).astype(np.int64)))
+    return _turn(_count_bytes(word, -np.asarray(nbytes).astype(np.int64)))
 
 
 def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True) -> Array:
@@ -94,6 +93,11 @@ def overdrawn(old: Array, new: Array) -> Array:
     same = phase(old) == phase(new)
     stuck = (pending(new) == 0) & (tx_count(new) == 0)
     return same & ((pending(new) > pending(old)) | stuck)
+
+
+def _count_bytes(word: Array, nbytes: Array) -> Array:
+    tx = (word >> TX) + _u64(nbytes) & _TX
+    return word & ~(_TX << TX) | tx << TX
 
 
 def _turn(word: Array) -> Array:

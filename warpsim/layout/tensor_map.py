@@ -113,6 +113,11 @@ class Fields:
         return SIZES[self.data_type]
 
     @property
+    def pixel(self) -> int:
+        """Bytes of what dimension 0 counts: an element, or a slice of the channels of a pixel in interleaved maps."""
+        return 16 * self.interleave or self.itemsize
+
+    @property
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
         return _NAN & ((1 << 8 * self.itemsize) - 1) if self.oob_fill else 0
@@ -166,9 +171,33 @@ def decode(raw: bytes) -> Fields | None:
     )
 
 
+def row_axis(fields: Fields, axis: int) -> bool:
+    """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels: a
+    box has one of them, whatever ``box`` says (read off an H200, like all of interleaved maps here)."""
+    return not (fields.interleave and axis == fields.rank - 2)
+
+
 def box_extent(fields: Fields, axis: int) -> int:
-    """Elements of a box along an axis: every ``element_strides``-th; dimension 0 knows no stride."""
-    return fields.box[0] if axis == 0 else -(-fields.box[axis] // fields.element_strides[axis])
+    """Elements (pixels of a slice in interleaved maps) of a box along an axis: every ``element_strides``-th; dimension 0
+    knows no stride unless it counts pixels."""
+    if not row_axis(fields, axis):
+        return 1
+    return -(-fields.box[axis] // _step(fields, axis))
+
+
+def _step(fields: Fields, axis: int) -> int:
+    return 1 if axis == 0 and not fields.interleave else fields.element_strides[axis]
+
+
+def _stride(fields: Fields, axis: int) -> int:
+    return fields.strides[axis - 1] if axis else fields.pixel
+
+
+def _spread(fields: Fields, offset: Array, inside: Array) -> tuple[Array, Array]:
+    """Pixels ``[boxes, n]`` as elements."""
+    n = len(offset)
+    parts = np.arange(0, fields.pixel, fields.itemsize, dtype=np.int64)
+    return (offset[:, :, None] + parts).reshape(n, -1), np.repeat(inside, len(parts), axis=1)
 
 
 def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Array]:
@@ -178,39 +207,47 @@ def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Arra
     offset: Array = np.zeros((n,) + (1,) * fields.rank, np.int64)
     inside: Array = np.ones((n,) + (1,) * fields.rank, np.bool_)
     for axis in range(fields.rank):
-        step = fields.element_strides[axis] if axis else 1
         count = box_extent(fields, axis)
-        place = coordinates[axis][:, None] + step * np.arange(count, dtype=np.int64)
+        place = coordinates[axis][:, None] + _step(fields, axis) * np.arange(count, dtype=np.int64)
         shape = [n] + [1] * fields.rank
         shape[fields.rank - axis] = count
-        stride = fields.strides[axis - 1] if axis else fields.itemsize
-        offset = offset + (place * stride).reshape(shape)
+        offset = offset + (place * _stride(fields, axis)).reshape(shape)
         inside = inside & ((place >= 0) & (place < fields.dims[axis])).reshape(shape)
-    return offset.reshape(n, -1), np.broadcast_to(inside, offset.shape).reshape(n, -1)
+    offset, inside = offset.reshape(n, -1), np.broadcast_to(inside, offset.shape).reshape(n, -1)
+    return _spread(fields, offset, inside) if fields.interleave else (offset, inside)
+
+
+def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
+    """Of each dimension that an im2col map has pixels along: the axis, and where its bounding box begins and ends."""
+    first = 0 if fields.interleave else 1
+    return [
+        (first + i, fields.lower[i], fields.dims[first + i] + fields.upper[i]) for i in range(max(fields.rank - 2, 0))
+    ]
 
 
 def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Array]) -> tuple[Array, Array]:
     """The same for im2col: ``pixels`` positions of the bounding box, ``channels`` elements each.
 
-    ``coordinates`` are (c, w, [h, [d,]] n); ``offsets`` move the pixels inside the filter.
+    ``coordinates`` are (c, w, [h, [d,]] n), interleaved (w, [h, [d,]] slice, n); ``offsets`` move the pixels inside the filter.
     """
     carry: Array = np.arange(fields.pixels, dtype=np.int64)[None]
     row: Array = np.zeros(1, np.int64)
     good: Array = np.ones(1, np.bool_)
-    for i in range(fields.rank - 2):
-        step = fields.element_strides[i + 1]
-        low = fields.lower[i]
-        extent = fields.dims[i + 1] + fields.upper[i] - low
-        count = max(-(-extent // step), 1)
-        first = coordinates[i + 1][:, None] - low
-        total = first // step + carry
-        place = low + first % step + total % count * step + offsets[i][:, None]
-        carry = total // count
-        row = row + place * fields.strides[i]
-        good = good & (place >= 0) & (place < fields.dims[i + 1])
+    for i, (axis, low, end) in enumerate(bounding_box(fields)):
+        step, first = fields.element_strides[axis], coordinates[axis][:, None]
+        left, count = -(-(end - first) // step), max(-(-(end - low) // step), 1)
+        later = carry - left  # rows after the first begin where the bounding box does
+        place = np.where(later < 0, first + carry * step, low + later % count * step) + offsets[i][:, None]
+        carry = np.where(later < 0, 0, later // count + 1)
+        row = row + place * _stride(fields, axis)
+        good = good & (place >= 0) & (place < fields.dims[axis])
     batch = coordinates[-1][:, None] + carry
     row = row + batch * fields.strides[-1]
     good = good & (batch >= 0) & (batch < fields.dims[-1])
+    if fields.interleave:
+        part = coordinates[-2][:, None]
+        row, good = row + part * fields.strides[-2], good & (part >= 0) & (part < fields.dims[-2])
+        return _spread(fields, *np.broadcast_arrays(row, good))
     channel = coordinates[0][:, None] + np.arange(fields.channels, dtype=np.int64)
     inside = (channel >= 0) & (channel < fields.dims[0])
     n = len(channel)
@@ -277,11 +314,9 @@ def _im2col_problem(fields: Fields) -> str | None:
 
 
 def _inner_problem(fields: Fields, inner: int) -> str | None:
-    if fields.interleave:
-        return None
     if inner % 16:
         return f"a row of the box has {inner} bytes; it must be a multiple of 16"
-    span = SPANS[fields.swizzle]
+    span = 0 if fields.interleave else SPANS[fields.swizzle]
     if span and inner > span:
         return f"a row of the box has {inner} bytes, more than the swizzle span of {span}"
     return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.addresses import Address, space_of
+from warpsim.machine.addresses import Address, lifted, space_of
 from warpsim.machine.atomics import apply_atomic
 from warpsim.machine.global_access import GlobalAccess
 from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, GlobalMemory
@@ -57,6 +57,8 @@ class Memory:
 
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address."""
+        if space == "const" or space.startswith("param"):
+            address = lifted(space, address)
         kind = space_of(space, address)
         if kind == "":
             return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)

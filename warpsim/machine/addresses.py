@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.memory import FIRST_ADDRESS
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
+from warpsim.machine.values import Affine, Array, as_array
 
 Address = tuple[Any, int]
 """(base, offset): the base affine or an array."""
@@ -69,6 +69,17 @@ _SPACES = {
     "param::func": "local",
     "shared::cta": "shared",
 }
+
+
+def lifted(name: str, address: Address) -> Address:
+    """The address of a load from constants or parameters with the upper half that compilers leave out."""
+    base, offset = address
+    if base.dtype.itemsize == 8:
+        return address
+    wide = as_array(base).astype(np.uint64)
+    if name == "const":
+        return wide + np.uint64(CONST_ADDRESS), offset
+    return np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset
 
 
 def space_of(name: str, address: Address | None = None) -> str:

@@ -61,7 +61,7 @@ class BulkCopies(BulkReach):
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             owners, start = self.shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
-            if not (self.placed(boxes, store=True) and self.fits(box, boxes)):
+            if not (self.reduces(fields, reduction) and self.placed(boxes, store=True) and self.fits(box, boxes)):
                 continue
             taken = np.zeros((len(start), boxes.count), boxes.dtype)
 

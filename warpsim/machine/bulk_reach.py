@@ -121,6 +121,14 @@ class BulkReach:
         if store and any((c < 0).any() for c in boxes.coordinates):
             self.fault("tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
+        for axis, wrong in boxes.outside():
+            at = int(boxes.coordinates[axis][wrong][0])
+            self.fault(
+                "tensor-map",
+                f"coordinate {at} of dimension {axis} is outside the bounding box of the im2col map",
+                advice="boxes begin inside the bounding box; the offsets move them beyond",
+            )
+            return False
         wrong = boxes.misplaced()
         if wrong.any():
             first = int(boxes.coordinates[0][wrong][0])
@@ -130,6 +138,18 @@ class BulkReach:
                 advice="boxes begin at multiples of 16 bytes; other coordinates are free",
             )
         return not wrong.any()
+
+    def reduces(self, fields: tensor_map.Fields, reduction: Choose | None) -> bool:
+        """Whether a reduction exists for the elements of a map."""
+        if reduction is None or reduction(BY_DATA_TYPE[fields.data_type], False) is not None:
+            return True
+        name = tensor_map.DATA_TYPES[fields.data_type]
+        self.fault(
+            "tensor-map",
+            f"the reduction does not exist for elements of {name}",
+            advice="see the operations of cp.reduce.async.bulk and their types",
+        )
+        return False
 
     def fits(self, to: Receivers, boxes: Boxes) -> bool:
         """Whether boxes lie in shared memory, and where the copy asks for them to lie."""
@@ -157,8 +177,6 @@ class BulkReach:
             fields = None if raw is None else tensor_map.decode(raw.tobytes())
             rank = len(coordinates(map))
             problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
-            if fields is not None and fields.interleave:
-                problem = "an interleaved map, which is not simulated,"
             if address % 64:
                 problem = "no multiple of 64, and so no tensor map,"
             if problem:

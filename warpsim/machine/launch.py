@@ -15,7 +15,7 @@ from warpsim.machine import reporting, runtime, specials, stalls
 from warpsim.machine.batch import Batch
 from warpsim.machine.events import Observer
 from warpsim.machine.group import Group
-from warpsim.machine.memory import GlobalMemory
+from warpsim.machine.memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
 from warpsim.machine.proxies import RULE as PROXY
 from warpsim.machine.proxies import LaunchProxies
@@ -340,7 +340,7 @@ class Launch:
         """Where the parameter block lies for kernels that take its address."""
         if self._param_address is None:
             data = np.frombuffer(self.params or b"\0", np.uint8).copy()
-            self._param_address = self.memory.map(data, name="kernel parameters", read_only=True)
+            self._param_address = self.memory.map(data, name="kernel parameters", read_only=True, address=PARAM_ADDRESS)
         return self._param_address
 
     @property

@@ -1,0 +1,85 @@
+"""Tensor copies that a GPU refuses to make, and the smallest ones that it makes: rule tensor-map."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HERE = Path(__file__).parent.parent / "recordings"
+
+
+def boxes_ptx():
+    """The kernels around one copy."""
+    spec = importlib.util.spec_from_file_location("boxes_ptx", HERE / "boxes_ptx.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def copy(made, rank, size, at, tensor, data, **kind):
+    """One copy at ``at`` (five coordinates, then offsets)."""
+    kernel = warpsim.load(boxes_ptx().kernel(rank, size, **kind))["box"]
+    places = np.zeros((1, 8), np.int32)
+    places[0, : len(at)] = at
+    return kernel((1,), (128,), (made, places, data))
+
+
+def im2col(tensor):
+    """Pixels -1 to 4 of a row of six, eight channels at a time."""
+    return warpsim.TensorMap.im2col(
+        tensor, data_type="UINT16", global_dim=[16, 6, 3], global_strides=[32, 192], pixel_box_lower_corner=[-1],
+        pixel_box_upper_corner=[-1], channels_per_pixel=8, pixels_per_column=8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("w", "good"), [(-2, False), (-1, True), (4, True), (5, False), (9, False)])
+def test_im2col_begins_inside_the_bounding_box(w, good):
+    """An H200 faults on other coordinates."""
+    tensor, data = np.zeros(16 * 6 * 3, np.uint16), np.zeros(64, np.uint16)
+    if good:
+        copy(im2col(tensor), 3, 128, (0, w, 0), tensor, data, im2col=True)
+        return
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        copy(im2col(tensor), 3, 128, (0, w, 0), tensor, data, im2col=True)
+
+    assert caught.value.findings[0].rule == "tensor-map"
+    assert f"coordinate {w} of dimension 1 is outside the bounding box" in str(caught.value)
+
+
+FAULTS = {
+    "add": "UINT8 UINT16 INT64", "min": "FLOAT32 FLOAT64 UINT8 TFLOAT32", "max": "FLOAT32_FTZ UINT16", "inc": "INT32 UINT64",
+    "dec": "FLOAT16 INT64", "and": "INT64 FLOAT32 UINT8", "or": "BFLOAT16 UINT16", "xor": "FLOAT64 INT64",
+}  # fmt: skip
+"""Reductions of which an H200 says that the instruction is illegal (a part of 70 that were tried)."""
+
+
+@pytest.mark.parametrize(("op", "data_type"), [(op, t) for op, types in FAULTS.items() for t in types.split()])
+def test_reductions_that_do_not_exist(op, data_type):
+    """The type of the map decides."""
+    tensor, data = np.zeros(16 * 16, np.uint64), np.zeros(16 * 16, np.uint64)
+    size = {"8": 1, "16": 2, "32": 4, "64": 8}[data_type.split("_")[0].lstrip("BFLOATUINS")]
+    made = warpsim.TensorMap(
+        tensor, data_type=data_type, global_dim=[16, 16], global_strides=[16 * size], box_dim=[16, 2]
+    )
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        copy(made, 2, 32 * size, (0, 0), tensor, data, op=op)
+
+    assert caught.value.findings[0].rule == "tensor-map"
+    assert data_type in str(caught.value)
+
+
+def test_a_negative_pixel_is_not_stored():
+    """Interleaved maps count pixels: any may be the first of a load, only those inside of a store."""
+    tensor, data = np.zeros((4, 3, 12, 8), np.uint16), np.ones(64, np.uint16)
+    made = warpsim.TensorMap(
+        tensor, global_dim=[12, 3, 4], global_strides=[192, 576], box_dim=[8, 1, 1], interleave="16B"
+    )
+    copy(made, 3, 128, (3, 1, 2), tensor, data, store=True)
+
+    assert tensor[2, 1, 3:11].all()
+    assert tensor.sum() == 64
+    with pytest.raises(warpsim.ExecutionError, match="negative coordinate"):
+        copy(made, 3, 128, (-1, 1, 2), tensor, data, store=True)
