@@ -12,6 +12,7 @@ import numpy as np
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
 from warpsim.machine.group import Group
+from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
@@ -142,9 +143,10 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
         at = base.offset + offset
         return lambda group: (Affine.constant(group.batch.launch.param_address + at, U64), 0)
     if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
-        at = plan.offset(base) + offset
+        at = plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
         return lambda group: (Affine.constant(group.local_base + at, U64), 0)
-    fixed = (Affine.constant(plan.kernel.address(base), U64), offset)
+    window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
+    fixed = (Affine.constant(plan.kernel.address(base) + window, U64), offset)
     return lambda group: fixed
 
 

@@ -312,7 +312,8 @@ class Operands:
                 weight=1,
             )
         extra = tuple([self._coordinate(e) for e in node.extra])
-        return Addr(base, node.offset, extra)
+        generic = not op.__dict__["space"] if "space" in op.__dict__ else not typed.spaces
+        return Addr(base, node.offset, extra, generic and isinstance(base, Variable))
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value

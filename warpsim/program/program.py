@@ -97,11 +97,13 @@ class SymbolAddress:
 @attrs.frozen
 class Addr:
     """``[base + offset]``: ``base`` a register, a variable (``Param`` for entry parameters), or None for an
-    absolute address. ``coordinates`` are what follows in a tensor address."""
+    absolute address. ``coordinates`` are what follows in a tensor address. ``generic``: a variable in an instruction
+    that names no state space; the assembler takes the variable's own."""
 
     base: Reg | Variable | Param | None
     offset: int
     coordinates: tuple[Operand, ...] = ()
+    generic: bool = False
 
 
 @attrs.frozen
