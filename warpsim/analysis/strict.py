@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from warpsim.analysis.async_order import check_async
+from warpsim.analysis.collectives import check_collectives
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.places import check_places
+from warpsim.analysis.undefined import check_undefined
 from warpsim.analysis.wgmma_order import check_wgmma
+from warpsim.analysis.wmma_fragments import check_fragments
 from warpsim.errors import Finding
 from warpsim.program.program import Program
 
-PASSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (check_divergence, check_wgmma, check_places, check_async)
+Pass = Callable[[Facts], Iterator[Finding]]
+PASSES: tuple[Pass, ...] = (
+    check_divergence, check_collectives, check_wgmma, check_async, check_places, check_undefined, check_fragments,
+)  # fmt: skip
 
 
 def check_program(program: Program) -> tuple[Finding, ...]:

@@ -7,10 +7,13 @@ wrong where every fragment that can reach it is a wrong one. What any other inst
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 import attrs
 
+from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import Block, reads_and_writes, registers_of
+from warpsim.errors import Finding
 from warpsim.program.program import Function, Instruction, Reg
 
 RULE = "fragment-mismatch"
@@ -70,6 +73,15 @@ def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
                 found[index] = wrong
             _apply(function.code[index], state)
     return found
+
+
+def check_fragments(facts: Facts) -> Iterator[Finding]:
+    """The wrong uses of a function as findings."""
+    for index, wrong in mismatches(facts.function, facts.blocks).items():
+        yield facts.finding(
+            RULE, facts.function.code[index], wrong.message, other=wrong.found.maker, advice=ADVICE,
+            values={"register": wrong.register},
+        )  # fmt: skip
 
 
 def _join(before: dict[int, State], number: int, state: State) -> bool:

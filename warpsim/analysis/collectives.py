@@ -1,0 +1,143 @@
+"""membermask, nonuniform-operand, barrier-divergence and descriptor: operands of collectives that the text shows to be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from warpsim.analysis.evaluate import Read
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Value
+from warpsim.errors import Finding
+from warpsim.isa.wgmma import STORAGE, columns
+from warpsim.layout import descriptors
+from warpsim.program.program import Imm, Instruction, Operand, Vec
+
+MASKED = "the mask names exactly the lanes that execute the instruction together; each of them is in it"
+AGREE = "let all lanes compute it from the same values"
+
+
+def check_collectives(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    arrivals: dict[int, list[tuple[Instruction, int, Array]]] = {}
+    unknown = False
+    for block in facts.blocks:
+        for _, instruction, read in facts.walk(block.index):
+            root = instruction.form.root
+            names = [s.name for s in instruction.form.operands]
+            if "membermask" in names:
+                yield from _mask(facts, block.index, instruction, read, instruction.operands[names.index("membermask")])
+            elif root == "wgmma":
+                yield from _descriptors(facts, block.index, instruction, read)
+            elif root in ("bar", "barrier") and "a" in names:
+                unknown |= _barrier(facts, block.index, instruction, read, names, arrivals)
+            if root == "wmma" or (root in ("bar", "barrier") and "a" in names):
+                yield from _agreeing(facts, block.index, instruction, read, names)
+    if not unknown:
+        yield from _counts(facts, arrivals)
+
+
+def _mask(facts: Facts, index: int, instruction: Instruction, read: Read, operand: Operand) -> Iterator[Finding]:
+    """A lane that executes the instruction is in its own mask."""
+    mask = facts.value(operand, read)
+    threads, certain = facts.executing(index, instruction, read)
+    if not mask.exact or not threads.any():
+        return
+    lane = facts.threads.thread % np.uint64(WARP)
+    outside = threads & (mask.bits >> lane & np.uint64(1) == 0)
+    if not outside.any() or not (certain or (outside == threads).all()):
+        return
+    shown = int(np.broadcast_to(mask.bits, outside.shape)[outside][0])
+    message = f"{instruction.text} is executed by lanes that its mask 0x{shown:08x} does not name"
+    yield facts.finding("membermask", instruction, message, threads=outside, advice=MASKED, values={"mask": shown})
+
+
+def _differs(value: Value, threads: Array, size: int) -> Array:
+    """The threads of warps (warpgroups) in which a known value is not the same for all of ``threads``."""
+    if not value.exact or len(value.bits) == 1:
+        return np.zeros(len(threads), np.bool_)
+    rows, there = value.bits.reshape(-1, size), threads.reshape(-1, size)
+    first = np.take_along_axis(rows, there.argmax(axis=1)[:, None], 1)
+    return np.repeat(((rows != first) & there).any(axis=1), size) & threads
+
+
+def _disagree(facts: Facts, instruction: Instruction, name: str, threads: Array, size: int) -> Finding:
+    whole = "warp" if size == WARP else "warpgroup"
+    message = f"operand {name} of {instruction.text} differs between lanes of a {whole}"
+    return facts.finding("nonuniform-operand", instruction, message, threads=threads, advice=AGREE)
+
+
+def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str]) -> Iterator[Finding]:
+    """Operands that are the same in all lanes of a warp: those of barriers, address and stride of wmma."""
+    if instruction.form.root == "barrier" and "aligned" not in instruction.op.modifiers:
+        return
+    threads, _ = facts.executing(index, instruction, read)
+    wanted = ("a", "b") if instruction.form.root != "wmma" else ("p", "stride")
+    for name, operand in zip(names, instruction.operands, strict=False):
+        if name in wanted and not isinstance(operand, Vec):
+            odd = _differs(facts.value(operand, read), threads, WARP)
+            if odd.any():
+                yield _disagree(facts, instruction, name, odd, WARP)
+
+
+def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
+    """Matrix descriptors: the same in a warpgroup, and with fields that name a matrix."""
+    op = instruction.op
+    if "mma_async" not in op.modifiers:
+        return
+    threads, _ = facts.executing(index, instruction, read)
+    named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
+    itemsize = int(STORAGE[op.atype.name][1:])
+    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
+        operand = named.get(name)
+        if operand is None or not threads.any():
+            continue
+        value = facts.value(operand, read)
+        odd = _differs(value, threads & facts.threads.alive, WARPGROUP)
+        if odd.any():
+            yield _disagree(facts, instruction, name, odd, WARPGROUP)
+            continue
+        if not value.exact:
+            continue
+        k = 32 // itemsize * (2 if name == "b_desc" and "sp" in op.modifiers else 1)
+        turned = named.get(f"imm_trans_{name[0]}")
+        transposed = isinstance(turned, Imm) and bool(turned.bits)
+        bits = int(np.broadcast_to(value.bits, threads.shape)[threads][0])
+        problem = descriptors.elements(bits, k, extent, itemsize, transposed).problem
+        if problem is not None:
+            yield facts.finding(
+                "descriptor", instruction, f"{name} 0x{bits:016x}: {problem}", values={"descriptor": bits}
+            )
+
+
+def _barrier(
+    facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str],
+    arrivals: dict[int, list[tuple[Instruction, int, Array]]],
+) -> bool:  # fmt: skip
+    """Note who may arrive at a barrier of a known number; True where its number is not known."""
+    number = facts.value(instruction.operands[names.index("a")], read).constant
+    if number is None:
+        return True
+    count = facts.value(instruction.operands[names.index("b")], read).constant if "b" in names else 0
+    threads = facts.reach[index]
+    if instruction.guard is not None:
+        holds = facts.guard(instruction, read)
+        threads = threads & (holds.bits != 0) if holds.exact else threads
+    arrivals.setdefault(number, []).append((instruction, count or 0, threads))
+    return False
+
+
+def _counts(facts: Facts, arrivals: dict[int, list[tuple[Instruction, int, Array]]]) -> Iterator[Finding]:
+    """Barriers that expect more threads than can ever come."""
+    if facts.threads.sizes is None or any(i.form.root == "call" for i in facts.function.code):
+        return
+    for number, places in arrivals.items():
+        coming = np.logical_or.reduce([threads for _, _, threads in places])
+        most = int(coming.reshape(-1, WARP).any(axis=1).sum()) * WARP
+        for instruction, count, threads in places:
+            if count > most and threads.any():
+                message = f"barrier {number} expects {count} threads, and no more than {most} can come to it"
+                yield facts.finding(
+                    "barrier-divergence", instruction, message, advice="count the threads of the warps that execute it"
+                )

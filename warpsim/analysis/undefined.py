@@ -1,0 +1,102 @@
+"""uninitialised: registers that nothing has written on any way to where their value matters.
+
+What an operation makes of such a register is as undefined as it; selections and bitwise logic, which may not depend on it,
+count as defined, as do accumulators of wgmma, which compilers leave unwritten where scale-d is false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpsim.analysis.dataflow import settle
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.errors import Finding
+from warpsim.isa.spec import Scope
+from warpsim.program.program import Addr, Instruction, Operand
+
+RULE = "uninitialised"
+ADVICE = "write the register on every path that leads here"
+CHOOSING = frozenset(
+    {"selp", "slct", "and", "or", "xor", "not", "lop3", "prmt", "bfi", "bfe", "mov", "min", "max", "mul", "mad", "cvt"}
+)
+"""Thread instructions whose result may not depend on all bits of each source, or that only move some of them."""
+MATRIX = frozenset({"mma", "wmma", "wgmma", "stmatrix"})
+
+
+def check_undefined(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    function = facts.function
+    every = (1 << len(function.registers)) - 1
+    given = 0 if function.entry else _parameters(facts)
+    before = settle(facts.graph, every & ~given, lambda index, state: _through(facts, index, state), int.__and__)
+    told: set[int] = set()
+    for block in sorted(facts.blocks, key=lambda b: b.first):
+        state = before[block.index]
+        if state is None:
+            continue
+        for at in range(block.first, block.last):
+            instruction = function.code[at]
+            for register, use in _uses(instruction):
+                if state >> register & 1 and register not in told:
+                    told.add(register)
+                    name = function.registers[register].name
+                    message = f"register {name} is used as {use}, and nothing has written it on any way here"
+                    yield facts.finding(RULE, instruction, message, advice=ADVICE, values={"register": name})
+            state = _step(instruction, state)
+
+
+def _parameters(facts: Facts) -> int:
+    """The registers that a function is called with."""
+    names = {p.name for p in (*facts.function.params, *facts.function.returns)}
+    return sum(1 << r.index for r in facts.function.registers if r.name in names)
+
+
+def _through(facts: Facts, index: int, state: int) -> int:
+    block = facts.blocks[index]
+    for at in range(block.first, block.last):
+        state = _step(facts.function.code[at], state)
+    return state
+
+
+def _step(instruction: Instruction, state: int) -> int:
+    """The registers that are certainly undefined behind an instruction."""
+    if not state:
+        return 0
+    reads, writes = reads_and_writes(instruction)
+    undefined = instruction.guard is None and _spreads(instruction) and any(state >> r & 1 for r in reads)
+    for register in writes:
+        if not undefined:
+            state &= ~(1 << register)
+        else:
+            state |= 1 << register
+    return state
+
+
+def _spreads(instruction: Instruction) -> bool:
+    """Whether any undefined source makes the result undefined."""
+    form = instruction.form
+    if form.root == "mov":
+        return len(instruction.operands) == 2 and len(registers_of(instruction.operands[1])) == 1
+    return form.scope is Scope.THREAD and not form.ports and form.root not in CHOOSING
+
+
+def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
+    """The registers whose value matters where an instruction is executed, and as what."""
+    form, root = instruction.form, instruction.form.root
+    if instruction.guard is not None:
+        yield instruction.guard[0].index, "a branch condition" if root == "bra" else "a guard"
+    for spec, operand in zip(form.operands, instruction.operands, strict=False):
+        if isinstance(operand, Addr):
+            yield from _each(operand, "an address")
+        elif (root in MATRIX and not spec.dest and "accumulator" not in form.ports) or (
+            root == "wgmma" and spec.name in ("a", "a_desc", "b_desc", "sp_meta")
+        ):
+            yield from _each(operand, "a matrix operand")
+        elif root == "st" and "global" in instruction.op.modifiers and len(registers_of(operand)) == 1:
+            yield from _each(operand, "the value of a store to global memory")
+
+
+def _each(operand: Operand, use: str) -> Iterator[tuple[int, str]]:
+    for register in registers_of(operand):
+        yield register, use
