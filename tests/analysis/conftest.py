@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 HEAD = """.version 8.7
 .target sm_90a
 .address_size 64
-.visible .entry k(.param .u64 out, .param .u32 n) {directives}
+.visible .entry k(.param .u64 p_out, .param .u32 p_n) {directives}
 {{
 .reg .pred p<9>; .reg .b32 r<40>, tid, lane, zero, n, at; .reg .f32 f<40>; .reg .b64 rd<9>, out;
 .shared .align 128 .b8 smem[4096]; .shared .align 128 .b8 next[1024];
-ld.param.u64 out, [out]; ld.param.u32 n, [n]; mov.u32 tid, %tid.x; and.b32 lane, tid, 31; mov.u32 zero, 0; mov.u32 at, smem;
+ld.param.u64 out, [p_out]; ld.param.u32 n, [p_n]; mov.u32 tid, %tid.x; and.b32 lane, tid, 31; mov.u32 zero, 0; mov.u32 at, smem;
 """
 FIRST = HEAD.count("\n") + 1
 

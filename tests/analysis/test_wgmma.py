@@ -4,7 +4,10 @@ import pytest
 
 from .conftest import findings, recorded
 
-START = "setp.ne.u32 p1, n, 0; mov.u64 rd1, 0; mov.u64 rd2, 0;"
+START = (
+    "setp.ne.u32 p1, n, 0; mov.u64 rd1, 0x0000001000080000; mov.u64 rd2, rd1;"
+    " mov.u32 r0, n; mov.u32 r1, n; mov.u32 r2, n; mov.u32 r3, n;"
+)
 FENCE, COMMIT, WAIT = (
     "wgmma.fence.sync.aligned;",
     "wgmma.commit_group.sync.aligned;",

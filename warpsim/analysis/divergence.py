@@ -1,5 +1,5 @@
-"""aligned-divergence, exited-lane, setmaxnreg: what a warp (a warpgroup) must execute together, behind a branch or a guard
-that parts it.
+"""aligned-divergence, exited-lane, setmaxnreg, membermask: what a warp (a warpgroup, the lanes of a mask) must execute
+together, behind a branch or a guard that parts it.
 
 An error where the lanes are known to part: the condition is a function of ``%tid``, ``%laneid`` and constants. A warning
 where the condition depends on data of each thread, which may agree. Lanes that leave the kernel at once are not waited for, except by matrix instructions.
@@ -26,14 +26,15 @@ ADVICE = "branch on what all its lanes have in common, or move it to where they 
 
 def check_divergence(facts: Facts) -> Iterator[Finding]:
     """Findings of one function."""
-    aligned = _aligned(facts)
-    if not any(aligned):
+    aligned, masks = _aligned(facts), _masks(facts)
+    if not any(aligned) and not masks:
         return
     seen: set[int] = set()
     for block in facts.blocks:
         last = facts.function.code[block.last - 1]
         if len(block.successors) > 1 and last.guard is not None and last.form.root == "bra":
             yield from _branch(facts, block.index, aligned, seen)
+            yield from _masked(facts, block.index, masks, seen)
         elif last.form.root in LEAVING and last.guard is not None:
             yield from _leaving(facts, block.index, aligned, seen)
     yield from _guards(facts, aligned, seen)
@@ -81,6 +82,51 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
                     seen.add(i)
                     rule = "exited-lane" if leaves else "aligned-divergence"
                     yield _parted(facts, rule, instruction, parted, branch)
+
+
+def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
+    """(block, mask) of each instruction with a known membermask."""
+    found = {}
+    for block in facts.blocks:
+        code = facts.function.code[block.first : block.last]
+        if not any(s.name == "membermask" for i in code for s in i.form.operands):
+            continue
+        for at, instruction, read in facts.walk(block.index):
+            names = [s.name for s in instruction.form.operands]
+            if "membermask" in names:
+                mask = facts.value(instruction.operands[names.index("membermask")], read).constant
+                if mask is not None:
+                    found[at] = block.index, mask
+    return found
+
+
+def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: set[int]) -> Iterator[Finding]:
+    """Lanes that a mask names and that have gone another way."""
+    graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
+    taken, sides = facts.decision(index), list(dict.fromkeys(facts.blocks[index].successors))
+    if not masks or not taken.exact or len(taken.bits) == 1 or len(sides) != 2:
+        return
+    lane = facts.threads.thread % np.uint64(WARP)
+    for side, other in (sides, sides[::-1]):
+        skipping = graph.within(other, graph.meets[index])
+        if _leaves(facts, other) or _stops(facts, skipping):
+            continue
+        only = graph.within(side, graph.meets[index]) & ~skipping
+        for i, (at, mask) in masks.items():
+            if i in seen or not only >> at & 1:
+                continue
+            named = np.uint64(mask) >> lane & np.uint64(1) != 0
+            comes = facts.reach[at] & named
+            some = np.repeat(comes.reshape(-1, WARP).any(axis=1), WARP)
+            missing = some & named & facts.reach[index] & ~facts.reach[at]
+            if missing.any():
+                seen.add(i)
+                instruction, first = facts.function.code[i], int(lane[missing][0])
+                message = (
+                    f"{instruction.text}: its mask 0x{mask:08x} names lane {first}, which the condition of line"
+                    f" {branch.span.line} sends another way"
+                )
+                yield facts.finding("membermask", instruction, message, other=branch, threads=missing, advice=ADVICE)
 
 
 def _is_matrix(instruction: Instruction) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import attrs
+
 from warpsim.analysis.async_order import check_async
 from warpsim.analysis.collectives import check_collectives
 from warpsim.analysis.divergence import check_divergence
@@ -22,7 +24,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def check_program(program: Program) -> tuple[Finding, ...]:
-    """What can be seen to be wrong without running, in the order of the text; each place and rule once."""
+    """What can be seen to be wrong without running, in the order of the text; each place and rule once, with a count."""
     found: dict[tuple[str, int, int], Finding] = {}
     for function in program.functions.values():
         if not function.code:
@@ -30,5 +32,7 @@ def check_program(program: Program) -> tuple[Finding, ...]:
         facts = Facts(program, function)
         for check in PASSES:
             for finding in check(facts):
-                found.setdefault((finding.rule, finding.line, finding.column), finding)
+                key = finding.rule, finding.line, finding.column
+                known = found.get(key)
+                found[key] = finding if known is None else attrs.evolve(known, count=known.count + 1)
     return tuple(sorted(found.values(), key=lambda f: (f.line, f.column, f.rule)))
