@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.atomics import UPDATES
-from warpsim.isa.ports import BulkPort, MemoryPort, RegisterCountsPort
+from warpsim.isa.ports import BulkPort, MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
 
 Lanes = Any
@@ -63,12 +63,11 @@ def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bul
 @instruction(
     "setmaxnreg.action.sync.aligned.u32 n; .action = { .inc, .dec };",
     anchor="miscellaneous-instructions-setmaxnreg",
-    scope=Scope.WARP,
+    scope=Scope.SYNC,
     types={"n": ".u32"},
     constants={"n": range(24, 257, 8)},
     version=(8, 0),
     arch="90a",
 )
-def setmaxnreg(op: Op, n: Lanes, *, register_counts: RegisterCountsPort) -> None:
-    """Ask for as many registers a thread."""
-    register_counts.change(int(n.reshape(-1)[0]))
+def setmaxnreg(op: Op, n: Lanes) -> None:
+    """Give registers back to the CTA, or wait until it has enough."""

@@ -197,10 +197,3 @@ class StackPort(Protocol):
 
     def restore(self, end: Lanes) -> None:
         """Move it back."""
-
-
-class RegisterCountsPort(Protocol):
-    """How many registers the threads of each warp may use."""
-
-    def change(self, count: int) -> None:
-        """The warps of the step ask for ``count`` registers a thread."""

@@ -1,4 +1,4 @@
-"""The steps of barriers of the warp, the CTA and the cluster, and of what ends or delays threads."""
+"""The steps of barriers of the warp, the CTA and the cluster, of register counts, and of what ends or delays threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
 from warpsim.machine.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.register_counts import bind_register_count
 from warpsim.machine.reporting import present
 from warpsim.machine.stalls import is_aligned_barrier
 from warpsim.machine.values import Array, as_array
@@ -19,13 +20,15 @@ DIVERGENCE = "barrier-divergence"
 
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
-    """Barriers of the warp, the CTA and the cluster."""
+    """Barriers of the warp, the CTA and the cluster, register counts."""
     words = instruction.text.split(".")
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     if instruction.form.root in ("trap", "brkpt", "exit"):
         return _trap(instruction, guard)
     if instruction.form.root == "nanosleep":
         return lambda group: None
+    if instruction.form.root == "setmaxnreg":
+        return bind_gate(plan, instruction, bind_register_count(plan, instruction))
     if "warp" in words:
         return bind_gate(plan, instruction, lambda group: None)
     if "cluster" in words:

@@ -166,10 +166,13 @@ class Batch:
     def finish(self) -> None:
         """All threads have ended."""
         self.transfers.finish()
-        self.register_counts.finish()
 
     def exit(self, group: Group) -> None:
         """The group's threads end."""
+        self._exit(group)
+        self.register_counts.exit()
+
+    def _exit(self, group: Group) -> None:
         if self.wgmma is not None:
             self.wgmma.exit(group)
         if group.selection.n == self.shape.n:

@@ -162,7 +162,7 @@ class Launch:
 
     def _waits(self, batch: Batch) -> bool:
         return (
-            bool(batch.parked)
+            bool(batch.parked or batch.register_counts.waiting)
             or any(b.waiting for b in batch.barriers.values())
             or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
             or any(g.batch is batch for g in self.sleeping)

@@ -62,7 +62,6 @@ def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
         "bulk": BulkCopies(batch),
         "maps": MapFences(batch),
         "objects": batch.objects,
-        "register_counts": batch.register_counts,
     }
 
 

@@ -71,6 +71,7 @@ def deadlock(launch: Launch) -> None:
     """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: lanes that miss
     in a collective, then a barrier whose threads wait nowhere else, then a loop that polls memory."""
     collectives = [_collective(g) for batch in launch.batches for g in batch.parked]
+    collectives += [_registers(g) for batch in launch.batches for g in batch.register_counts.waiting]
     polls = [_poll(g) for g in launch.sleeping]
     barriers = [
         _barrier(batch, barrier, group)
@@ -136,6 +137,15 @@ def _cluster(group: Group) -> Stall:
     group.at = max(group.at - 1, 0)
     note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
     return Stall(group, "deadlock", note, "every living thread of the cluster arrives once before each wait")
+
+
+def _registers(group: Group) -> Stall:
+    place = present(group)
+    note = f"{group.selection.n} threads wait for registers at {place.text} in line {place.span.line}"
+    advice = (
+        "other warps give up enough registers by setmaxnreg.dec first: all counts of a CTA are at most those at launch"
+    )
+    return Stall(group, "setmaxnreg", note, advice)
 
 
 def _poll(group: Group) -> Stall:
