@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,8 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -
     """Arrive count times; the state is the phase before."""
     n = np.ones(1, np.uint32) if count is None else count
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
-    return objects.update(_space(op), address, lambda w, k: mbarriers.arrive(w, k, drop=drop, complete=complete), n)
+    change = functools.partial(mbarriers.arrive, drop=drop, complete=complete)
+    return objects.update(_space(op), address, change, n, arrivals=True)
 
 
 @instruction(
@@ -112,7 +114,8 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Objects
     """Arrive at an object of any CTA of the cluster."""
     n = np.ones(1, np.uint32) if count is None else count
     drop = "arrive_drop" in op.modifiers
-    objects.update("shared::cluster", address, lambda w, k: mbarriers.arrive(w, k, drop=drop), n, returns=False)
+    change = functools.partial(mbarriers.arrive, drop=drop)
+    objects.update("shared::cluster", address, change, n, returns=False, arrivals=True)
 
 
 @instruction(

@@ -160,9 +160,15 @@ class ObjectsPort(Protocol):
         """End their use."""
 
     def update(
-        self, space: str, address: Any, change: Callable[..., Lanes], *operands: Lanes, returns: bool = True
+        self,
+        space: str,
+        address: Any,
+        change: Callable[..., Lanes],
+        *operands: Lanes,
+        returns: bool = True,
+        arrivals: bool = False,
     ) -> Lanes | None:
-        """The word before ``change(word, *operands)``, lane after lane."""
+        """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
 
     def look(self, space: str, address: Any, parity: Lanes) -> Lanes:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""

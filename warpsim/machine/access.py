@@ -93,22 +93,25 @@ class Memory:
         returns: bool,
         kind: str = "",
         shared: Callable[..., Array] | None = None,
+        room: Callable[[Array], Array] | None = None,
     ) -> Array | None:
         """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
 
-        ``shared`` is the update in shared memory where it differs."""
+        ``shared`` is the update in shared memory where it differs; ``room`` as for `apply_atomic`."""
         returns = returns and not self.unused
         name = space_of(space)
         if name == "":
 
             def access(k: str, a: Address) -> tuple[Array | None]:
-                return (self.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared),)
+                return (
+                    self.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared, room=room),
+                )
 
             got = self._by_space(address, access, type, 1)
             return got[0] if returns else None
         if shared is not None and name.startswith("shared"):
             update = shared
-        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind)
+        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind, room)
 
     def shifted(self, address: Address, delta: Array) -> Address:
         """An address moved by a number of bytes of each lane."""

@@ -52,8 +52,11 @@ def apply_atomic(
     operands: tuple[Array, ...],
     returns: bool,
     name: str,
+    room: Callable[[Array], Array] | None = None,
 ) -> Array | None:
-    """``new = update(old, *operands)`` for every lane; the old values where asked for."""
+    """``new = update(old, *operands)`` for every lane; the old values where asked for.
+
+    ``room(old)``: how large a sum of operands may be that does the same at once as its parts one after the other."""
     shape = memory.group.selection.shape
     commutes = not returns and name in _DIRECT and dtype.kind in "iu"
     order = tuple(range(len(shape))) if commutes else _order(shape)
@@ -74,7 +77,7 @@ def apply_atomic(
                 memory.global_port.note_atomic(allocation.defined, place[lanes], dtype.itemsize, name == "exch")
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
-            _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name)
+            _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
     else:
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
         if memory.flight is not None and kind != "local":
@@ -118,7 +121,7 @@ def apply_atomic(
                     lambda i, v: space.scatter(where[i], column[i], v),
                     None,
                 )
-            _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name)
+            _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name, room)
     if out is None:
         return None
     inverse = np.argsort(order)
@@ -149,6 +152,7 @@ def _run(
     out: Array | None,
     lanes: Array,
     name: str,
+    room: Callable[[Array], Array] | None,
 ) -> None:
     integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
     if out is None and integer and name in _DIRECT:
@@ -176,6 +180,18 @@ def _run(
             cells.put(order[starts], last)
             memory.globals.version += 1
         return
+    if room is not None and len(starts) < n:
+        values = operands[0].astype(np.int64)[order]
+        totals = np.add.reduceat(values, starts)
+        first = cells.get(order[starts])
+        if (totals <= room(first)).all():
+            if out is not None:
+                running = np.cumsum(values)
+                before = np.repeat(running[starts] - values[starts], counts)
+                out[lanes[order]] = _like(first, update(np.repeat(first, counts), running - values - before))
+            cells.put(order[starts], _like(first, update(first, totals)))
+            memory.globals.version += 1
+            return
     crowded = counts > 1
     few = bool(name) and CROWD * np.count_nonzero(crowded) < counts.max()
     for turn in range(1 if few else int(counts.max())):

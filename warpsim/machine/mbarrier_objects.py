@@ -51,9 +51,15 @@ class MbarrierObjects:
         self.batch.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
-        self, space: str, address: Address, change: Callable[..., Array], *operands: Array, returns: bool = True
+        self,
+        space: str,
+        address: Address,
+        change: Callable[..., Array],
+        *operands: Array,
+        returns: bool = True,
+        arrivals: bool = False,
     ) -> Array | None:
-        """The word before ``change(word, *operands)``, lane after lane."""
+        """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
         if self.checked and space == "shared::cluster":
             self._check_visible(*self.places(space, address))
         races = self.batch.memory.races
@@ -69,7 +75,9 @@ class MbarrierObjects:
                     self._check_counts(word, new, values)
             return new.view(old.dtype)
 
-        return self.batch.memory.atomic(space, address, B64, checked, operands, returns=returns)
+        # arrivals that a phase lacks do the same together: only the last may end it
+        room = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
+        return self.batch.memory.atomic(space, address, B64, checked, operands, returns=returns, room=room)
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""
