@@ -213,6 +213,34 @@ def test_a_plain_flag():
     assert (5, 2) in races(FLAG.format(**weak), grid=2)
 
 
+NEAR = (
+    "setp.ge.u32 %p7, %r1, 32; add.u64 %rd6, %rd4, -128; @%p7 bra consumer;\n"
+    "st.global.u32 [%rd4], %r1; bar.warp.sync -1; @!%p8 bra done; {0} bra done;\nconsumer: again: {1} setp.eq.u32 %p1, %r4, 0;"
+    " @%p1 bra again; {2}\nld.global.u32 %r5, [%rd6]; done:"
+)
+VOLATILE = "st.volatile.global.u32 [%rd2], 1;", "ld.volatile.global.u32 %r4, [%rd2];"
+
+
+@pytest.mark.parametrize(
+    ("release", "acquire", "fence", "expected"),
+    [
+        ("membar.cta; " + VOLATILE[0], VOLATILE[1], "membar.cta;", []),
+        ("membar.cta; red.global.add.u32 [%rd2], 1;", "atom.global.add.u32 %r4, [%rd2], 0;", "membar.cta;", []),
+        ("st.release.cta.global.u32 [%rd2], 1;", "ld.acquire.cta.global.u32 %r4, [%rd2];", "", []),
+        ("st.release.cta.global.u32 [%rd2], 1;", "ld.acquire.gpu.global.u32 %r4, [%rd2];", "", []),
+        ("st.release.gpu.global.u32 [%rd2], 1;", "ld.acquire.cta.global.u32 %r4, [%rd2];", "", []),
+        (VOLATILE[0], VOLATILE[1], "membar.cta;", [(3, 1)]),
+        ("membar.cta; " + VOLATILE[0], VOLATILE[1], "", [(3, 1)]),
+    ],
+)
+def test_a_flag_within_a_cta(release, acquire, fence, expected):
+    """Fences and scopes of the CTA serve between its warps; lanes know what the one that polls has learnt."""
+    assert races(NEAR.format(release, acquire, fence)) == expected
+    one = NEAR.replace("again: {1}", "@!%p6 bra behind; again: {1}").replace("{2}\n", "{2} behind: bar.warp.sync -1;\n")
+    one = "setp.eq.u32 %p6, %r1, 32; " + one
+    assert races(one.format(release, acquire, fence), grid=2)[: len(expected)] == expected
+
+
 NAMED = (
     "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; st.shared.u32 [%r3], %r1;\n"
     "{arrive} bra done;\nconsumer: {wait} add.u32 %r7, %r3, -128;\nld.shared.u32 %r4, [%r7];\ndone:"

@@ -113,6 +113,8 @@ class Order:
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """These threads have synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
         index = self._index(positions)
+        if self.known is not None:
+            self._share_in_warps(positions)
         if masks is None:
             self.warp_time.reshape(-1)[index] = now
             return
@@ -120,6 +122,23 @@ class Order:
             self.part_time, self.part_mask = self._fresh(), self._fresh()
         self.part_time.reshape(-1)[index] = now
         self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
+
+    def _share_in_warps(self, positions: Array) -> None:
+        """What one thread knows of others, the lanes know that it has met in its warp."""
+        assert self.known is not None
+        n_ctas, known = self.shape.n_ctas, self.known.reshape(-1)
+        numbers = known[positions]
+        if not numbers.any():
+            return
+        unit = positions // n_ctas // 32 * n_ctas + positions % n_ctas
+        pairs = np.unique(np.stack([unit, numbers]), axis=1)
+        for warp in pairs[0, 1:][pairs[0, 1:] == pairs[0, :-1]].tolist():
+            rows: Rows = {}
+            for number in pairs[1, pairs[0] == warp].tolist():
+                join(rows, self.table[number])
+            known[positions[unit == warp]] = self._number(rows)
+        if len(self.table) > 4096:
+            self._collect()
 
     def agent_wait(self, positions: Array, now: int) -> None:
         """These threads have waited for the wgmma of their warpgroups."""

@@ -72,38 +72,53 @@ class RaceClocks:
 
     # ---- flags -------------------------------------------------------------------------------
 
+    @property
+    def has_flags(self) -> bool:
+        """Whether the strong access of this step can be one of a flag: it or a fence before releases, or a flag exists."""
+        return self.note.release or bool(self.order.fence_time) or bool(self.launch.flags)
+
     def strong(self, place: Array, mask: Array | None, reads: bool, writes: bool, columns: Array | None) -> None:
         """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released."""
         positions = self.batch.memory.group.selection.positions
         if place.size == 1 and place.ndim != positions.ndim:
             place = place.reshape((1,) * positions.ndim)
         place = np.broadcast_to(place, positions.shape)
-        where = positions % self.batch.shape.n_ctas if columns is None else columns
+        where = positions % self.batch.shape.n_ctas if columns is None else np.broadcast_to(columns, positions.shape)
         chosen = slice(None) if mask is None else np.broadcast_to(mask, positions.shape).reshape(-1)
         place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
-        narrow = self.note.level == CTA
+        shared, narrow = columns is not None, self.note.level == CTA
         if writes:
             if self.note.release:
-                own = np.full(len(positions), self.now + 1)
+                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared, narrow)
             else:
-                own = self.order.fenced(positions, "cta" if narrow else "gpu")
-            gives = own > 0
-            if gives.any():
-                self.widen()
-            given = place[gives], positions[gives], where[gives]
-            addresses = np.unique(given[0]).tolist()
-            if len(addresses) > MANY:
-                addresses, given = [CROWD], (np.full_like(given[0], CROWD), *given[1:])
-            for address in addresses:
-                self.launch.flags.add(address)
-                for mine, key in self._keys(address, *given, columns is not None, narrow):
-                    times = own[gives] if len(mine) == len(given[1]) else own[gives][np.isin(given[1], mine)]
-                    self.order.publish(key, mine, times)
+                near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
+                if narrow or (shared and not self.clustered):
+                    self._give(near, place, positions, where, shared, True)
+                else:  # a fence of the CTA alone makes it a release to the CTA
+                    self._give(far, place, positions, where, shared, False)
+                    if not shared:
+                        self._give(np.where(near > far, near, 0), place, positions, where, shared, True)
         if reads and self.launch.flags:
             for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
                 at = np.full_like(place, CROWD) if address == CROWD else place
-                for mine, key in self._keys(address, at, positions, where, columns is not None, narrow):
-                    self._take(mine, key, narrow)
+                for scope in (True,) if narrow or shared else (False, True):
+                    for mine, key in self._keys(address, at, positions, where, shared, scope):
+                        self._take(mine, key, narrow)
+
+    def _give(self, own: Array, place: Array, positions: Array, where: Array, shared: bool, narrow: bool) -> None:
+        """Threads release their accesses before ``own`` (0: none) through flags at ``place``."""
+        gives = own > 0
+        if not gives.any():
+            return
+        self.widen()
+        own, place, positions, where = own[gives], place[gives], positions[gives], where[gives]
+        addresses = np.unique(place).tolist()
+        if len(addresses) > MANY:
+            addresses, place = [CROWD], np.full_like(place, CROWD)
+        for address in addresses:
+            self.launch.flags.add(address)
+            for mine, key in self._keys(address, place, positions, where, shared, narrow):
+                self.order.publish(key, mine, own if len(mine) == len(positions) else own[np.isin(positions, mine)])
 
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool

@@ -42,6 +42,8 @@ class Races(RaceFindings):
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
                 self._lanes(self.shared_cells, at, nbytes, threads, mask, write, group, None)
+                if self.note.level and self.has_flags:
+                    self.strong(np.asarray(place, np.int64), active, reads or not write, write, columns)
                 return
             self.widen()
         shape = np.broadcast_shapes(at.shape, columns.shape)
@@ -50,8 +52,8 @@ class Races(RaceFindings):
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
         self._lanes(self.shared_cells, at, nbytes, selection.positions, active, write, group, where)
-        if self.note.level:
-            self.strong(at, active, reads or not write, write, np.broadcast_to(where, selection.shape))
+        if self.note.level and self.has_flags:
+            self.strong(at, active, reads or not write, write, where)
 
     def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
         """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
@@ -96,7 +98,7 @@ class Races(RaceFindings):
         group = self.batch.memory.group
         threads = group.selection.positions + self.base
         self._lanes(found[1], place - allocation.start, nbytes, threads, mask, write, group, allocation)
-        if self.note.level:
+        if self.note.level and self.has_flags:
             self.strong(place, mask, reads or not write, write, None)
 
     def matrix(self, address: Array, columns: Array) -> None:
@@ -282,6 +284,11 @@ class Races(RaceFindings):
             shift = 0 if local else self.base
             theirs = theirs + (self.base if local else 0)
             ends = [first[chosen] - shift, last[chosen] - shift]
+            if self.note.level and not local:  # nor do those of one CTA, whatever their scopes
+                n_ctas, inside = self.batch.shape.n_ctas, theirs - self.base
+                near = (inside >= 0) & (inside < order.rows * n_ctas) & (inside % n_ctas == ends[0] % n_ctas)
+                kept = ~near | (self.launch.levels[times] == 0)
+                chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
         if (
             self.note.level == GPU and not write and not local
         ):  # it reads what a fence has made visible, or what was before
