@@ -94,6 +94,12 @@ def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return floating.fma(a, b, c, op.rnd)
 
 
+def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """a * b + c, rounded once, as the op of an add or sub says."""
+    a, b, c = _flushed(op, a, b, c)
+    return _finish(op, floating.fma(a, b, c, "rn"))
+
+
 @instruction(
     f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}",
     anchor="floating-point-instructions-add",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, blocks_of, is_poll
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
@@ -47,7 +48,7 @@ class FunctionPlan:
     """One function, bound."""
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
-        self.function = function
+        self.function = contract(function)
         self.kernel = kernel
         self.n_registers = len(function.registers)
         self.extras: list[Any] = []

@@ -1,0 +1,159 @@
+"""Products that the assembler fuses with the sums that use them.
+
+`mul`, `add` and `sub` without a rounding modifier may become one fused multiply-add (PTX ISA: floating-point add, mul).
+ptxas does so, whatever compiler wrote the text, and the bits of the GPU are those of the fused form. Read off its code:
+
+* Product and sum have one type and flush alike; the sum may clamp or have a guard, the product neither.
+* Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`; else
+  none is fused. No sum has the product as both operands. Uses by dead code do not count.
+* Sums take their product in the order of the text, of two products the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, registers_of
+from warpsim.isa.contracted import TYPES, fused
+from warpsim.isa.spec import Scope
+from warpsim.program.program import Function, Imm, Instruction, Operand, Reg
+
+
+@attrs.define(eq=False)
+class _Product:
+    """A product: its factors, its type and flushing, and its uses as (sum, which operand, whether negated)."""
+
+    factors: tuple[Operand, ...]
+    kind: tuple[str, ...]
+    uses: list[tuple[int, int, bool]] = attrs.Factory(list)
+    fusible: bool = True
+
+
+def contract(function: Function) -> Function:
+    """The function with every sum that the assembler fuses in place of the plain one."""
+    if not any(i.form.root == "mul" and _kind(i) for i in function.code):
+        return function
+    code = list(function.code)
+    blocks, _ = blocks_of(function)
+    for run in _runs(blocks):
+        live = {r for s in run[-1].successors for r in blocks[s].live_in}
+        if KEEP in function.directives and not run[-1].successors:
+            live.update(range(len(function.registers)))
+        for at, (product, operand, negative) in _fusions(function, run, live).items():
+            code[at] = _sum(code[at], product, operand, negative)
+    return attrs.evolve(function, code=tuple(code))
+
+
+def _sum(instruction: Instruction, product: _Product, operand: int, negative: bool) -> Instruction:
+    """The fused form of an add or sub one of whose operands is the product."""
+    d, *terms = instruction.operands
+    form, minus = instruction.form, instruction.form.root == "sub"
+    function = fused(product.kind[-1], negative ^ (minus and operand == 1), minus and operand == 0)
+    form = attrs.evolve(form, function=function, operands=(*form.operands, attrs.evolve(form.operands[-1], name="c")))
+    return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
+
+
+def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
+    """Blocks in the order of the text, together where control flow can only go from one to the next."""
+    entered = [0] * len(blocks)
+    for block in blocks:
+        for successor in block.successors:
+            entered[successor] += 1
+    run: list[Block] = []
+    for block in sorted(blocks, key=lambda b: b.first):
+        if run and (run[-1].successors != (block.index,) or entered[block.index] != 1):
+            yield run
+            run = []
+        run.append(block)
+    yield run
+
+
+def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, tuple[_Product, int, bool]]:
+    """What is fused in a run at whose end registers are ``live``: sum -> (product, which operand, whether negated)."""
+    holds: dict[int, tuple[_Product, bool]] = {}
+    sums: dict[int, list[_Product]] = {}
+    places = range(run[0].first, run[-1].last)
+    dead = _dead(function, places, live)
+    for at in places:
+        if at in dead:
+            continue
+        instruction = function.code[at]
+        kind, root = _kind(instruction), instruction.form.root
+        reads, writes = reads_and_writes(instruction)
+        held = {r: holds[r] for r in reads if r in holds}
+        copied: tuple[_Product, bool] | None = None
+        if kind and root != "mul":
+            sums[at] = []
+            for number, operand in enumerate(instruction.operands[1:]):
+                product, negative = (
+                    holds.get(operand.register.index, (None, False)) if isinstance(operand, Reg) else (None, False)
+                )
+                if product is not None and product.kind == kind and product not in sums[at]:
+                    sums[at].append(product)
+                    product.uses.append((at, number, negative))
+                elif product is not None:
+                    product.fusible = False
+        elif held and _is_copy(instruction):
+            product, negative = next(iter(held.values()))
+            copied = product, negative ^ (root == "neg")
+        else:
+            for product, _ in held.values():
+                product.fusible = False
+        if instruction.guard is not None:
+            for r in set(writes) & holds.keys():
+                holds[r][0].fusible = False
+        for r in writes:
+            holds.pop(r, None)
+        for product in {p for p, _ in holds.values()}:
+            if any(r in writes for factor in product.factors for r in registers_of(factor)):
+                product.fusible = False  # the factors are gone by then; compilers do not write such text
+        if copied is not None:
+            holds[writes[0]] = copied
+        elif kind and root == "mul" and instruction.guard is None and not set(reads) & set(writes):
+            holds[writes[0]] = _Product(instruction.operands[1:], kind), False
+    for r in live & holds.keys():
+        holds[r][0].fusible = False
+    chosen: dict[int, tuple[_Product, int, bool]] = {}
+    for at, products in sums.items():
+        for product in products:
+            if at not in chosen and product.fusible and not any(use[0] in chosen for use in product.uses):
+                chosen.update({s: (product, operand, negative) for s, operand, negative in product.uses})
+    return chosen
+
+
+def _kind(instruction: Instruction) -> tuple[str, ...]:
+    """The flushing and type of a product or sum that may be fused, nothing for any other instruction."""
+    root, words = instruction.form.root, instruction.op.modifiers
+    if root not in ("mul", "add", "sub") or words[-1] not in TYPES or len(instruction.operands) != 3:
+        return ()
+    if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
+        return ()
+    rest = [w for w in words[:-1] if w != "sat" or root == "mul"]
+    return (*rest, words[-1]) if set(rest) <= {"ftz"} else ()
+
+
+def _is_copy(instruction: Instruction) -> bool:
+    """A `mov` or `neg` of a whole register."""
+    operands, root = instruction.operands, instruction.form.root
+    if root not in ("mov", "neg") or instruction.guard is not None or not all(isinstance(o, Reg) for o in operands):
+        return False
+    return root == "mov" or instruction.op.modifiers[-1] in TYPES
+
+
+def _dead(function: Function, places: range, live: set[int]) -> set[int]:
+    """Instructions without effect whose results nobody reads."""
+    live, dead = set(live), set()
+    for at in reversed(places):
+        instruction = function.code[at]
+        reads, writes = reads_and_writes(instruction)
+        form = instruction.form
+        plain = form.scope is Scope.THREAD and not form.ports and form.root not in ENDS
+        if plain and writes and not live & set(writes):
+            dead.add(at)
+            continue
+        if instruction.guard is None:
+            live -= set(writes)
+        live |= set(reads)
+    return dead

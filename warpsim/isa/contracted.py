@@ -1,0 +1,37 @@
+"""Sums of products that the assembler contracts: `mul` and `add` or `sub` without a rounding modifier, rounded once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.isa import floating, half
+from warpsim.isa.spec import Op
+from warpsim.numerics.floating import fma
+
+Lanes = Any
+_SIGN = {"f16": 0x8000, "bf16": 0x8000, "f16x2": 0x80008000, "bf16x2": 0x80008000, "f32": 1 << 31, "f64": 1 << 63}
+TYPES = frozenset(_SIGN)
+
+
+def fused(type: str, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
+    """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and clamp."""
+    return functools.partial(_fused, type, negative_product, negative_sum)
+
+
+def _fused(type: str, negative_product: bool, negative_sum: bool, op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    a = _negated(a, type) if negative_product else a
+    c = _negated(c, type) if negative_sum else c
+    if type == "f32":
+        return floating.fused_f32(op, a, b, c)
+    return fma(a, b, c, "rn") if type == "f64" else half.fma(op, a, b, c)
+
+
+def _negated(x: Lanes, type: str) -> Lanes:
+    """-x, a NaN of f64 as it is (the others lose their bits anyway)."""
+    raw = x.view(f"u{x.dtype.itemsize}")
+    flipped = (raw ^ raw.dtype.type(_SIGN[type])).view(x.dtype)
+    return np.where(np.isnan(x), x, flipped) if type == "f64" else flipped
