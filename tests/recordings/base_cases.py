@@ -298,6 +298,61 @@ def dynamic_programming():
     return cuda(3, 64, buffers, [*pointers(buffers), i32(n)])
 
 
+@case
+def complex_numbers():
+    n = 100
+    buffers = {
+        "c": source("f32", random(n, 3, 2)),
+        "d": source("f64", random(n, 3, 2, seed=1)),
+        "out": result("f32", n, 3, 2),
+        "out64": result("f64", n, 3, 2),
+    }
+    return cuda(2, 64, buffers, [*pointers(buffers), i32(n)])
+
+
+@case
+def cofactors():
+    n = 100
+    buffers = {
+        "m": source("f32", random(n, 16)),
+        "d": source("f64", random(n, 16, seed=1)),
+        "out": result("f32", n, 10),
+        "out64": result("f64", n, 10),
+    }
+    return cuda(2, 64, buffers, [*pointers(buffers), i32(n)])
+
+
+@case
+def rays():
+    width, height = 40, 24
+    spheres = np.c_[random(6, 3, scale=0.7), np.abs(random(6, seed=1, scale=0.3)) + 0.1]
+    buffers = {
+        "spheres": source("f32", spheres),
+        "triangle": source("f32", [[-1, -1, 1], [1, -1, 1.5], [0, 1.2, 2]]),
+        "image": result("f32", height, width, 4),
+    }
+    return cuda(
+        (3, 3), (16, 8), buffers, [ptr("spheres"), i32(6), ptr("triangle"), ptr("image"), i32(width), i32(height)]
+    )
+
+
+@case
+def half_expressions():
+    n = 192
+    buffers = {
+        "x": given("f16", floats(8 * n, "f16", 1, wild=0.1)),
+        "y": given("bf16", floats(8 * n, "bf16", 2, wild=0.1)),
+        "out": result("u32", 12, n),
+        "out_bf": result("u32", 12, n),
+    }
+    return cuda(3, 64, buffers, [*pointers(buffers), i32(n)])
+
+
+@case
+def half_expressions_sm90():
+    return {**half_expressions(), "target": "sm_90", "file": "half_expressions"}
+
+
 # ---- memory ---------------------------------------------------------------------------------------
 
 
@@ -438,11 +493,11 @@ def atomic_kinds():
     cells = np.zeros((4, 36), np.uint32)
     cells[2, [6, 22, 23]] = 2**32 - 1
     buffers = {
-        "x": source("s32", np.random.default_rng(1).integers(0, 100, 256)),
+        "x": source("s32", np.random.default_rng(1).integers(0, 100, 128)),
         "cells": changed("u32", cells),
         "olds": result("s32", 2, 14),
     }
-    return cuda(2, 128, buffers, pointers(buffers))
+    return cuda(2, 64, buffers, pointers(buffers))
 
 
 @case
@@ -867,6 +922,16 @@ def triton_sort_gather():
     return triton(1, ("*i32", "*i32", "*i32", "*i32"), buffers, [], ROWS=8, COLUMNS=64)
 
 
+@case
+def triton_rotary():
+    buffers = {
+        "x": source("f32", random(5, 256)),
+        "angles": source("f32", random(128, seed=1)),
+        "out": result("f32", 5, 256),
+    }
+    return triton(5, ("*fp32", "*fp32", "*fp32", "i32"), buffers, [i32(100)], HALF=128)
+
+
 # ---- numba ----------------------------------------------------------------------------------------
 
 
@@ -975,6 +1040,17 @@ def numba_dates():
     days = np.random.default_rng(1).integers(-400000, 400000, 150)
     buffers = {"days": source("s64", days), "out": result("s64", 150, 4)}
     return numba(3, 64, "(int64[::1], int64[:, ::1])", buffers)
+
+
+@case
+def numba_waves():
+    buffers = {
+        "z": source("f64", random(100, 2)),
+        "c": source("f64", random(100, 2, seed=1)),
+        "out": result("f64", 100, 3),
+    }
+    shapes = {"z": ((100,), 16), "c": ((100,), 16)}
+    return numba(2, 64, "(complex128[::1], complex128[::1], float64[:, ::1], int64)", buffers, [i64(5)], shapes=shapes)
 
 
 # ---- files ----------------------------------------------------------------------------------------

@@ -23,12 +23,14 @@ from warpsim.program.program import Function, Imm, Instruction, Operand, Reg
 
 @attrs.define(eq=False)
 class _Product:
-    """A product: its factors, its type and flushing, and its uses as (sum, which operand, whether negated)."""
+    """A product: its factors, its type and flushing, its uses as (sum, which operand, whether negated), and whether its
+    factors were written since."""
 
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
     uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
+    stale: bool = False
 
 
 def contract(function: Function) -> Function:
@@ -90,7 +92,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
                 product, negative = (
                     holds.get(operand.register.index, (None, False)) if isinstance(operand, Reg) else (None, False)
                 )
-                if product is not None and product.kind == kind and product not in sums[at]:
+                if product is not None and product.kind == kind and product not in sums[at] and not product.stale:
                     sums[at].append(product)
                     product.uses.append((at, number, negative))
                 elif product is not None:
@@ -108,7 +110,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
             holds.pop(r, None)
         for product in {p for p, _ in holds.values()}:
             if any(r in writes for factor in product.factors for r in registers_of(factor)):
-                product.fusible = False  # the factors are gone by then; compilers do not write such text
+                product.stale = True  # a sum from here on lacks the factors; compilers do not write such text
         if copied is not None:
             holds[writes[0]] = copied
         elif kind and root == "mul" and instruction.guard is None and not set(reads) & set(writes):
@@ -139,7 +141,7 @@ def _is_copy(instruction: Instruction) -> bool:
     operands, root = instruction.operands, instruction.form.root
     if root not in ("mov", "neg") or instruction.guard is not None or not all(isinstance(o, Reg) for o in operands):
         return False
-    return root == "mov" or instruction.op.modifiers[-1] in TYPES
+    return root == "mov" or instruction.op.modifiers[-1] in TYPES - {"bf16", "bf16x2"}  # whose neg is a product itself
 
 
 def _dead(function: Function, places: range, live: set[int]) -> set[int]:

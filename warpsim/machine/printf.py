@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -9,19 +10,24 @@ from collections.abc import Callable
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
 
 
-def format_text(template: str, read: Callable[[int], bytes], string: Callable[[int], str]) -> str:
-    """The text of one printf call; ``read(size)`` gives the next argument's bytes, ``string(address)`` a C string."""
+def format_text(template: str, read: Callable[[int], bytes], string: Callable[[int], str]) -> tuple[str, int]:
+    """The text of one printf call and the number of its conversions, which is what the call returns.
+
+    ``read(size)`` gives the next argument's bytes, ``string(address)`` a C string."""
+    count = 0
 
     def number(match: re.Match[str], group: int) -> str:
         text = match.group(group) or ""
         return str(struct.unpack("<i", read(4))[0]) if text == "*" else text
 
     def convert(match: re.Match[str]) -> str:
+        nonlocal count
         flags, width = match.group(1), number(match, 2)
         precision = "." + number(match, 3) if "." in match.group(0).split(match.group(5))[0] else ""
         length, kind = match.group(4) or "", match.group(5)
         if kind == "%":
             return "%"
+        count += 1
         layout = f"%{flags}{width}{precision}"
         if kind in "dioxXu":
             wide = length in ("l", "ll", "j", "z", "t")
@@ -32,18 +38,61 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
                 value &= (1 << bits) - 1
                 if kind in "di" and value >> (bits - 1):
                     value -= 1 << bits
-            return (layout + ("d" if kind in "diu" else kind)) % value
+            return _integer(flags, width, precision, kind, value)
         if kind in "eEfFgG":
-            return (layout + kind) % struct.unpack("<d", read(8))[0]
+            real = struct.unpack("<d", read(8))[0]
+            if math.isnan(real) and math.copysign(1, real) < 0:
+                return _padded(flags, width, "-NAN" if kind.isupper() else "-nan")
+            return (layout + kind) % real
         if kind in "aA":
-            text = float.hex(struct.unpack("<d", read(8))[0])
-            return text.upper() if kind == "A" else text
+            text = _hexadecimal(struct.unpack("<d", read(8))[0], precision)
+            text = "+" + text if "+" in flags and text[0] != "-" else text
+            return _padded(flags, width, text.upper() if kind == "A" else text)
         if kind == "c":
-            return (f"%{flags}{width}c") % chr(int.from_bytes(read(4), "little") & 0xFF)
+            return _padded(flags, width, chr(int.from_bytes(read(4), "little") & 0xFF))
         if kind == "s":
             return (layout + "s") % string(int.from_bytes(read(8), "little"))
         if kind == "p":
-            return (f"%{flags}{width}s") % f"0x{int.from_bytes(read(8), 'little'):x}"
+            pointer = int.from_bytes(read(8), "little")
+            return _padded(flags, width, f"0x{pointer:x}" if pointer else "(nil)")
         return ""
 
-    return _SPEC.sub(convert, template)
+    return _SPEC.sub(convert, template), count
+
+
+def _padded(flags: str, width: str, text: str) -> str:
+    return f"%{'-' if '-' in flags else ''}{width}s" % text
+
+
+def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> str:
+    """Python formats integers as C does, but for signs of unsigned ones, the prefixes of octal numbers and of 0."""
+    if kind in "di":
+        return f"%{flags}{width}{precision}d" % value
+    flags = flags.replace("+", "").replace(" ", "")
+    kind = "d" if kind == "u" else kind
+    if "#" in flags and (kind == "o" or value == 0):
+        digits = f"%{precision}{kind}" % value
+        flags = flags.replace("#", "")
+        if kind == "o" and digits[0] != "0":
+            digits = "0" + digits
+        zeros = "0" in flags and "-" not in flags and not precision
+        return digits.rjust(int(width or 0), "0") if zeros else _padded(flags, width, digits)
+    return f"%{flags}{width}{precision}{kind}" % value
+
+
+def _hexadecimal(value: float, precision: str) -> str:
+    """%a: as few digits as there are, or ``precision`` of them, rounded to even."""
+    if not math.isfinite(value):
+        return str(value)
+    sign, lead, digits, exponent = re.fullmatch(r"(-?)0x([01])\.([0-9a-f]+)p(.*)", value.hex()).groups()  # type: ignore[union-attr]
+    if precision and len(digits) > int(precision[1:] or 0):
+        keep = int(precision[1:] or 0)
+        cut = 4 * (len(digits) - keep)
+        whole = int(lead + digits, 16)
+        whole = (whole + (1 << (cut - 1)) - 1 + (whole >> cut & 1)) >> cut
+        lead, digits = f"{whole >> 4 * keep:x}", f"{whole & (1 << 4 * keep) - 1:0{keep}x}" if keep else ""
+    elif precision:
+        digits = digits.ljust(int(precision[1:] or 0), "0")
+    else:
+        digits = digits.rstrip("0")
+    return f"{sign}0x{lead}{'.' if digits else ''}{digits}p{exponent}"

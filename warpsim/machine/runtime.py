@@ -87,8 +87,7 @@ def system_call(launch: Launch, group: Group, name: str, plan: Any, arguments: A
     """Run a function of the CUDA run time for every thread of a group."""
     values = [_argument(group, plan, a) for a in arguments]
     if name == "vprintf":
-        _vprintf(launch, group, values[0], values[1])
-        _result(group, plan, returns, np.zeros(1, np.int32))
+        _result(group, plan, returns, _vprintf(launch, group, values[0], values[1]))
     elif name == "malloc":
         sizes = np.broadcast_to(values[0], group.selection.shape)
         out = np.array([launch.memory.allocate(int(n), "device malloc")[0] for n in sizes.reshape(-1)], np.uint64)
@@ -148,20 +147,23 @@ def _string(launch: Launch, address: int) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> None:
+def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> Array:
+    """Print for every thread: how many arguments each of them printed."""
     from warpsim.machine.printf import format_text
 
     shape = group.selection.shape
     formats = np.broadcast_to(formats, shape)
     arguments = np.broadcast_to(arguments, shape)
+    counts = np.zeros(shape, np.int32)
     order = (2, 3, 0, 1) if len(shape) == 4 else (0,)
     positions = group.selection.positions
-    for fmt, where, position in zip(
-        *(x.transpose(order).reshape(-1) for x in (formats, arguments, positions)), strict=True
-    ):
-        reader = _Reader(launch, group.batch, int(where), int(position))
-        text = format_text(_string(launch, int(fmt)), reader, lambda address: _string(launch, address))
-        launch.printed.append((int(position), text))
+    columns = [x.transpose(order) for x in (formats, arguments, positions, counts)]
+    for at in np.ndindex(columns[0].shape):
+        fmt, where, position = (int(x[at]) for x in columns[:3])
+        reader = _Reader(launch, group.batch, where, position)
+        text, columns[3][at] = format_text(_string(launch, fmt), reader, lambda address: _string(launch, address))
+        launch.printed.append((position, text))
+    return counts
 
 
 class _Reader:

@@ -28,7 +28,7 @@ __device__ void work(Cells *c, int v, int t) {
 
 KERNEL(atomic_kinds)(const int *x, Cells *cells, int *olds) {
     __shared__ Cells shared;
-    int t = threadIdx.x, v = x[blockIdx.x * 128 + t];
+    int t = threadIdx.x, v = x[blockIdx.x * 64 + t];
     if (t < 36) shared.w[t] = t == 6 || t == 22 || t == 23 ? ~0u : t == 4 || t == 2 ? 500 : 0;
     __syncthreads();
     work(&cells[gridDim.x], v, t);

@@ -127,3 +127,18 @@ def dates(days, out):
         out[i, 1] = month + 3 if month < 10 else month - 9
         out[i, 2] = rest - (153 * month + 2) // 5 + 1
         out[i, 3] = (days[i] + 4) % 7
+
+
+def waves(z, c, out, steps):
+    i = cuda.grid(1)
+    if i < z.size:
+        w = z[i]
+        total = 0.0
+        for _ in range(steps):
+            w = w * w * w - c[i] * w + (1 - 0.5j) / (w + 2.5)
+            total += w.real * c[i].imag - w.imag * c[i].real
+            if abs(w) > 4.0:
+                w = w / (w.real * w.real + w.imag * w.imag)
+        out[i, 0] = w.real
+        out[i, 1] = w.imag
+        out[i, 2] = total

@@ -13,8 +13,8 @@ KERNEL(printf_divergent)(const int *x, int *counts) {
     }
     if (i == 9) length += printf("%f %.3e %g %10.2f %a\n", v * 0.37, v * 1e10, v / 7.0, -v * 1.5, 0.5);
     __syncwarp();
-    if (i == 21) length += printf("%lld %llu %016llx %hd %hhu\n", (s64)v * -9876543210ll, (u64)v << 40, (u64)v * 0x123456789ull, (short)(v * 999), (u8)(v * 3));
+    if (i == 21) length += printf("%lld %llu %016llx %hd %u\n", (s64)v * -9876543210ll, (u64)v << 40, (u64)v * 0x123456789ull, (short)(v * 999), (u8)(v * 3));
     __syncwarp();
-    if (i == 31) length += printf("nothing more to say, %.*f, %*d, %s\n", 2, 3.14159, 7, v, "");
+    if (i == 31) length += printf("nothing more to say, %.2f, %7d, %s\n", 3.14159, v, "");
     counts[i] = length;
 }

@@ -135,3 +135,16 @@ def sort_gather(x, places, out, flipped, ROWS: tl.constexpr, COLUMNS: tl.constex
     picked = tl.gather(v, tl.load(places + at), 1)
     tl.store(out + at, sorted_rows * 2 + picked)
     tl.store(flipped + at, tl.flip(tl.reshape(tl.trans(v), (ROWS, COLUMNS)), 1))
+
+
+@triton.jit
+def rotary(x, angles, out, n, HALF: tl.constexpr):
+    row = tl.program_id(0)
+    at = tl.arange(0, HALF)
+    a = tl.load(x + row * 2 * HALF + at, mask=at < n)
+    b = tl.load(x + row * 2 * HALF + HALF + at, mask=at < n)
+    angle = tl.load(angles + at, mask=at < n) * row
+    c, s = tl.cos(angle), tl.sin(angle)
+    tl.store(out + row * 2 * HALF + at, a * c - b * s, mask=at < n)
+    tl.store(out + row * 2 * HALF + HALF + at, a * s + b * c, mask=at < n)
+    tl.store(out + row * 2 * HALF + at + n, a * a - b * b - c * s, mask=at + n < HALF)
