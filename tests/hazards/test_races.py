@@ -125,6 +125,48 @@ def test_masks_of_a_warp():
     assert races(body.format(64), block=32) == [(1, 0)]
 
 
+GUESS = (
+    "ld.global.u32 %r4, [%rd1];\nL: mov.u32 %r10, %r4; add.u32 %r5, %r10, 1; {}\n"
+    "setp.ne.u32 %p1, %r6, %r10; mov.u32 %r4, %r6; @%p1 bra L;"
+)
+
+
+def test_a_guess_that_a_compare_and_swap_checks():
+    """A plain load before the loop of a compare and swap races, as in CUDA's own headers: a warning, for that load alone."""
+    cas = "atom.global.cas.b32 %r6, [%rd1], %r10, %r5;"
+
+    assert races(GUESS.format(cas)) == []
+    assert races(GUESS.format(cas), severity="warning") == [(1, 0)]
+    assert races(GUESS.format(cas) + "\nld.global.u32 %r11, [%rd1]; st.global.u32 [%rd5], %r11;") == [(3, 1)]
+    assert races(GUESS.format("atom.global.add.u32 %r6, [%rd1], 0; mov.u32 %r6, %r10;")) == [(1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("meeting", "expected"),
+    [
+        ("shfl.sync.idx.b32 %r11, %r12, 0, 31, -1;", []),
+        ("bar.warp.sync -1;", []),
+        ("bar.warp.sync 0x80001;", []),  # lanes 0 and 19
+        ("bar.warp.sync 3;", [(6, 0)]),  # lane 19 is not there
+        ("", [(6, 0)]),
+    ],
+)
+def test_a_lane_hands_on_what_it_acquired(meeting, expected):
+    """What one lane has acquired from another CTA, the lanes that it meets know too."""
+    mask = "0x80001" if "0x80001" in meeting else "3"
+    guard = f"and.b32 %r13, %r1, 31; shr.u32 %r14, {mask}, %r13; and.b32 %r14, %r14, 1; setp.ne.u32 %p4, %r14, 0;"
+    body = (
+        "or.b32 %r4, %r1, %r9; setp.ne.u32 %p1, %r4, 0; @%p1 bra X; st.global.u32 [%rd1], 5;\n"
+        "membar.gl; atom.global.exch.b32 %r5, [%rd2], 1;\n"
+        "X: and.b32 %r6, %r1, 31; setp.ne.u32 %p2, %r6, 0; mov.u32 %r12, 1; @%p2 bra Y;\n"
+        "Z: atom.global.add.u32 %r5, [%rd2], 0; setp.eq.u32 %p3, %r5, 0; @%p3 bra Z; membar.gl;\n"
+        f"Y: {guard if 'warp' in meeting and '-1' not in meeting else 'setp.eq.u32 %p4, 0, 0;'}\n@%p4 {meeting or 'mov.u32 %r13, 0;'}\n"
+        "setp.ne.u32 %p5, %r6, 19; @%p5 bra W; ld.global.u32 %r7, [%rd1];\nW:"
+    )
+
+    assert races(body, grid=2) == expected
+
+
 def test_bytes_beside_each_other():
     """Threads that write neighbouring bytes do not meet; a word over them does."""
     body = "mov.u32 %r4, s; add.u32 %r4, %r4, %r1; st.shared.u8 [%r4], %r1;\n{}"

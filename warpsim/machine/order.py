@@ -112,9 +112,13 @@ class Order:
 
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """These threads have synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
+        if masks is not None:  # under a guard others are here too
+            masks = np.broadcast_to(masks, positions.shape)
+            inside = masks >> (positions // self.shape.n_ctas & 31).astype(masks.dtype) & 1 != 0
+            positions, masks = positions[inside], masks[inside]
+        if self.known is not None and len(np.unique(self.known.reshape(-1)[positions])) > 1:
+            self._share_in_warps(positions, masks)
         index = self._index(positions)
-        if self.known is not None:
-            self._share_in_warps(positions)
         if masks is None:
             self.warp_time.reshape(-1)[index] = now
             return
@@ -123,20 +127,20 @@ class Order:
         self.part_time.reshape(-1)[index] = now
         self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
 
-    def _share_in_warps(self, positions: Array) -> None:
-        """What one thread knows of others, the lanes know that it has met in its warp."""
+    def _share_in_warps(self, positions: Array, masks: Array | None) -> None:
+        """What one of the lanes that synchronise knows of other CTAs, all of them know."""
         assert self.known is not None
-        n_ctas, known = self.shape.n_ctas, self.known.reshape(-1)
-        numbers = known[positions]
-        if not numbers.any():
-            return
-        unit = positions // n_ctas // 32 * n_ctas + positions % n_ctas
-        pairs = np.unique(np.stack([unit, numbers]), axis=1)
-        for warp in pairs[0, 1:][pairs[0, 1:] == pairs[0, :-1]].tolist():
-            rows: Rows = {}
-            for number in pairs[1, pairs[0] == warp].tolist():
-                join(rows, self.table[number])
-            known[positions[unit == warp]] = self._number(rows)
+        known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
+        warps = (positions // n_ctas >> 5) * n_ctas + positions % n_ctas
+        if masks is not None:  # lanes of one mask meet
+            warps = warps << 32 | masks.astype(np.int64)
+        for _, mine in by_column(positions, warps):
+            numbers = np.unique(known[mine])
+            if len(numbers) > 1:
+                rows: Rows = {}
+                for number in numbers.tolist():
+                    join(rows, self.table[number])
+                known[mine] = self._number(rows)
         if len(self.table) > 4096:
             self._collect()
 

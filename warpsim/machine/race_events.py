@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from warpsim.analysis.guesses import guesses
+from warpsim.errors import Span
 from warpsim.machine.cells import Cells
 from warpsim.machine.order import Order, Rows, rows_of
 from warpsim.machine.values import Array
@@ -45,6 +47,7 @@ class LaunchRaces:
         self.bases: list[int] = []
         self.batches: list[tuple[Array, int, int]] = []
         self.orders: list[Order] = []
+        self._guesses: set[Span] | None = None
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
         """A step begins: its number is the time from now on."""
@@ -52,6 +55,13 @@ class LaunchRaces:
         if len(self.events) > len(self.levels):
             self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
         self.levels[len(self.events) - 1] = level
+
+    def is_guess(self, instruction: Instruction) -> bool:
+        """Whether what a load reads is checked by a compare and swap."""
+        if self._guesses is None:
+            functions = self.launch.plan.program.functions.values()
+            self._guesses = {span for function in functions for span in guesses(function)}
+        return instruction.span in self._guesses
 
     def enter(self, batch: Batch) -> int:
         """The number of the first thread of a new batch."""

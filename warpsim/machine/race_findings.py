@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from warpsim.machine.memory import Allocation
 
 RULE = "race"
+UNCHANGED = "; the value there stays the same"
+CHECKED = "; what was read is only a guess, which a compare and swap checks"
 ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
 
 
@@ -67,10 +69,13 @@ class RaceFindings(RaceClocks):
         )
         address = at if allocation is None else at + allocation.start
         doubt = Doubt(positions, message, address, other, False)
+        reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
         if write and not self.note.level:
             self.doubts.append(doubt)
+        elif reach and write != was_write and reader is not None and self.launch.is_guess(reader):
+            self._fault(group, doubt, CHECKED)
         else:
-            self._fault(group, doubt, "error")
+            self._fault(group, doubt)
 
     def doubt_step(self, at: Array, threads: Array, allocation: Allocation | None) -> None:
         """Threads store to one place in one step."""
@@ -97,7 +102,7 @@ class RaceFindings(RaceClocks):
             n_ctas = self.batch.shape.n_ctas
             one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
             if harmful or not (doubt.together and one_warp):
-                self._fault(group, doubt, "error" if harmful else "warning")
+                self._fault(group, doubt, "" if harmful else UNCHANGED)
 
     def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
         here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
@@ -109,18 +114,19 @@ class RaceFindings(RaceClocks):
             return f"shared address 0x{at:x}"
         return f"byte {at} of {allocation.name}"
 
-    def _fault(self, group: Group, doubt: Doubt, severity: str) -> None:
+    def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
+        """An error, or a warning that says why the race does no harm."""
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
             here, threads = here // self.batch.shape.n_ctas, threads // self.batch.shape.n_ctas
         lanes = np.isin(here, threads)
         self.batch.fault(
             RULE,
-            doubt.message + ("" if severity == "error" else "; the value there stays the same"),
+            doubt.message + excuse,
             group,
             lanes if lanes.any() else None,
             address=doubt.address,
             other=doubt.other,
             advice=ADVICE,
-            severity=severity,
+            severity="warning" if excuse else "error",
         )
