@@ -5,27 +5,18 @@ number of the form in ``names``."""
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import warpsim
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
 
-def _harness() -> Any:
-    path = Path(__file__).parents[1] / "recordings" / "matrices.py"
-    spec = importlib.util.spec_from_file_location("matrices", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+import matrix_trials
 
-
-HARNESS = _harness()
 with np.load(Path(__file__).parents[1] / "data" / "mma_h100.npz") as _data:
     DATA = dict(_data)
 NAMES = [str(name) for name in DATA["names"]]
@@ -38,10 +29,11 @@ def test_bits(group):
     for number, name in enumerate(NAMES):
         if name.split()[0].split(".row")[0].split(".col")[0] != group:
             continue
-        arrays = {key: DATA[f"{number}_{key}"] for key in "abcde" if f"{number}_{key}" in DATA}
-        expected = arrays["d"]
-        arrays["d"] = np.zeros_like(expected)
-        warpsim.load(HARNESS.module(name, arrays))["k"](len(expected), 32, tuple(arrays.values()))
+        inputs = {key: DATA[f"{number}_{key}"] for key in "abce" if f"{number}_{key}" in DATA}
+        expected = DATA[f"{number}_d"]
+        found = np.zeros_like(expected)
+        text = matrix_trials.register_kernel(name, inputs, found)
+        warpsim.load(text)["k"](len(expected), 32, (*inputs.values(), found))
 
-        different = np.argwhere(arrays["d"] != expected)
+        different = np.argwhere(found != expected)
         assert not len(different), f"{name}: {len(different)} registers, the first at {different[0]}"

@@ -88,7 +88,7 @@ def encode(value, kind, nearest, kept=None):
         count += 1
     size = count * unit
     if size == 0:
-        return 0 if not nearest else sign
+        return 0
     if size >= Fraction(2) ** (bias + 1):
         return sign | INF[kind]
     while size >= Fraction(2) ** (exponent + 1):

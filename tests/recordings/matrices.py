@@ -1,171 +1,153 @@
-"""mma and mma.sp on new operands, as a GPU computes them: record once, compare whenever wanted.
+"""Every matrix instruction of sm_90 on new operands, as a GPU computes it: record once, compare whenever wanted.
 
-    python tests/recordings/matrices.py record OUT.npz      on a machine with a GPU of sm_90; needs NumPy and the driver
+    python tests/recordings/matrices.py record OUT.npz      on a machine with a GPU of sm_90; needs NumPy, attrs and the driver
     python tests/recordings/matrices.py compare OUT.npz     the same operands in the simulator; names what differs
+    python tests/recordings/matrices.py check OUT.npz       both at once; what differs is kept whole in OUT.npz.failed.npz
 
-The forms are those of ``tests/data/mma_h100.npz``. A case is a warp; operands are any bits, numbers near one another,
-specials and subnormals, the same ones in both modes.
+A recording holds a digest of the results for each form and category of operands (`matrix_operands`). A third argument
+takes only forms whose name has it in it; of a share such as ``2/8``, every eighth form from the third on.
 """
 
 from __future__ import annotations
 
+import collections
+import hashlib
+import itertools
+import re
 import sys
-import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-FORMS = Path(__file__).parents[1] / "data" / "mma_h100.npz"
-CASES = 48
-FORMATS = {
-    "f16": (5, 10),
-    "bf16": (8, 7),
-    "tf32": (8, 23),
-    "f32": (8, 23),
-    "f64": (11, 52),
-    "e4m3": (4, 3),
-    "e5m2": (5, 2),
-}
-"""Bits of the exponent and of the fraction."""
+sys.path.insert(0, str(Path(__file__).parent))
+
+from matrix_operands import CATEGORIES
+from matrix_trials import Trial, trials
+
+KEPT = 12
+"""Cases of a form that differ, of which the results are kept."""
 
 
-def module(name: str, arrays: dict[str, np.ndarray]) -> str:
-    """A kernel of one warp a case that loads the operands, runs the instruction and stores what it wrote."""
-    opcode, _, operands = name.split(" #")[0].partition(" ")
-    lines = [".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k("]
-    lines.append(", ".join(f".param .u64 p_{key}" for key in arrays))
-    lines.append(") {\n.reg .b32 t, n; .reg .b64 q, w; mov.u32 t, %tid.x; mov.u32 n, %ctaid.x; mad.lo.u32 t, n, 32, t;")
-    for key, array in arrays.items():
-        count, width = array.shape[2], array.itemsize
-        kind = ".f64" if width == 8 else ".b32"
-        lines.append(f".reg {kind} {key}<{count}>; .reg .b64 p{key};")
-        lines.append(f"ld.param.u64 q, [p_{key}]; mul.wide.u32 w, t, {count * width}; add.u64 p{key}, q, w;")
-        if key != "d":
-            lines += [f"ld.global{kind} {key}{i}, [p{key}+{i * width}];" for i in range(count)]
-        registers = "e0" if key == "e" else "{" + ", ".join(f"{key}{i}" for i in range(count)) + "}"
-        operands = operands.replace(f"{key},", f"{registers},").replace(f"{key};", f"{registers};")
-    lines.append(f"{opcode} {operands}")
-    array = arrays["d"]
-    kind = ".f64" if array.itemsize == 8 else ".b32"
-    lines += [f"st.global{kind} [pd+{i * array.itemsize}], d{i};" for i in range(array.shape[2])]
-    return "\n".join([*lines, "ret; }"])
-
-
-def elements(rng: np.random.Generator, kind: str, count: int) -> np.ndarray:
-    """Bits of ``count`` elements (uint64)."""
-    exponent, fraction = FORMATS[kind]
-    width, top = 1 + exponent + fraction, (1 << exponent) - 1
-    any_bits = rng.integers(0, 1 << 63, count, dtype=np.uint64) << np.uint64(1) >> np.uint64(64 - width)
-    clear = any_bits & np.uint64(((1 << 64) - 1) ^ (top << fraction))
-    spread = rng.choice([1, 3, min(12, top // 2 - 1)])
-    field = rng.integers(top // 2 - spread, top // 2 + spread + 1, count).astype(np.uint64)
-    names = np.array(
-        [0, 1 << (width - 1), top << fraction, (1 << width) - 1, ((top - 1) << fraction) | 1, 1], np.uint64
+def digests(result: np.ndarray) -> np.ndarray:
+    """One number for each category: cases are in their order, the same number of each."""
+    parts = np.split(result, len(CATEGORIES)) if len(result) % len(CATEGORIES) == 0 else [result]
+    parts += [parts[0][:0]] * (len(CATEGORIES) - len(parts))
+    return np.array(
+        [int.from_bytes(hashlib.blake2b(p.tobytes(), digest_size=8).digest(), "little") for p in parts], np.uint64
     )
-    near, odd = clear | field << np.uint64(fraction), rng.choice(names, count)
-    rare = rng.choice([0.0, 0.002, 0.05])
-    which = rng.choice(4, count, p=[0.1, 0.85 - rare, 0.05, rare])
-    return np.choose(which, [any_bits, near, clear, odd])
 
 
-def registers(rng: np.random.Generator, kind: str, like: np.ndarray) -> np.ndarray:
-    """Operands ``[CASES, lanes, registers]`` of a type."""
-    shape = (CASES, *like.shape[1:])
-    size = int(np.prod(shape))
-    if kind in FORMATS and kind != "f64":
-        width = 1 + sum(FORMATS[kind]) if kind != "tf32" else 32
-        per = 32 // width
-        parts = np.stack([elements(rng, kind, size // CASES * per) for _ in range(CASES)]).reshape(-1, per)
-        words = np.zeros(len(parts), np.uint64)
-        for i in range(per):
-            words |= parts[:, i] << np.uint64(i * width)
-        return words.astype(np.uint32).reshape(shape)
-    if kind == "f64":
-        return np.stack([elements(rng, kind, size // CASES) for _ in range(CASES)]).reshape(shape)
-    words = rng.integers(0, 1 << 32, size, dtype=np.uint64)
-    if kind == "s32":
-        words = np.where(
-            rng.random(size) < 0.3, rng.choice(np.array([0x7FFFFFF0, 0x80000010, 0], np.uint64), size), words
-        )
-    return words.astype(np.uint32).reshape(shape)
+class OnGpu:
+    """Results of the hardware."""
 
+    def __init__(self) -> None:
+        import record
 
-def metadata(rng: np.random.Generator, name: str, like: np.ndarray) -> np.ndarray:
-    """Valid indices in every lane: increasing where the form wants it."""
-    nibbles = [0b1110, 0b0100]
-    if ".tf32." not in name:
-        nibbles = [low | high << 2 for low in range(4) for high in range(4) if low < high]
-        if "ordered" not in name:
-            nibbles += [low | high << 2 for low in range(4) for high in range(4) if low > high]
-    chosen = rng.choice(np.array(nibbles, np.uint64), (CASES, *like.shape[1:], 8))
-    return sum(chosen[..., i] << np.uint64(4 * i) for i in range(8)).astype(np.uint32)
+        self.recorder, self.gpu = record, record.Gpu()
 
-
-def cases():
-    """(name, operands by letter) of every form; ``d`` is zero."""
-    with np.load(FORMS) as stored:
-        data = dict(stored)
-    for number, name in enumerate(str(n) for n in data["names"]):
-        rng = np.random.default_rng(zlib.crc32(name.encode()))
-        words = name.split()[0].split(".")
-        types = [w for w in words if w in FORMATS or w in ("s32", "s8", "u8", "s4", "u4", "b1")]
-        arrays = {}
-        for letter, kind in zip("abc", types[1:4], strict=True):
-            arrays[letter] = registers(rng, kind, data[f"{number}_{letter}"])
-        like = data[f"{number}_d"]
-        arrays["d"] = np.zeros((CASES, *like.shape[1:]), like.dtype)
-        if f"{number}_e" in data:
-            arrays["e"] = metadata(rng, name, data[f"{number}_e"])
-        yield name, arrays
-
-
-def record(path: str) -> int:
-    """Run every form on the GPU and keep D by number."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import record as recorder
-
-    gpu, results = recorder.Gpu(), {}
-    for number, (name, arrays) in enumerate(cases()):
-        function = gpu.kernel(module(name, arrays).encode(), "k")
+    def __call__(self, trial: Trial) -> np.ndarray:
+        """The output after a launch."""
+        function = self.gpu.kernel(trial.text.encode(), "k")
+        arrays = {**trial.inputs, "d": trial.output}
+        types = {1: "u8", 4: "u32", 8: "u64"}
         buffers = [
             {
-                "name": key,
-                "nbytes": array.nbytes,
-                "in": None if key == "d" else key,
-                "out": key if key == "d" else None,
-                "shape": array.shape,
-                "dtype": "u64" if array.itemsize == 8 else "u32",
+                **{"name": name, "nbytes": array.nbytes, "in": name, "out": name if name == "d" else None},
+                **{"shape": array.shape, "dtype": types[array.itemsize]},
             }
-            for key, array in arrays.items()
+            for name, array in arrays.items()
         ]
         case = {
             "buffers": buffers,
-            "params": [{"kind": "ptr", "buffer": key, "byte_offset": 0} for key in arrays],
+            "params": [{"kind": "ptr", "buffer": name, "byte_offset": 0} for name in arrays],
             "cluster": None,
             "dynamic_smem": 0,
-            "grid": [CASES, 1, 1],
-            "block": [32, 1, 1],
+            "grid": [len(trial.output), 1, 1],
+            "block": [trial.threads, 1, 1],
         }
-        results[str(number)] = recorder.launch(gpu, function, case, arrays)["d"]
-    np.savez_compressed(path, **results)
+        found: np.ndarray = self.recorder.launch(self.gpu, function, case, arrays)["d"]
+        return found
+
+
+def simulated(trial: Trial) -> np.ndarray:
+    """The output in the simulator."""
+    import warpsim
+
+    arrays = trial.arrays
+    warpsim.load(trial.text)["k"](len(trial.output), trial.threads, tuple(arrays), checks="none")
+    return arrays[-1]
+
+
+def wanted(part: str) -> Iterator[Trial]:
+    """Forms with a text in their name, or of a share."""
+    if re.fullmatch(r"\d+/\d+", part):
+        first, of = (int(x) for x in part.split("/"))
+        return itertools.islice(trials(), first, None, of)
+    return (trial for trial in trials() if part in trial.name)
+
+
+def record(path: str, part: str = "") -> int:
+    """Run every form on the GPU and keep digests."""
+    gpu = OnGpu()
+    found = {trial.name: digests(gpu(trial)) for trial in wanted(part)}
+    np.savez_compressed(path, names=np.array(list(found)), digests=np.stack(list(found.values())))
     return 0
 
 
-def compare(path: str) -> int:
-    """Names of the forms whose bits differ; how many."""
-    import warpsim
+def compare(path: str, part: str = "") -> int:
+    """Names of the forms and categories whose bits differ; a count of each family."""
+    with np.load(path) as stored:
+        recorded = dict(zip((str(name) for name in stored["names"]), stored["digests"], strict=True))
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for trial in wanted(part):
+        wrong = digests(simulated(trial)) != recorded[trial.name]
+        tally(counts, trial, wrong)
+    return summary(counts)
 
-    wrong = 0
-    with np.load(path) as recorded:
-        for number, (name, arrays) in enumerate(cases()):
-            warpsim.load(module(name, arrays))["k"](CASES, 32, tuple(arrays.values()), checks="none")
-            different = np.argwhere(arrays["d"] != recorded[str(number)])
-            if len(different):
-                wrong += 1
-                print(f"{name}: {len(different)} registers, the first at case, lane, register {different[0]}")
-    print(f"{wrong} forms differ")
-    return int(wrong > 0)
+
+def check(path: str, part: str = "") -> int:
+    """Record and compare; operands are made again from a form's name, so that results are all that is kept of failures."""
+    gpu, found, kept = OnGpu(), {}, {}
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for trial in wanted(part):
+        result = gpu(trial)
+        found[trial.name] = digests(result)
+        try:
+            ours = simulated(trial)
+        except Exception as problem:
+            print(f"{trial.name}: {str(problem).splitlines()[0]}")
+            ours = np.zeros_like(result)
+        differs = np.flatnonzero((ours != result).reshape(len(result), -1).any(axis=1))
+        tally(counts, trial, digests(ours) != found[trial.name])
+        if len(differs):
+            kept[trial.name] = differs[:KEPT], result[differs[:KEPT]]
+    np.savez_compressed(path, names=np.array(list(found)), digests=np.stack(list(found.values())))
+    failures = {
+        f"{i}_{what}": value
+        for i, pair in enumerate(kept.values())
+        for what, value in zip(("case", "d"), pair, strict=True)
+    }
+    np.savez_compressed(f"{path}.failed.npz", names=np.array(list(kept)), **failures)
+    return summary(counts)
+
+
+def tally(counts: dict[str, collections.Counter[str]], trial: Trial, wrong: np.ndarray) -> None:
+    """Count a form."""
+    counts[trial.family] += collections.Counter(
+        forms=1, cases=len(trial.output), results=trial.output.size, different=bool(wrong.any())
+    )
+    if wrong.any():
+        print(f"{trial.name}: {', '.join(c for c, bad in zip(CATEGORIES, wrong, strict=True) if bad)}", flush=True)
+
+
+def summary(counts: dict[str, collections.Counter[str]]) -> int:
+    """A table; whether something differs."""
+    print("| family | forms | cases | words of results | forms that differ |\n| --- | --- | --- | --- | --- |")
+    for family, count in counts.items():
+        print(f"| {family} | {count['forms']} | {count['cases']} | {count['results']} | {count['different']} |")
+    return int(any(count["different"] for count in counts.values()))
 
 
 if __name__ == "__main__":
-    sys.exit({"record": record, "compare": compare}[sys.argv[1]](sys.argv[2]))
+    sys.exit({"record": record, "compare": compare, "check": check}[sys.argv[1]](*sys.argv[2:]))

@@ -227,6 +227,8 @@ def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, un
     if c.dtype == F16:
         total *= back
         d = total.astype(F16)
+        raw = d.view(np.uint16)
+        raw *= raw != 0x8000  # what vanishes is +0
     else:
         mask = total.view(np.int64)
         mask &= -(1 << 52 - unit.kept)  # toward zero
@@ -275,14 +277,14 @@ def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> 
     """The aligned sum of the products and C as the result's type: to nearest even for f16, toward zero for f32."""
     total += np.trunc(c.astype(F64) * power_of_two(shift))
     if c.dtype == F16:
-        result = (total * power_of_two(-shift)).astype(F16)
+        result = (total * power_of_two(-shift)).astype(F16) + F16.type(0)
     else:
         total.view(np.int64)[...] &= -(1 << 52 - unit.kept)
         value = total * power_of_two(-shift)
         tiny = np.abs(value) < 2.0**-126
         if tiny.any():
             value = np.where(tiny, np.trunc(value * 2.0**149) * 2.0**-149, value)
-        result = value.astype(F32)
+        result = value.astype(F32) + F32.type(0)  # what vanishes is +0
     return np.where(absent, _alone(c, unit), result)
 
 
