@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 
 
@@ -13,3 +15,21 @@ def test_moves_and_atomics(capsys):
     spec.loader.exec_module(moves)
 
     assert moves.compare(str(HERE / "data" / "moves_h100.npz")) == 0, capsys.readouterr().out
+
+
+def _matrices():
+    spec = importlib.util.spec_from_file_location("matrices", HERE / "recordings" / "matrices.py")
+    matrices = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(matrices)
+    return matrices
+
+
+def test_some_matrix_instructions(capsys):
+    """A share of the forms of `test_all_matrix_instructions`."""
+    assert _matrices().compare(str(HERE / "data" / "matrices_h200.npz"), "7/303") == 0, capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_all_matrix_instructions(capsys):
+    """Every form of mma, wmma, wgmma and of the matrix moves on adversarial operands: the digests of a recording."""
+    assert _matrices().compare(str(HERE / "data" / "matrices_h200.npz")) == 0, capsys.readouterr().out
