@@ -253,6 +253,9 @@ class Warps:
                 array.reshape(-1) if array.ndim == 1 else array, self.selection.shape
             ).reshape(-1)
             return out.reshape(self.n, 32, 1)
+        if array.shape == self.selection.shape and not self.padded:
+            whole: Array = array.reshape(self.n, 32, self.m)
+            return whole
         n1, n0, m1, m0 = self.selection.shape
         a1, a0, b1, b0 = array.shape
         if b1 == b0 == 1:
@@ -273,6 +276,8 @@ class Warps:
             return array[:, :1, :].reshape((1,) * len(self.selection.shape))
         if not self.dense:
             return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
+        if array.shape == (self.n, 32, self.m) and not self.padded:
+            return array.reshape(self.selection.shape)
         n1, n0, m1, m0 = self.selection.shape
         if array.shape[2] == 1:
             m1 = m0 = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -32,6 +33,12 @@ _WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
 """Bits from the sign of a narrow type down to the end of its byte in a register: padding stands above, e2m1 has some below."""
 
 
+_LOW = {"e2m1": 2}
+"""Bits of padding below."""
+FEW = 768
+"""Operands (or words of them) up to which decoding by table is faster."""
+
+
 @attrs.frozen(eq=False)
 class Factors:
     """Operands as ``[K, ...]``: values (f32), exponents (u8, raised, or i16) and whether an Inf or NaN is among them."""
@@ -53,6 +60,11 @@ def decode(bits: Array, kind: str) -> Factors:
             u32 for tf32), or ``[K / 2 or 4, ...]`` u32 words as registers hold them, the lowest element first.
         kind: the type.
     """
+    return _looked_up(bits, kind) if bits.size <= FEW and kind != "tf32" else _shifted(bits, kind)
+
+
+def _shifted(bits: Array, kind: str) -> Factors:
+    """By shifts in place: an f16 becomes an f32 by the power of two between their biases."""
     exponent, fraction = FORMATS[kind]
     if bits.dtype.itemsize == 4 and kind != "tf32":
         slot = 8 if kind in NARROW else 16
@@ -87,6 +99,29 @@ def decode(bits: Array, kind: str) -> Factors:
     if special:
         special = _name_specials(values, kind)
     return Factors(values, field, special)
+
+
+def _looked_up(bits: Array, kind: str) -> Factors:
+    """The same for few operands, where the number of calls is what counts."""
+    slot, low = (8, _LOW.get(kind, 0)) if kind in NARROW else (16, 0)
+    values, exponents = _every(kind)
+    if bits.dtype.itemsize == 4:
+        parts = np.ascontiguousarray(bits).reshape(*bits.shape, 1).view(f"u{slot // 8}")
+        index = parts.transpose(0, -1, *range(1, bits.ndim)).reshape(-1, *bits.shape[1:])
+        if low:
+            index = index >> np.uint8(low)
+    else:
+        index = bits
+    found = values[index]
+    return Factors(found, exponents[index], not np.isfinite(found).all())
+
+
+@functools.cache
+def _every(kind: str) -> tuple[Array, Array]:
+    """Values and exponents of all bits, those above a narrow type ignored."""
+    width = 8 if kind in NARROW else 16
+    factors = _shifted(np.arange(1 << width, dtype=f"u{width // 8}"), kind)
+    return factors.values, factors.exponents
 
 
 def _name_specials(values: Array, kind: str) -> bool:
