@@ -27,9 +27,9 @@ def test_operands_at_a_stop():
     def interact(debugger, instruction, group):
         debugger.stepping = True
         if instruction.text.startswith("mma"):
-            seen.update({name: operand_matrix(group, instruction, name) for name in "abc"})
+            seen.update({name: operand_matrix(group, debugger.focus, instruction, name) for name in "abc"})
             with pytest.raises(ValueError, match="operands a, b, c, d"):
-                operand_matrix(group, instruction, "e")
+                operand_matrix(group, debugger.focus, instruction, "e")
 
     memory = np.arange(128, dtype=np.float32)
     warpsim.load(TEXT)["k"]((1,), (32,), (memory, np.zeros(128, np.float32)), observer=Debugger(interact))

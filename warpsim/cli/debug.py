@@ -11,9 +11,17 @@ import numpy as np
 
 from warpsim.errors import ExecutionError, PtxError
 from warpsim.machine.group import Group
-from warpsim.observe.debugger import Debugger, Quit, label_line, register_values, whereabouts
+from warpsim.observe.debugger import (
+    Debugger,
+    Quit,
+    kept_registers,
+    label_line,
+    register_values,
+    whereabouts,
+)
+from warpsim.observe.focus import Focus
 from warpsim.observe.matrices import operand_matrix
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, Register
 
 
 class Prompt(cmd.Cmd):
@@ -33,12 +41,17 @@ class Prompt(cmd.Cmd):
         return self.do_step("")
 
     def do_step(self, argument: str) -> bool:
-        """step: execute one instruction and stop again."""
+        """step: execute one instruction of this warp and stop again (also: Enter)."""
         self.debugger.stepping = True
         return True
 
+    def do_next(self, argument: str) -> bool:
+        """next: like step, but a called function runs as a whole."""
+        self.debugger.stepping, self.debugger.depth = True, len(self.group.stack)
+        return True
+
     def do_continue(self, argument: str) -> bool:
-        """continue: run to the next breakpoint."""
+        """continue: run to the next breakpoint or the next change of a watched register."""
         return True
 
     def do_break(self, argument: str) -> None:
@@ -51,18 +64,73 @@ class Prompt(cmd.Cmd):
             self.debugger.breakpoints.add(line)
         print("breakpoints:", *sorted(self.debugger.breakpoints))
 
-    def do_print(self, argument: str) -> None:
-        """print %REG [lane] [x|d|f]: a register of the first warp, by lane, in hex or by its type."""
+    def do_delete(self, argument: str) -> None:
+        """delete LINE or delete %REG: a breakpoint or a watch; without argument, all of them."""
+        if not argument:
+            self.debugger.breakpoints.clear()
+            self.debugger.watches.clear()
+        self.debugger.breakpoints.discard(int(argument) if argument.isdigit() else -1)
+        self.debugger.watches.discard(argument)
+        print("breakpoints:", *sorted(self.debugger.breakpoints), "watches:", *sorted(self.debugger.watches))
+
+    def do_watch(self, argument: str) -> None:
+        """watch %REG: stop behind the instruction that changes it in this warp."""
+        if self._register(argument) is not None:
+            self.debugger.watches.add(argument)
+            print("watches:", *sorted(self.debugger.watches))
+
+    def do_focus(self, argument: str) -> None:
+        """focus WARP, or focus X,Y,Z WARP: the warp (of that CTA) that step, print and watch mean from now on."""
         words = argument.split()
-        found = register_values(self.group, words[0]) if words else None
-        if found is None:
-            print(f"no register {argument}")
+        try:
+            cta = [int(word) for word in words[0].split(",")] if len(words) == 2 else list(self.focus.cta)
+            x, y, z = (*cta, 0, 0)[:3]
+            chosen = Focus((x, y, z), int(words[-1]))
+        except (IndexError, ValueError):
+            print("focus WARP, or focus X,Y,Z WARP")
             return
-        name, values = found
+        self.debugger.focus = chosen
+        here = "" if chosen.stands_in(self.group) else ": it stands elsewhere, step goes there"
+        print(f"CTA {chosen.cta}, warp {chosen.warp}{here}")
+
+    def do_print(self, argument: str) -> None:
+        """print %REG [LANE...] [x|d|f]: a register of the warp by lane, in its type, or x: hex, d: signed, f: float."""
+        words = argument.split()
+        register = self._register(words[0] if words else "")
+        if register is None:
+            return
+        if register not in kept_registers(self.group):
+            print(f"{register.name} holds nothing that is still needed: its value has not been kept")
+            return
+        values, here = register_values(self.group, self.focus, register)
         style = words[-1] if words[-1] in ("x", "d", "f") else ""
-        lanes = [int(w) for w in words[1:] if w.isdigit()]
-        chosen = [values[n] for n in lanes if n < len(values)] if lanes else list(values)
-        print(f".{name}:", *(_shown(v, style) for v in chosen))
+        lanes = [int(word) for word in words[1:] if word.isdigit() and int(word) < 32] or range(32)
+        shown = [_shown(values[lane], style) if here[lane] else "-" for lane in lanes]
+        if len(shown) == 32 and len(set(shown)) == 1:
+            shown = ["all lanes", shown[0]]
+        print(f".{register.type.name}:", *shown)
+
+    def do_registers(self, argument: str) -> None:
+        """registers [PREFIX]: what every register holds whose value is still needed, in the first lane and the last."""
+        for register in kept_registers(self.group):
+            if register.name.startswith(argument.strip()):
+                values, here = register_values(self.group, self.focus, register)
+                if here.any():
+                    shown = [_shown(value, "") for value in values[here]]
+                    spread = shown[0] if len(set(shown)) == 1 else f"{shown[0]} .. {shown[-1]}"
+                    print(f"{register.name:>10} .{register.type.name:<6} {spread}")
+
+    def _register(self, name: str) -> Register | None:
+        found = next((r for r in self.group.plan.function.registers if r.name == name), None)
+        if found is None:
+            print(f"no register {name} in {self.group.plan.function.name}")
+        return found
+
+    @property
+    def focus(self) -> Focus:
+        """The warp that commands mean."""
+        assert self.debugger.focus is not None
+        return self.debugger.focus
 
     def do_memory(self, argument: str) -> None:
         """memory ADDRESS [COUNT]: 32-bit words of global memory."""
@@ -81,9 +149,9 @@ class Prompt(cmd.Cmd):
         print(f"0x{address:x} in {allocation.name}:", *(f"0x{int(v):08x}" for v in data))
 
     def do_matrix(self, argument: str) -> None:
-        """matrix OPERAND: an operand (a, b, c, d, ...) of a matrix instruction, of the first warp, as the matrix it is."""
+        """matrix OPERAND: an operand (a, b, c, d, ...) of a matrix instruction, of this warp, as the matrix it is."""
         try:
-            values = operand_matrix(self.group, self.instruction, argument.strip().lower())
+            values = operand_matrix(self.group, self.focus, self.instruction, argument.strip().lower())
         except ValueError as problem:
             print(problem)
             return
@@ -98,7 +166,7 @@ class Prompt(cmd.Cmd):
 
     def do_where(self, argument: str) -> None:
         """where: function, CTA, warp, lanes."""
-        print(whereabouts(self.group))
+        print(whereabouts(self.group, self.focus))
 
     def do_quit(self, argument: str) -> bool:
         """quit: end the launch."""
@@ -113,14 +181,17 @@ def _shown(value: Any, style: str) -> str:
     raw = value.tobytes()
     if style == "x":
         return f"0x{int.from_bytes(raw, 'little'):0{2 * len(raw)}x}"
-    if style == "f" and len(raw) == 4:
-        return str(np.frombuffer(raw, np.float32)[0])
+    if style in ("d", "f") and len(raw) in (2, 4, 8):
+        return str(np.frombuffer(raw, f"{'i' if style == 'd' else 'f'}{len(raw)}")[0])
     return str(value)
 
 
 def _interact(debugger: Debugger, instruction: Instruction, group: Group) -> None:
     lines = group.batch.launch.image.program.lines
-    print(f"{whereabouts(group)}\n{instruction.span.line:6} {lines[instruction.span.line - 1].strip()}")
+    if debugger.reason:
+        print(debugger.reason)
+    assert debugger.focus is not None
+    print(f"{whereabouts(group, debugger.focus)}\n{instruction.span.line:6} {lines[instruction.span.line - 1].strip()}")
     Prompt(debugger, instruction, group).cmdloop()
 
 

@@ -30,11 +30,23 @@ FUNCTION_CODE = 0x1000
 class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
-    __slots__ = ("end", "index", "instructions", "live_in", "names", "returns", "steps", "variants", "waits")
+    __slots__ = (
+        "end",
+        "index",
+        "instructions",
+        "live_in",
+        "names",
+        "returns",
+        "steps",
+        "successors",
+        "variants",
+        "waits",
+    )
 
     def __init__(self, block: Block, instructions: tuple[Instruction, ...]) -> None:
         self.index = block.index
         self.live_in = block.live_in
+        self.successors = block.successors
         self.waits = block.waits
         self.instructions = instructions
         self.names = Counter(i.text for i in instructions)

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from warpsim.layout import instructions
 from warpsim.layout.registers import matrix_of
 from warpsim.machine.group import Group
-from warpsim.machine.values import as_array
+from warpsim.observe.focus import Focus, column
 from warpsim.program.program import Instruction, Reg, Vec
 from warpsim.types import ELEMENTS
 
 Array = NDArray[Any]
 
 
-def operand_matrix(group: Group, instruction: Instruction, name: str) -> Array:
-    """The values of an operand of the first warp (or warpgroup) of a group; bits where the type has no values.
+def operand_matrix(group: Group, focus: Focus, instruction: Instruction, name: str) -> Array:
+    """The values of an operand of the warp (or warpgroup) in focus; bits where the type has no values.
 
     Raises:
         ValueError: the instruction has no such operand in registers; says which it has."""
@@ -30,8 +30,11 @@ def operand_matrix(group: Group, instruction: Instruction, name: str) -> Array:
         raise ValueError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
     fragment, operand = found[name].fragment, given[name]
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
-    threads = max(32, fragment.threads)
-    columns = [_column(group, part.register.index, threads) for part in parts if isinstance(part, Reg)]
+    places = focus.places(group, max(32, fragment.threads))
+    if (places < 0).any():
+        raise ValueError(f"only {int((places >= 0).sum())} of {len(places)} lanes stand here")
+    held = [column(group, part.register.index, places) for part in parts if isinstance(part, Reg)]
+    columns = [np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}") for values in held]
     if len(columns) < len(parts) or len(columns) % fragment.registers:
         raise ValueError(f"operand {name} of {instruction.text} has elements that are no registers")
     stack = np.stack(columns[: fragment.registers], axis=-1)[None]
@@ -39,18 +42,6 @@ def operand_matrix(group: Group, instruction: Instruction, name: str) -> Array:
     if found[name].swapped:
         bits = bits.T
     return _valued(np.ascontiguousarray(bits), instruction.text, name)
-
-
-def _column(group: Group, index: int, threads: int) -> Array:
-    """The bits of a register of the first threads."""
-    value = as_array(group.read(index))
-    value = value.view(f"u{value.dtype.itemsize}")
-    full = np.broadcast_to(value, group.selection.shape).reshape(-1)
-    order = np.argsort(group.selection.positions.reshape(-1) % group.batch.shape.n_ctas, kind="stable")
-    column = full[order][:threads]
-    if len(column) < threads:
-        raise ValueError(f"only {len(column)} of {threads} lanes stand here")
-    return column
 
 
 def _valued(bits: Array, text: str, name: str) -> Array:
