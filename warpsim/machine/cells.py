@@ -37,7 +37,8 @@ class Cells:
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
-        """The cells of ``write``, ``strong`` (atomics and other strong writes), ``read`` or ``other`` (a second reader)."""
+        """The cells of ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a second reader), or
+        ``remote`` (the last access of another CTA)."""
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)

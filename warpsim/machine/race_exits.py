@@ -37,22 +37,15 @@ def check_exit(races: Races, group: Group) -> None:
     races.launch.begin(present(group), 0)
     for column in ended.tolist():
         witnesses = _witnesses(races, column)
-        for kind in tuple(cells.kinds):
-            seen = cells.kinds[kind].reshape(-1, cells.width)[:, column]
-            at = np.flatnonzero(seen)
-            theirs, times = seen[at] & THREAD, seen[at] >> SHIFT
-            remote = theirs % batch.shape.n_ctas != column
-            at, theirs, times = at[remote], theirs[remote], times[remote]
-            late = np.ones(len(at), np.bool_)
-            for witness in witnesses.tolist():
-                late &= races.order.unordered(theirs + races.base, times, np.full(len(at), witness))
-            if late.any():
-                first = int(np.flatnonzero(late)[0])
-                verb = "read" if kind in ("read", "other") else "written"
-                _report(
-                    races, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first]), verb
-                )
-                break
+        seen = cells.of("remote").reshape(-1, cells.width)[:, column]
+        at = np.flatnonzero(seen)
+        theirs, times = seen[at] & THREAD, seen[at] >> SHIFT
+        late = np.ones(len(at), np.bool_)
+        for witness in witnesses.tolist():
+            late &= races.order.unordered(theirs + races.base, times, np.full(len(at), witness))
+        if late.any():
+            first = int(np.flatnonzero(late)[0])
+            _report(races, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first]))
         last = column + (batch.shape.n_threads - 1) * batch.shape.n_ctas
         cells.of("write").reshape(-1, cells.width)[:, column] = races.now << SHIFT | last
 
@@ -69,16 +62,16 @@ def _witnesses(races: Races, column: int) -> Array:
     return threads[first[::-1][:WITNESSES]]
 
 
-def _report(races: Races, group: Group, column: int, at: int, thread: int, time: int, verb: str) -> None:
+def _report(races: Races, group: Group, column: int, at: int, thread: int, time: int) -> None:
     cta, warp, lanes = races.launch.place(thread + races.base)
     event = races.launch.events[time]
     other = None
     if event is not None:
         place = finding_at(races.launch.launch, event)
-        other = attrs.evolve(place, message=f"{verb} here", cta=cta, warp=warp, lanes=lanes)
+        other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
     group.batch.fault(
         RULE,
-        f"the CTA ends, and with it its shared memory: address 0x{at:x} is {verb} by CTA {cta}, warp {warp}, lane"
+        f"the CTA ends, and with it its shared memory: address 0x{at:x} is used by CTA {cta}, warp {warp}, lane"
         f" {lanes[0]} in line {event.span.line if event is not None else 0}, and nothing orders that before the end",
         group,
         group.selection.ctas == column,

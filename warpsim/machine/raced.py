@@ -40,7 +40,8 @@ def note_of(instruction: Instruction) -> Note:
         relaxed = "relaxed" in words
         if "init" in words or "inval" in words:
             return Note()
-        return Note(GPU, release=not relaxed and "wait" not in instruction.text, acquire=not relaxed)
+        waits = "wait" in instruction.text
+        return Note(GPU, release=not relaxed and not waits, acquire=not relaxed and waits)
     strong = root in ("atom", "red") or release or acquire or "relaxed" in words or "volatile" in words
     return Note(level, release, acquire) if strong else Note()
 

@@ -185,6 +185,10 @@ class Races(RaceFindings):
         agents: Array | None,
     ) -> None:
         stamp = self.now << SHIFT | last
+        if self.clustered and cells is self.shared_cells and cells.width > 1:
+            remote = last % cells.width != index % cells.width
+            if remote.any():
+                cells.of("remote")[index[remote]] = stamp[remote]
         strong = self.note.level
         for kind in ("write", "strong"):
             writes = cells.kinds.get(kind)

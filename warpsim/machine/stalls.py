@@ -16,16 +16,20 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Barrier, Batch
     from warpsim.machine.group import Group
     from warpsim.machine.launch import Launch
+    from warpsim.machine.selection import Shape
+    from warpsim.machine.values import Array
 
 
 @attrs.frozen(eq=False)
 class Stall:
-    """Threads that wait: the rule that this breaks, what they wait for, and where if not at their step."""
+    """Threads that wait: the rule that this breaks, what they wait for, whether those poll memory elsewhere
+    (``excused``), and where if not at their step."""
 
     group: Group
     rule: str
     note: str
     advice: str
+    excused: bool = False
     place: Instruction | None = None
 
 
@@ -39,8 +43,9 @@ def parted_warps(launch: Launch) -> bool:
     """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
     found = False
     for batch in launch.batches:
-        elsewhere = [warps_of(group) for group in batch.parked if not is_aligned_barrier(present(group))]
-        held = np.unique(np.concatenate([np.zeros(0, np.int64), *elsewhere]))  # wait for other collectives
+        elsewhere = [g for g in batch.parked if not is_aligned_barrier(present(g))]
+        elsewhere += [g for g in launch.sleeping if g.batch is batch]
+        held = np.unique(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
         here = [
             group
             for group in batch.parked
@@ -68,13 +73,16 @@ def parted_warps(launch: Launch) -> bool:
 
 
 def deadlock(launch: Launch) -> None:
-    """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: lanes that miss
-    in a collective, then a barrier whose threads wait nowhere else, then a loop that polls memory."""
-    collectives = [_collective(g) for batch in launch.batches for g in batch.parked]
-    collectives += [_registers(g) for batch in launch.batches for g in batch.register_counts.waiting]
+    """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: a collective or
+    a barrier whose threads do not poll memory elsewhere, then a loop that polls."""
     polls = [_poll(g) for g in launch.sleeping]
+    polling = {id(batch): np.zeros(batch.shape.n, np.bool_) for batch in launch.batches}
+    for group in launch.sleeping:
+        polling[id(group.batch)][group.selection.positions.reshape(-1)] = True
+    collectives = [_collective(g, polling[id(batch)]) for batch in launch.batches for g in batch.parked]
+    collectives += [_registers(g) for batch in launch.batches for g in batch.register_counts.waiting]
     barriers = [
-        _barrier(batch, barrier, group)
+        _barrier(batch, barrier, group, polling[id(batch)])
         for batch in launch.batches
         for barrier in batch.barriers.values()
         for group, _ in barrier.waiting
@@ -85,8 +93,8 @@ def deadlock(launch: Launch) -> None:
         for g in (batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ())
     ]
     polls.sort(key=lambda stall: stall.rule != "mbarrier")
-    certain = barriers if not polls else []
-    stalls = [*collectives, *certain, *polls, *barriers[len(certain) :], *clusters]
+    own = [*collectives, *barriers]
+    stalls = [*[s for s in own if not s.excused], *polls, *[s for s in own if s.excused], *clusters]
     if not stalls:
         return
     first = stalls[0]
@@ -97,30 +105,42 @@ def deadlock(launch: Launch) -> None:
     launch.findings.stop(launch.findings.all()[-1])
 
 
-def _collective(group: Group) -> Stall:
+def _collective(group: Group, polling: Array) -> Stall:
     instruction = present(group)
     active = group.warps.active
     members = membermask(instruction)
     absent = wanted(group, members, active) & alive(group) & ~active
     wide = instruction.form.root == "wgmma"
     rule = "aligned-divergence" if members is None else "membermask"
-    unit = "warpgroup" if wide else "warp"
     who = f"{group.selection.n} threads"
     missing = None
+    unit = _units(group.batch.shape, 128 if wide else 32)
+    here = group.selection.positions.reshape(-1)
+    excused = bool((polling & np.isin(unit, unit[here])).any())
     if absent.any():
         warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
         who = f"lanes {spans(np.flatnonzero(active[warp, :, column]))} of a warp"
         missing = np.flatnonzero(absent[warp, :, column])
-    whom = f"for its lanes {spans(missing)}" if missing is not None else f"for the other threads of their {unit}"
+    kind = "warpgroup" if wide else "warp"
+    whom = f"for its lanes {spans(missing)}" if missing is not None else f"for the other threads of their {kind}"
     advice = (
-        f"all lanes of a {unit} execute this together: move it out of divergent code"
+        f"all lanes of a {kind} execute this together: move it out of divergent code"
         if rule == "aligned-divergence"
         else "every lane that the mask names must come to the same instruction: make the mask where the lanes part"
     )
-    return Stall(group, rule, f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}", advice)
+    return Stall(
+        group, rule, f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}", advice, excused
+    )
 
 
-def _barrier(batch: Batch, barrier: Barrier, group: Group) -> Stall:
+def _units(shape: Shape, width: int) -> Array:
+    """The warp or warpgroup (times CTAs, plus CTA) of each position of a batch."""
+    positions = np.arange(shape.n)
+    found: Array = positions // shape.n_ctas // width * shape.n_ctas + positions % shape.n_ctas
+    return found
+
+
+def _barrier(batch: Batch, barrier: Barrier, group: Group, polling: Array) -> Stall:
     group.at = max(group.at - 1, 0)
     ctas = np.unique(group.selection.ctas)
     cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
@@ -130,7 +150,8 @@ def _barrier(batch: Batch, barrier: Barrier, group: Group) -> Stall:
         f" {int(barrier.arrived[cta])} of {expected} have arrived"
     )
     advice = "all threads that the barrier counts must come to it: the same number, and the same count"
-    return Stall(group, "barrier-divergence", note, advice)
+    excused = bool(polling[np.isin(np.arange(batch.shape.n) % batch.shape.n_ctas, ctas)].any())
+    return Stall(group, "barrier-divergence", note, advice, excused)
 
 
 def _cluster(group: Group) -> Stall:
