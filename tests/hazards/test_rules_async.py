@@ -344,6 +344,43 @@ def test_moves_past_the_fence_are_a_warning(source):
     ]
 
 
+def severities(findings):
+    """Rule and severity of each."""
+    return [(f.rule, f.severity) for f in findings]
+
+
+def test_operands_made_past_the_fence_are_a_warning():
+    """Compilers make A there, behind the fence of its group; without a fence of its own it is an error."""
+    made = "add.u32 %r5, %r5, 0; add.u32 %r8, %r5, 0;"
+    program = edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; {made}"})
+    out, findings = launch(program)
+
+    assert out.tolist() == CORRECT["wgmma"][1].tolist()
+    assert severities(findings) == [("wgmma-missing-fence", "warning")]
+    with pytest.raises(warpsim.ExecutionError):
+        launch(edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; {made}"}))
+
+
+def test_mbarriers_made_again():
+    """Compilers make an object where another one was that nobody used, a barrier later, and put data there."""
+    again = "bar.sync 0; @%p1 mbarrier.init.shared.b64 [%r20], 1;"
+    out, findings = launch(edited(BULK, {"init2": again}))
+
+    assert out.tolist() == CORRECT["bulk"][1].tolist()
+    assert severities(findings) == [("mbarrier", "warning")]
+    used = "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [%r20]; " + again
+    with pytest.raises(warpsim.ExecutionError, match="initialised already"):
+        launch(edited(BULK, {"init2": used}))
+
+
+def test_data_where_an_mbarrier_was():
+    """No fence stands between the mbarrier.init of an object that nobody used and the copy over it: a warning."""
+    early = "@%p1 mbarrier.init.shared.b64 [%r2+8], 1;"
+    _, findings = launch(edited(BULK, {"init": early + "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}))
+
+    assert severities(findings) == [("proxy-fence", "warning")]
+
+
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
 def test_accumulators_in_flight_may_be_renamed(effects):
     """A move between accumulators in flight, as compilers leave it at the end of loops, is no use of them."""

@@ -1,7 +1,7 @@
 # ruff: noqa: D103 (the name of a case says what it is)
 """Makes the case directories of the kernels of `triton_kernels`, ready to be recorded on a GPU.
 
-triton_cases.py FOLDER [NAME...]    needs Triton 3.9, NumPy and ml_dtypes, no GPU; record.py then fills in what it leaves
+triton_cases.py FOLDER [NAME...]    needs Triton 3.9 (or 3.6), NumPy and ml_dtypes, no GPU; record.py then fills in what it leaves
 """
 
 import os
@@ -249,8 +249,8 @@ def descriptor(buffer, tiles, meta):
     ]  # fmt: skip
 
 
-def write(folder, name):
-    """One case directory."""
+def write(folder, name, version=""):
+    """One case directory; ``version`` follows its name."""
     parts = CASES[name]()
     kernel = compiled(parts)
     about, grid = kernel.metadata, parts["grid"]
@@ -269,10 +269,10 @@ def write(folder, name):
         "source": "hopper/triton_kernels.py",
         "target": "sm_90a",
     }
-    write_case(Path(folder) / name, kernel.asm["ptx"].split("\t.section\t.debug")[0], launched, origin)
+    write_case(Path(folder) / (name + version), kernel.asm["ptx"].split("\t.section\t.debug")[0], launched, origin)
 
 
 if __name__ == "__main__":
     for wanted in sys.argv[2:] or CASES:
-        write(sys.argv[1], wanted)
+        write(sys.argv[1], wanted, "" if triton.__version__.startswith("3.9") else "_" + triton.__version__[:3])
         print(wanted)

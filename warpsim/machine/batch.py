@@ -58,6 +58,8 @@ class Batch:
         self.frames: dict[tuple[int, int], Frame] = {}
         self.runnable: list[Group] = []
         self.parked: list[Group] = []
+        self.meetings = 0
+        """How many times a barrier of CTAs has been passed."""
         self.barriers: dict[int, Barrier] = {}
         self.exited: Array | None = None
         self.strays: Array | None = None
@@ -215,6 +217,7 @@ class Batch:
         races = self.memory.races
         unused = vote is None and not barrier.waiting and not barrier.arrived.any()
         if waits and unused and selection.n == self.shape.n and count in (0, self.shape.n_threads):
+            self.meetings += 1
             if races is not None:
                 races.cta_barrier(None)
             if self.memory.proxies is not None:
@@ -241,6 +244,7 @@ class Batch:
         done = (barrier.arrived >= needed) & (barrier.arrived > 0)
         if not done.any():
             return
+        self.meetings += 1
         votes = self._votes(barrier, done)
         waiting, barrier.waiting = barrier.waiting, []
         for group, finish in waiting:

@@ -23,13 +23,15 @@ _FENCE_ADVICE = "fence.mbarrier_init.release.cluster after mbarrier.init, before
 
 
 class MbarrierObjects:
-    """The port. Objects that were initialised are kept as sorted keys (column and address) with two flags."""
+    """The port. Objects that were initialised are kept as sorted keys (column and address), with
+    whether a fence has made them visible, and how many barriers of CTAs had been passed when they were made."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.checked = RULE in batch.launch.settings.checks
         self.keys: Array = np.zeros(0, np.int64)
         self.fenced: Array = np.zeros(0, np.bool_)
+        self.made: Array = np.zeros(0, np.int64)
 
     # ---- the port ----------------------------------------------------------------------------
 
@@ -47,7 +49,7 @@ class MbarrierObjects:
             at = np.searchsorted(self.keys, self._keys(space, address))
             kept = np.ones(len(self.keys), np.bool_)
             kept[at[at < len(kept)]] = False
-            self.keys, self.fenced = self.keys[kept], self.fenced[kept]
+            self.keys, self.fenced, self.made = self.keys[kept], self.fenced[kept], self.made[kept]
         self.batch.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
@@ -146,14 +148,21 @@ class MbarrierObjects:
         keys = self._keys(space, address)
         again = keys[np.isin(keys, self.keys)]
         if len(again):
+            words = self.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, U64)
+            # compilers make objects in memory that another one had which nobody used, a barrier later
+            unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
+            unused &= (self.made[np.searchsorted(self.keys, again)] < self.batch.meetings).all()
             self._report(
                 f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
+                severity="warning" if unused else "error",
                 advice="mbarrier.inval ends its use before it is initialised again",
             )
         new = keys[~np.isin(keys, self.keys)]
         order = np.argsort(merged := np.r_[self.keys, new])
         self.keys = merged[order]
         self.fenced = np.r_[self.fenced, np.zeros(len(new), np.bool_)][order]
+        self.made = np.r_[self.made, np.zeros(len(new), np.int64)][order]
+        self.made[np.searchsorted(self.keys, keys)] = self.batch.meetings
 
     def _check_valid(self, words: Array) -> None:
         if not mbarriers.is_valid(words).all():

@@ -53,6 +53,8 @@ class Wgmma:
         settings = batch.launch.settings
         self.checked = bool(settings.checks & {FENCE, IN_FLIGHT, UNCOMMITTED})
         self.late = LateResults(self) if settings.async_effects == "at_wait" else None
+        self.fenced = np.zeros(self.n_columns, np.bool_)
+        """Columns with a fence since their last group was closed."""
         self.issued = np.zeros(self.n_columns, np.int64)
         self.done = np.zeros(self.n_columns, np.int64)
         self.ends = np.zeros((GROUPS, self.n_columns), np.int64)
@@ -99,10 +101,12 @@ class Wgmma:
         use = self.uses(group.plan)
         use.unfenced[:, columns] = ORDERED
         use.shape[:, columns] = 0
+        self.fenced[columns] = True
 
     def commit(self, group: Group) -> None:
         """Close a group."""
         columns = self.columns(group.selection)
+        self.fenced[columns] = False
         self.ends[1:, columns] = self.ends[:-1, columns]
         self.ends[0, columns] = self.issued[columns]
 
@@ -168,7 +172,10 @@ class Wgmma:
         rows = issue.rows
         hidden = use.unfenced[rows[:, None], at]
         if hidden.any():
-            # Compilers place copies of registers and constants after the fence; the assembler then adds a fence.
+            # Compilers place copies of registers and constants after the fence, and what makes A; the assembler then
+            # adds a fence.
+            if self.fenced[columns].all():
+                hidden[len(issue.rows_d) :] = np.minimum(hidden[len(issue.rows_d) :], MOVED)
             worst = hidden.max()
             row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
             self._fault(
