@@ -799,6 +799,61 @@ def stencil_3d():
     return cuda((2, 2), (16, 4), buffers, [*pointers(buffers), i32(nx), i32(ny), i32(nz)])
 
 
+# ---- libraries ----------------------------------------------------------------------------------
+
+
+@case
+def block_primitives():
+    n = 192
+    buffers = {"x": source("u32", np.random.default_rng(1).integers(0, 700, 2 * n)), "keys": result("u32", 2 * n), "values": result("u16", 2 * n), "scanned": result("s32", 2 * n),
+               "bins": result("u32", 2, 16), "flags": result("s32", 2 * n), "sums": result("f32", 2)}  # fmt: skip
+    return cuda(2, 64, buffers, pointers(buffers))
+
+
+@case
+def merges():
+    buffers = {
+        "x": source("f32", np.round(random(128), 1)),
+        "entries": result("u32", 128, 2),
+        "warps": result("s64", 192),
+        "found": result("s32", 64),
+        "products": result("f64", 64),
+    }
+    return cuda(1, 64, buffers, pointers(buffers), options=["--expt-extended-lambda"])
+
+
+@case
+def pipeline_roles():
+    rounds = 7
+    buffers = {"x": source("s32", small(rounds * 64, top=50)), "out": result("s32", 96)}
+    return cuda(1, 64, buffers, [*pointers(buffers), i32(rounds)])
+
+
+@case
+def small_floats():
+    n = 288
+    buffers = {
+        "x": given("f32", floats(n, "f32", 1, wild=0.3)),
+        "wide": given("f64", floats(n, "f64", 2, wild=0.3)),
+        "codes": result("u8", 11, n),
+        "back": result("u32", 2, n),
+    }
+    return cuda(3, 96, buffers, [*pointers(buffers), i32(n)])
+
+
+@case
+def standard_library():
+    n = 100
+    buffers = {
+        "x": source("f64", random(n)),
+        "out": result("f64", n, 3, 2),
+        "words": result("u64", n),
+        "total": result("f64", 1),
+        "top": result("u64", 1),
+    }
+    return cuda(2, 64, buffers, [*pointers(buffers), i32(n)])
+
+
 # ---- Triton ---------------------------------------------------------------------------------------
 
 
