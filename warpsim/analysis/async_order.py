@@ -9,7 +9,7 @@ needs its fence on each.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
@@ -17,13 +17,12 @@ from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, acces
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.graph import members
-from warpsim.analysis.groups import DONE, LOST, OPEN, PASSED, PENDING, committed, issued, waited
+from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding
 from warpsim.program.program import FunctionRef, Imm, Instruction
 
 COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
-Fates = dict[int, int]
 
 
 @attrs.frozen(eq=False)
@@ -32,6 +31,7 @@ class Site:
 
     kind: str
     access: Access
+    at: int
 
     @property
     def place(self) -> Instruction:
@@ -70,21 +70,29 @@ class _Order:
         self.facts = facts
         self.sizes = {name: v.size for name, v in shared_variables(facts).items() if v.linkage != "extern"}
         self.accesses: dict[int, list[Access]] = {}
-        self.sites: dict[int, Site] = {}
-        self.made: dict[int, list[int]] = {}
+        self.sites: list[Site] = []
+        self.made: dict[int, int] = {}
+        self.of_kind = dict.fromkeys((COPY, LOAD, STORE, GENERIC, INIT), 0)
         for block in facts.blocks:
             for at, instruction, read in facts.walk(block.index):
                 threads, _ = facts.executing(block.index, instruction, read)
                 found = [a for a in accesses(facts, instruction, read, threads) if a.space == SHARED]
                 if found and threads.any():
                     self.accesses[at] = found
-                    self.made[at] = [self._add(at, k, kind, a) for k, (kind, a) in enumerate(self._sites(found))]
+                    for kind, access in self._sites(found):
+                        self._add(kind, access, at)
+        self.ends: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self.of_kind}
+        for block in facts.blocks:
+            for at in range(block.first, block.last):
+                for kind in _ends(facts.function.code[at]):
+                    self.ends[kind].append((at, block.index))
         self.told: set[tuple[str, int]] = set()
 
-    def _add(self, at: int, number: int, kind: str, access: Access) -> int:
-        key = at * 4 + number
-        self.sites[key] = Site(kind, access)
-        return key
+    def _add(self, kind: str, access: Access, at: int) -> None:
+        own = 1 << len(self.sites)
+        self.sites.append(Site(kind, access, at))
+        self.of_kind[kind] |= own
+        self.made[at] = self.made.get(at, 0) | own
 
     def _sites(self, found: list[Access]) -> Iterator[tuple[str, Access]]:
         for access in found:
@@ -107,47 +115,42 @@ class _Order:
     def findings(self) -> Iterator[Finding]:
         """All of them."""
         graph, code = self.facts.graph, self.facts.function.code
-        nothing: Fates = {}
-        before = settle(graph, nothing, self._through, _join)
+        before = settle(graph, NOTHING, self._through, Fates.__or__)
         for block in sorted(self.facts.blocks, key=lambda b: b.first):
             fates = before[block.index]
             if fates is None:
                 continue
-            fates = dict(fates)
             for at in range(block.first, block.last):
                 for access in self.accesses.get(at, ()):
                     yield from self._judge(access, fates)
                 if _leaves(code[at]) and self.facts.function.entry:
                     yield from self._end(code[at], fates)
-                self._step(at, code[at], fates)
+                fates = self._step(at, code[at], fates)
 
     # ---- on the way ----------------------------------------------------------------------------
 
     def _through(self, index: int, fates: Fates) -> Fates:
-        block, fates = self.facts.blocks[index], dict(fates)
+        block = self.facts.blocks[index]
         for at in range(block.first, block.last):
-            self._step(at, self.facts.function.code[at], fates)
+            fates = self._step(at, self.facts.function.code[at], fates)
         return fates
 
-    def _step(self, at: int, instruction: Instruction, fates: Fates) -> None:
+    def _step(self, at: int, instruction: Instruction, fates: Fates) -> Fates:
         root, words = instruction.form.root, instruction.op.modifiers
-        kinds = _ends(instruction)
+        ends = 0
+        for kind in _ends(instruction):
+            ends |= self.of_kind[kind]
         if root == "cp" and "commit_group" in words:
-            self._change(fates, (STORE,) if "bulk" in words else (COPY,), committed)
-        elif "wait_group" in words and kinds:
+            fates = fates.committed(self.of_kind[STORE if "bulk" in words else COPY])
+        elif "wait_group" in words and ends:
             count = instruction.operands[0]
-            self._change(fates, kinds, functools.partial(waited, n=count.bits if isinstance(count, Imm) else 0))
-        elif kinds:
-            self._change(fates, kinds, _ended)
+            fates = fates.waited(ends, count.bits if isinstance(count, Imm) else 0)
+        elif ends:
+            fates = fates.ended(ends)
         elif root == "call" and self._is_ours(instruction):
-            fates.clear()
-        for key in self.made.get(at, ()):
-            fates[key] = issued(fates.get(key, 0))
-
-    def _change(self, fates: Fates, kinds: tuple[str, ...], change: Callable[[int], int]) -> None:
-        for key, fate in fates.items():
-            if self.sites[key].kind in kinds:
-                fates[key] = change(fate)
+            fates = NOTHING
+        made = self.made.get(at)
+        return fates.issued(made) if made else fates
 
     def _is_ours(self, instruction: Instruction) -> bool:
         """Whether a call may reach a function of the module."""
@@ -158,27 +161,25 @@ class _Order:
 
     def _judge(self, access: Access, fates: Fates) -> Iterator[Finding]:
         """An access against all that is open."""
-        instruction = access.instruction
-        inits = []
-        for key, fate in fates.items():
-            site = self.sites[key]
-            if site.kind == INIT:
-                inits.append((key, fate))
-                continue
-            if not fate & PENDING or fate & DONE:
-                continue
+        for number in members(fates.pending & ~fates.done & ~self.of_kind[INIT] & self._concerned(access)):
+            site = self.sites[number]
             conflict = _conflict(site, access)
             if conflict is None:
                 continue
             if site.access.meets(access):
-                yield from self._tell(conflict, site, key, instruction)
-            elif not fate & PASSED and self._alike(site, access, key // 4):
+                yield from self._tell(conflict, number, access.instruction)
+            elif not fates.passed >> number & 1 and self._alike(site, access):
                 severity = "warning" if site.kind == GENERIC else conflict.severity
-                yield from self._tell(attrs.evolve(conflict, severity=severity), site, key, instruction)
+                yield from self._tell(attrs.evolve(conflict, severity=severity), number, access.instruction)
         if access.mode == OBJECT:
-            yield from self._initialised(access, inits)
+            yield from self._initialised(access, fates)
 
-    def _alike(self, site: Site, access: Access, at: int) -> bool:
+    def _concerned(self, access: Access) -> int:
+        """The kinds of sites that an access may have to wait for."""
+        every = -1
+        return every if access.asynchronous else every & ~self.of_kind[GENERIC]
+
+    def _alike(self, site: Site, access: Access) -> bool:
         """Whether accesses whose bytes are not known go to one variable, and nothing ever ends the first of them."""
         wgmma = access.instruction.form.root == "wgmma"
         if site.kind == GENERIC:
@@ -186,41 +187,40 @@ class _Order:
                 return False
             sizes = None if wgmma and site.place.form.root == "cp" else self.sizes
             return site.access.shares(access, sizes)
-        return site.access.shares(access, self.sizes) and not self._ever_ended(at, site.kind)
+        return site.access.shares(access, self.sizes) and not self._ever_ended(site.at, site.kind)
 
     def _ever_ended(self, at: int, kind: str) -> bool:
         """Whether a wait for what an instruction starts comes on any way behind it."""
-        graph, code = self.facts.graph, self.facts.function.code
-        block = next(b for b in self.facts.blocks if b.first <= at < b.last)
+        graph, blocks = self.facts.graph, self.facts.blocks
+        block = next(b for b in blocks if b.first <= at < b.last)
         behind = functools.reduce(int.__or__, (graph.reachable(s) for s in block.successors), 0)
-        places = [
-            *range(at + 1, block.last),
-            *(i for b in members(behind) for i in range(self.facts.blocks[b].first, self.facts.blocks[b].last)),
-        ]
-        return any(kind in _ends(code[i]) for i in places)
+        ends = self.ends[kind]
+        return any(at < end < block.last or behind >> place & 1 for end, place in ends)
 
-    def _tell(self, conflict: Conflict, site: Site, key: int, instruction: Instruction) -> Iterator[Finding]:
-        if (conflict.rule, key) in self.told:
+    def _tell(self, conflict: Conflict, number: int, instruction: Instruction) -> Iterator[Finding]:
+        if (conflict.rule, number) in self.told:
             return
-        self.told.add((conflict.rule, key))
-        message = conflict.message.format(line=site.place.span.line)
+        self.told.add((conflict.rule, number))
+        place = self.sites[number].place
+        message = conflict.message.format(line=place.span.line)
         yield self.facts.finding(
-            conflict.rule, instruction, message, severity=conflict.severity, advice=conflict.advice, other=site.place
+            conflict.rule, instruction, message, severity=conflict.severity, advice=conflict.advice, other=place
         )
 
-    def _initialised(self, access: Access, inits: list[tuple[int, int]]) -> Iterator[Finding]:
+    def _initialised(self, access: Access, fates: Fates) -> Iterator[Finding]:
         """An object that the async proxy or another CTA uses: whether its initialisation is visible to it."""
         instruction = access.instruction
         words = instruction.op.modifiers
         remote = instruction.form.root in ("st", "red") or ("shared::cluster" in words and not access.known)
         if not remote and not (instruction.form.root == "cp" and "bulk" in words):
             return
-        same = [(k, f) for k, f in inits if self.sites[k].access.meets(access)]
-        same = same or [(k, f) for k, f in inits if not (access.known and self.sites[k].access.known)]
-        if not any(fate & PENDING for _, fate in same) or ("mbarrier", same[0][0]) in self.told:
+        inits = members((fates.pending | fates.done) & self.of_kind[INIT])
+        same = [n for n in inits if self.sites[n].access.meets(access)]
+        same = same or [n for n in inits if not (access.known and self.sites[n].access.known)]
+        if not any(fates.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.told:
             return
-        self.told.update(("mbarrier", key) for key, _ in inits)
-        init = self.sites[same[0][0]].place
+        self.told.update(("mbarrier", n) for n in inits)
+        init = self.sites[same[0]].place
         yield self.facts.finding(
             "mbarrier", instruction,
             f"{instruction.text} uses an mbarrier, and no fence has made its initialisation in line {init.span.line}"
@@ -231,20 +231,17 @@ class _Order:
 
     def _end(self, instruction: Instruction, fates: Fates) -> Iterator[Finding]:
         """Bulk stores that nobody waits for when the kernel ends."""
-        for key, fate in fates.items():
-            site = self.sites[key]
-            lost = fate & PENDING in (OPEN, LOST, OPEN | LOST)
-            if site.kind == STORE and fate & PENDING and not fate & DONE and (lost or not fate & PASSED):
-                lacks = "was never committed" if lost else "nobody has waited for"
-                yield from self._tell(
-                    Conflict(
-                        "async-smem-overwrite",
-                        f"the kernel ends while the copy of line {{line}}, which {lacks}, may still read its shared memory",
-                        "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread leaves",
-                        "warning",
-                    ),
-                    site, key, instruction,
-                )  # fmt: skip
+        open = fates.pending & ~fates.done & self.of_kind[STORE]
+        lost = open & fates.uncommitted
+        for number in members(open & (lost | ~fates.passed)):
+            lacks = "was never committed" if lost >> number & 1 else "nobody has waited for"
+            conflict = Conflict(
+                "async-smem-overwrite",
+                f"the kernel ends while the copy of line {{line}}, which {lacks}, may still read its shared memory",
+                "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread leaves",
+                "warning",
+            )
+            yield from self._tell(conflict, number, instruction)
 
 
 def _ends(instruction: Instruction) -> tuple[str, ...]:
@@ -265,17 +262,6 @@ def _ends(instruction: Instruction) -> tuple[str, ...]:
 
 def _leaves(instruction: Instruction) -> bool:
     return instruction.form.root in ("ret", "exit")
-
-
-def _ended(fate: int) -> int:
-    return fate & ~PENDING | DONE
-
-
-def _join(a: Fates, b: Fates) -> Fates:
-    made = dict(a)
-    for key, fate in b.items():
-        made[key] = made.get(key, 0) | fate
-    return made
 
 
 WAIT_COPY = "cp.async.wait_group (and a barrier, for what other threads copied) comes first"

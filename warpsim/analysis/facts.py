@@ -20,6 +20,7 @@ from warpsim.analysis.lanes import (
     Threads,
     Value,
     anything,
+    congruent,
     exactly,
     joined,
     written_registers,
@@ -90,8 +91,7 @@ class Facts:
                 continue
             value = values[0][1]
             if not all(v is value for _, v in values):
-                apart = self._apart(index, register, values)
-                value = functools.reduce(lambda a, b: joined(a, b, apart), [v for _, v in values])
+                value = self._together(index, register, values)
             if round >= PATIENCE and register in old and not value.same(old[register]):
                 value = ANYTHING
             entry[register] = value
@@ -107,8 +107,8 @@ class Facts:
                 continue
             old = self._once.get(register)
             if old is None or not value.same(old):
-                self._once[register] = ANYTHING if old is not None and round >= PATIENCE else value
-                changed = True
+                self._once[register] = value if old is None or round < PATIENCE else ANYTHING
+                changed |= self._once[register] is not old
         return changed
 
     def _guarded(self, instruction: Instruction, state: State, register: int, value: Value) -> Value:
@@ -129,17 +129,25 @@ class Facts:
         value = read(register.index)
         return exactly(value.bits ^ np.uint64(1), value.symbols) if negated and value.exact else value
 
-    def _apart(self, index: int, register: int, values: list[tuple[int, Value]]) -> Spread:
-        """How far threads that meet in a block with a register have taken the same way since it was written."""
-        found = Spread.KNOWN
+    def _together(self, index: int, register: int, values: list[tuple[int, Value]]) -> Value:
+        """What a register holds where ways meet, and threads that have not taken the same since it was written."""
+        kinds: list[tuple[Value, int]] = []
+        for place, value in values:
+            k = next((k for k, (v, _) in enumerate(kinds) if v.same(value)), None)
+            if k is None:
+                kinds.append((value, 1 << place))
+            else:
+                kinds[k] = value, kinds[k][1] | 1 << place
+        value = functools.reduce(lambda a, b: joined(a, b, Spread.KNOWN), [v for v, _ in kinds])
+        if len(kinds) == 1 or value.spread is Spread.THREAD:
+            return value
+        apart: Spread = value.spread
         for branch, spread in self._parting[index].items():
-            if register not in self._written_behind(branch):
-                continue
-            ways = self.graph.region(branch) | 1 << branch
-            coming = [v for p, v in values if ways >> p & 1]
-            if spread > found and not all(v.same(coming[0]) for v in coming[1:]):
-                found = spread
-        return found
+            if spread > apart and register in self._written_behind(branch):
+                ways = self.graph.region(branch) | 1 << branch
+                if sum(1 for _, places in kinds if places & ways) > 1:
+                    apart = spread
+        return value if apart is value.spread else congruent(value.bits, value.zeros, apart, value.symbols)
 
     def _written_behind(self, branch: int) -> set[int]:
         """The registers that the blocks write which a branch decides about."""

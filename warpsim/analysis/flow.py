@@ -76,6 +76,10 @@ def labels_of(instruction: Instruction) -> list[LabelRef]:
 def loop_order(edges: list[list[int]]) -> list[int]:
     """A topological order of the graph in which strongly connected parts stay together, ordered within likewise."""
     order: list[int] = []
+    sources: list[list[int]] = [[] for _ in edges]
+    for node, targets in enumerate(edges):
+        for target in targets:
+            sources[target].append(node)
 
     def place(nodes: list[int], removed: frozenset[int]) -> None:
         for component in _components(nodes, edges, removed):
@@ -83,7 +87,7 @@ def loop_order(edges: list[list[int]]) -> list[int]:
                 order.append(component[0])
                 continue
             inside = set(component)
-            entered = [n for n in component if any(n in edges[m] for m in range(len(edges)) if m not in inside)]
+            entered = [n for n in component if any(m not in inside for m in sources[n])]
             header = min(entered or component)
             rest = [n for n in sorted(component) if n != header]
             order.append(header)

@@ -56,6 +56,7 @@ class Graph:
             work += [s for s in self.blocks[at].successors if s != end and not found >> s & 1]
         return found
 
+    @functools.cache  # noqa: B019 - likewise
     def region(self, branch: int) -> int:
         """The blocks whose execution a branch may decide: those between it and the place where its ways meet."""
         return functools.reduce(

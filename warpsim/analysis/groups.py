@@ -1,34 +1,95 @@
-"""What may have become of an asynchronous operation that is committed in groups and waited for by their number.
+"""What may have become of asynchronous operations that are committed in groups and waited for by their number.
 
-A fate is a set of bits, one for each thing that happened to it on some way since it was issued.
+Operations are numbered; a set of them is an integer with one bit for each. For each thing that may have happened to an
+operation on some way since it was issued there is the set of those to which it did.
 """
 
 from __future__ import annotations
 
-DONE, OPEN, LOST, PASSED, COMMITTED = 1, 2, 4, 8, 16
-"""Waited for; not committed; not committed, and a wait has passed; in flight, and a wait has passed; committed, with one
-bit for each number of groups committed since."""
+from collections.abc import Callable
+
+import attrs
+
 GROUPS = 8
-ALL_COMMITTED = (COMMITTED << GROUPS) - COMMITTED
-PENDING = OPEN | LOST | ALL_COMMITTED
+"""wait_group takes 0 to 7: of older groups nobody can ask."""
 
 
-def issued(fate: int) -> int:
-    """The operation is issued again: who waited for the last one does not matter any more."""
-    return fate & PENDING | OPEN
+@attrs.frozen
+class Fates:
+    """``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed, and a wait has passed; ``passed``:
+    in flight, and a wait has passed; ``ages[k]``: committed, and ``k`` groups committed since (the last: or more)."""
+
+    done: int = 0
+    open: int = 0
+    lost: int = 0
+    passed: int = 0
+    ages: tuple[int, ...] = (0,) * GROUPS
+
+    @property
+    def uncommitted(self) -> int:
+        """Those that no commit has come behind."""
+        return self.open | self.lost
+
+    @property
+    def pending(self) -> int:
+        """Those that may be in flight."""
+        found = self.open | self.lost
+        for age in self.ages:
+            found |= age
+        return found
+
+    @property
+    def only_lost(self) -> int:
+        """Those that on every way were waited for, and not committed."""
+        found = self.lost & ~self.open
+        for age in self.ages:
+            found &= ~age
+        return found
+
+    def issued(self, who: int) -> Fates:
+        """Operations are issued again: who waited for the last ones does not matter any more."""
+        return attrs.evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
+
+    def committed(self, who: int) -> Fates:
+        """A group of these is closed: what was open is in it, what was committed is one group older."""
+        closed = self.uncommitted & who
+        *older, last, oldest = self.ages
+        ages = (closed, *(a & who for a in older), (last | oldest) & who)
+        kept = tuple(a & ~who for a in self.ages)
+        return attrs.evolve(
+            self, open=self.open & ~who, lost=self.lost & ~who, ages=tuple(a | b for a, b in zip(ages, kept, strict=True))
+        )  # fmt: skip
+
+    def waited(self, who: int, n: int) -> Fates:
+        """All but the ``n`` newest groups of these are complete."""
+        over = 0
+        for age in self.ages[n:]:
+            over |= age & who
+        left = self.uncommitted & who
+        ages = tuple(a if k < n else a & ~who for k, a in enumerate(self.ages))
+        for age in ages[:n]:
+            left |= age & who
+        return Fates(self.done | over, self.open & ~who, self.lost | self.open & who, self.passed | left, ages)
+
+    def ended(self, who: int) -> Fates:
+        """These are complete, or fenced."""
+        over = (self.pending | self.done) & who
+        kept = self._each(lambda s: s & ~who)
+        return attrs.evolve(kept, done=self.done | over)
+
+    def __or__(self, other: Fates) -> Fates:
+        """What may have happened on either way."""
+        if self == other:
+            return self
+        ages = tuple(a | b for a, b in zip(self.ages, other.ages, strict=True))
+        return Fates(
+            self.done | other.done, self.open | other.open, self.lost | other.lost, self.passed | other.passed, ages
+        )
+
+    def _each(self, change: Callable[[int], int]) -> Fates:
+        return Fates(
+            change(self.done), change(self.open), change(self.lost), change(self.passed), tuple(map(change, self.ages))
+        )
 
 
-def committed(fate: int) -> int:
-    """A group is closed: what was open is in it, what was committed is one group older."""
-    older = (fate & ALL_COMMITTED) << 1
-    if older > ALL_COMMITTED:
-        older = older & ALL_COMMITTED | COMMITTED << GROUPS - 1
-    return fate & (DONE | PASSED) | older | (COMMITTED if fate & (OPEN | LOST) else 0)
-
-
-def waited(fate: int, n: int) -> int:
-    """All but the ``n`` newest groups are complete."""
-    kept = fate & (COMMITTED << min(n, GROUPS)) - COMMITTED & ALL_COMMITTED
-    over = fate & ALL_COMMITTED & ~kept
-    left = kept | (LOST if fate & (OPEN | LOST) else 0)
-    return fate & (DONE | PASSED) | (DONE if over else 0) | left | (PASSED if left else 0)
+NOTHING = Fates()

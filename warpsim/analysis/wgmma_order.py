@@ -14,7 +14,7 @@ import attrs
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes, registers_of
-from warpsim.analysis.groups import DONE, LOST, OPEN, PENDING, committed, issued, waited
+from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.errors import Finding
 from warpsim.program.program import FunctionRef, Imm, Instruction, Vec
 
@@ -25,27 +25,28 @@ ADVICE = {
     IN_FLIGHT: "wgmma.wait_group for the group of that wgmma comes first",
     UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
 }
-NOBODY: frozenset[int] = frozenset()
+EVERYBODY = -1
 
 
 @attrs.define
 class State:
-    """``fate`` of each wgmma (by the index of its instruction); which of them accumulate in a register or read A from it;
-    what was done to a register since the last fence; the shapes of which it was the accumulator since then."""
+    """The fates of the wgmma; which of them accumulate in a register or read A from it; what was done to a register since
+    the last fence; the shapes of which it was the accumulator since then."""
 
-    fate: dict[int, int]
-    accumulates: dict[int, frozenset[int]]
-    reads: dict[int, frozenset[int]]
+    fates: Fates
+    accumulates: dict[int, int]
+    reads: dict[int, int]
     unfenced: dict[int, int]
     shapes: dict[int, frozenset[str]]
 
     def copy(self) -> State:
         """A state to change."""
-        return State(dict(self.fate), dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes))
+        return State(self.fates, dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes))
 
-    def in_flight(self, who: frozenset[int]) -> int | None:
+    def in_flight(self, who: int) -> int | None:
         """The first of some wgmma that may be in flight."""
-        return next((w for w in sorted(who) if self.fate.get(w, 0) & PENDING), None)
+        flying = self.fates.pending & who
+        return (flying & -flying).bit_length() - 1 if flying else None
 
 
 def is_mma(instruction: Instruction) -> bool:
@@ -64,7 +65,7 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
     if not any(is_mma(i) for i in facts.function.code):
         return
     walk = _Walk(facts)
-    start = State({}, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
+    start = State(NOTHING, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
     before = settle(facts.graph, start, lambda index, state: walk.through(index, state, None), _join)
     for block in sorted(facts.blocks, key=lambda b: b.first):
         state = before[block.index]
@@ -76,13 +77,12 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
 
 def _join(a: State, b: State) -> State:
     made = a.copy()
-    for wgmma, fate in b.fate.items():
-        made.fate[wgmma] = made.fate.get(wgmma, 0) | fate
+    made.fates = a.fates | b.fates
     for register, level in b.unfenced.items():
         made.unfenced[register] = max(made.unfenced.get(register, ORDERED), level)
     for mine, other in ((made.accumulates, b.accumulates), (made.reads, b.reads)):
         for register, who in other.items():
-            mine[register] = mine.get(register, NOBODY) | who
+            mine[register] = mine.get(register, 0) | who
     for register, shapes in b.shapes.items():
         made.shapes[register] = made.shapes.get(register, frozenset()) | shapes
     return made
@@ -95,6 +95,8 @@ class _Walk:
         self.facts = facts
         code = facts.function.code
         self.used = {r for i in code if is_mma(i) for part in operand_registers(i) for r in part}
+        self.mmas = [n for n, i in enumerate(code) if is_mma(i)]
+        self.number = {at: k for k, at in enumerate(self.mmas)}
         self.waits = [n for n, i in enumerate(code) if i.form.root == "wgmma" and "wait_group" in i.op.modifiers]
         self.helped = {
             f.name for f in facts.program.functions.values() if f is not facts.function
@@ -117,21 +119,20 @@ class _Walk:
         elif root == "wgmma" and "fence" in words:
             state.unfenced, state.shapes = {}, {}
         elif root == "wgmma" and "commit_group" in words:
-            state.fate = {w: committed(fate) for w, fate in state.fate.items()}
+            state.fates = state.fates.committed(EVERYBODY)
         elif root == "wgmma" and "wait_group" in words:
             count = instruction.operands[0]
             n = count.bits if isinstance(count, Imm) else 0
-            state.fate = {w: waited(fate, n) for w, fate in state.fate.items()}
+            state.fates = state.fates.waited(EVERYBODY, n)
         elif root == "call" and self._calls_wgmma(instruction):
-            state.fate, state.unfenced, state.shapes = {}, {}, {}
+            state.fates, state.unfenced, state.shapes = NOTHING, {}, {}
         else:
             self._access(at, instruction, state, found)
         if root in ("ret", "exit") and self.facts.function.entry:
-            lost = [w for w, fate in state.fate.items() if fate & (OPEN | LOST)]
+            lost = state.fates.uncommitted
             if lost:
-                self._tell(
-                    found, UNCOMMITTED, max(lost), instruction, "the kernel ends with a wgmma that was never committed"
-                )
+                message = "the kernel ends with a wgmma that was never committed"
+                self._tell(found, UNCOMMITTED, lost.bit_length() - 1, instruction, message)
 
     def _calls_wgmma(self, instruction: Instruction) -> bool:
         names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
@@ -162,7 +163,14 @@ class _Walk:
         if worst:
             name = self._name(next(r for r in used if state.unfenced.get(r, ORDERED) == worst))
             message = f"register {name} was accessed, and no wgmma.fence has been executed since on some way here"
-            self._tell(found, FENCE, at, instruction, message, severity="error" if worst == ACCESSED else "warning")
+            self._tell(
+                found,
+                FENCE,
+                self.number[at],
+                instruction,
+                message,
+                severity="error" if worst == ACCESSED else "warning",
+            )
             state.unfenced.update(dict.fromkeys(state.unfenced if found is not None else used, ORDERED))
         else:
             other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
@@ -171,21 +179,21 @@ class _Walk:
                     f"register {self._name(other)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
                     " has been executed since"
                 )
-                self._tell(found, FENCE, at, instruction, message)
-        state.fate[at] = issued(state.fate.get(at, 0))
-        mine = frozenset((at,))
+                self._tell(found, FENCE, self.number[at], instruction, message)
+        mine = 1 << self.number[at]
+        state.fates = state.fates.issued(mine)
         for register in slots_d:
-            state.accumulates[register] = mine | frozenset(w for w in state.accumulates.get(register, NOBODY) if state.fate.get(w, 0) & PENDING)  # fmt: skip
+            state.accumulates[register] = mine | state.accumulates.get(register, 0) & state.fates.pending
             state.shapes[register] = frozenset((shape,))
         for register in slots_a:
-            state.reads[register] = state.reads.get(register, NOBODY) | mine
+            state.reads[register] = state.reads.get(register, 0) | mine
 
     def _check_flight(
-        self, registers: list[int], uses: dict[int, frozenset[int]], text: str, instruction: Instruction, state: State,
+        self, registers: list[int], uses: dict[int, int], text: str, instruction: Instruction, state: State,
         found: list[Finding] | None,
     ) -> None:  # fmt: skip
         for register in registers:
-            wgmma = state.in_flight(uses.get(register, NOBODY))
+            wgmma = state.in_flight(uses.get(register, 0))
             if wgmma is not None:
                 self._tell(found, IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
                 return
@@ -199,17 +207,17 @@ class _Walk:
             plain
             and len(reads) == 1
             and len(writes) == 1
-            and state.in_flight(state.accumulates.get(reads[0], NOBODY)) is not None
+            and state.in_flight(state.accumulates.get(reads[0], 0)) is not None
         ):
             source, target = reads[0], writes[0]
-            state.accumulates[target] = state.accumulates.get(source, NOBODY)
-            state.reads[target] = state.reads.get(source, NOBODY)
+            state.accumulates[target] = state.accumulates.get(source, 0)
+            state.reads[target] = state.reads.get(source, 0)
             state.unfenced[target] = state.unfenced.get(source, ORDERED)
             state.shapes[target] = state.shapes.get(source, frozenset())
             return
         for registers, verb in ((writes, "written"), (reads, "read")):
             for register in registers:
-                who = state.accumulates.get(register, NOBODY) | state.reads.get(register, NOBODY)
+                who = state.accumulates.get(register, 0) | state.reads.get(register, 0)
                 wgmma = state.in_flight(who)
                 if wgmma is not None:
                     self._early(at, instruction, self._name(register), verb, wgmma, state, found)
@@ -220,8 +228,8 @@ class _Walk:
     def _early(
         self, at: int, instruction: Instruction, name: str, verb: str, wgmma: int, state: State, found: list[Finding] | None
     ) -> None:  # fmt: skip
-        if state.fate[wgmma] & PENDING == LOST:
-            place = max((w for w in self.waits if wgmma < w < at), default=self.waits[0])
+        if state.fates.only_lost >> wgmma & 1:
+            place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
             message = (
                 f"a wgmma that was never committed is not waited for here; line {instruction.span.line} uses its"
                 f" register {name}"
@@ -231,7 +239,7 @@ class _Walk:
             message = f"register {name} is {verb} while a wgmma in flight uses it"
             self._tell(found, IN_FLIGHT, wgmma, instruction, message)
         if found is not None:  # one missing wait is one finding
-            state.fate = dict.fromkeys(state.fate, DONE)
+            state.fates = state.fates.ended(EVERYBODY)
 
     def _name(self, register: int) -> str:
         return self.facts.function.registers[register].name
@@ -243,7 +251,7 @@ class _Walk:
         if found is None or (rule, wgmma) in self.told:
             return
         self.told.add((rule, wgmma))
-        other = self.facts.function.code[wgmma]
+        other = self.facts.function.code[self.mmas[wgmma]]
         found.append(
             self.facts.finding(
                 rule, place, message, severity=severity, advice=ADVICE[rule], other=None if other is place else other
