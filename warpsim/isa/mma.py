@@ -151,6 +151,7 @@ def _shapes(**types: str) -> Any:
         "a": lambda op: 2,
         "b": lambda op: 2,
     },
+    registers=("a", "b"),
     version=(6, 4),
     target=70,
     legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,

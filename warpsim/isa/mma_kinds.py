@@ -213,6 +213,7 @@ def _declare(line: str, shape: str, types: str, sparse: bool) -> Callable[[Funct
         constants={"f": (0, 0)},
         limits={"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]},
         registers=("a", "b", "e", "sa", "sb"),
+        exact=("a", "b"),
         legal=_scaled_legal if types is _FOUR else mma.disordered,
         gate=_scaled_gate,
     )

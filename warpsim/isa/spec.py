@@ -89,7 +89,7 @@ class OperandSpec:
     optional: bool = False
     pair: bool = False
     relaxed: bool = False
-    exact: bool = False
+    exact: Any = False
     spaces: Any = None
     coordinates: tuple[str, ...] = ()
     selectors: frozenset[str] = frozenset()
@@ -152,7 +152,7 @@ def instruction(
     limits: Mapping[str, Any] | None = None,
     registers: Collection[str] = (),
     sinks: Collection[str] = (),
-    exact: Collection[str] = (),
+    exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
     kinds: Mapping[str, str] | None = None,
     spaces: Mapping[str, Any] | None = None,
     destinations: Collection[str] | None = None,
@@ -174,7 +174,7 @@ def instruction(
     - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a
       function of the op. ``limits``: the same for operands that may be registers too. ``registers``: never immediates, and never ``_``.
     - ``sinks``: destinations that ``_`` may stand for (elements of vectors and halves of pairs always may).
-    - ``exact``: operands whose register must be declared ``.bN``.
+    - ``exact``: operands whose register must be declared ``.bN``; of a mapping, where its function of the op says so.
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it
       (``{"shared"}``); by default the slot ``space`` or ``ss``.
     - ``destinations``: the operands written; by default those that are no parameter of the function.
@@ -331,7 +331,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
         count = options["vectors"].get(atom.name, atom.count or None)
         if count is None and "vec" in slots and atom.name in ("d", "b"):
             count = "vec"
-        relaxed = options["relaxed"]
+        relaxed, exact = options["relaxed"], options["exact"]
         found.append(
             OperandSpec(
                 name=atom.name,
@@ -339,7 +339,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 dest=destination,
                 rule=rule,
                 count=count,
-                braces=options["scope"] in (Scope.WARP, Scope.WARPGROUP),
+                braces=options["scope"] in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
                 constant=atom.name in options["constants"],
                 register=atom.name in options["registers"],
                 limit=options["constants"].get(atom.name, options["limits"].get(atom.name)),
@@ -347,7 +347,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 sink=atom.name in options["sinks"] or bool(atom.second) or atom.kind == "sink",
                 pair=bool(atom.second),
                 relaxed=relaxed if isinstance(relaxed, bool) else atom.name in relaxed,
-                exact=atom.name in options["exact"],
+                exact=exact.get(atom.name, False) if isinstance(exact, Mapping) else atom.name in exact,
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 coordinates=atom.extra,
                 selectors=atom.selectors,

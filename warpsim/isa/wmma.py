@@ -55,7 +55,14 @@ def _load_legal(op: Op) -> str | None:
 
 
 def _register_type(type: ScalarType) -> ScalarType:
-    return {"f16": TYPES["f16x2"], "f64": TYPES["f64"]}.get(type.name, TYPES["b32"])
+    """Of a multiplicand: integers may stand in any integer register."""
+    found = {"f16": "f16x2", "f64": "f64", "bf16": "b32", "tf32": "b32"}.get(type.name, "s32")
+    return TYPES[found]
+
+
+def _only_bits(name: str) -> Any:
+    """Whether a multiplicand of the type in a slot must be declared .b32."""
+    return lambda op: getattr(op, name).name in ("bf16", "tf32")
 
 
 def _shifted(memory: Any, p: Any, row: Lanes, column: Lanes, stride: Lanes, inner: str, bits: int) -> Any:
@@ -126,6 +133,7 @@ def _stride(
     anchor="warp-level-matrix-instructions-wmma-ld",
     types={"r": lambda op: _register_type(op.type), "stride": ".u32"},
     vectors={"r": lambda op: layout.multiplicand(_operand(op), op.shape, op.type.name).registers},
+    exact={"r": _only_bits("type")},
     version=(6, 3),
     target=70,
     legal=_load_legal,
@@ -159,6 +167,8 @@ def wmma_load(
                 part = part.astype(np.uint32) << np.uint32(h * bits)
             word = part if word is None else word | part
         out.append(word)
+    if _register_type(op.type).name == "s32":
+        out = [word.view(np.int32) for word in out]
     if len(out) == 1:
         return out[0]
     return tuple(out * (fragment.registers // len(out)))
@@ -269,6 +279,7 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
         "b": lambda op: 8,
         "c": lambda op: _accumulator_count(op.ctype, op.shape),
     },
+    registers=("a", "b"),
     version=(6, 3),
     target=70,
 )
@@ -363,6 +374,8 @@ def _mixed_legal(op: Op) -> str | None:
         "b": lambda op: layout.multiplicand("b", op.shape, op.btype.name).registers,
         "c": lambda op: _accumulator_count(op.ctype, op.shape),
     },
+    registers=("a", "b"),
+    exact={"a": _only_bits("atype"), "b": _only_bits("btype")},
     version=(6, 3),
     target=72,
     legal=_mixed_legal,
@@ -390,8 +403,9 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
-    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
+    types=dict.fromkeys("dabc", ".s32"),
     vectors={"d": lambda op: 2, "a": lambda op: 1, "b": lambda op: 1, "c": lambda op: 2},
+    registers=("a", "b"),
     version=(6, 3),
     target=75,
     gates={"and": (80, (7, 1))},

@@ -228,8 +228,9 @@ class Operands:
                 f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
                 weight=3,
             )
+        exact = s.exact(op) if callable(s.exact) else s.exact
         if register.type is not type and not (
-            register.type.name == f"b{type.bits}" if s.exact else fits(type, register.type, s.relaxed)
+            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed)
         ):
             raise Mismatch(
                 "operand-type",
@@ -264,7 +265,7 @@ class Operands:
                 f"a floating-point literal cannot be operand {s.name} of {op.text} (.{type.name})",
                 weight=2,
             )
-        if type.kind == "f":
+        if type.kind == "f" or "x2" in type.name:
             raise Mismatch(
                 "operand-type",
                 node.span,
