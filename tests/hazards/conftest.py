@@ -31,10 +31,10 @@ class Ablation:
         kernel = (case_of(name) / "kernel.ptx").read_text().split("\n")
         return [number for number, line in enumerate(kernel, 1) if text in line]
 
-    def findings(self, name, checks, *, removed=(), inserted=None):
+    def findings(self, name, checks, *, removed=(), inserted=None, changed=None, **options):
         """(rule, severity, line, line of the other party) of each finding of the kernel without the lines ``removed``.
 
-        ``inserted`` maps line numbers to text that comes before them."""
+        ``inserted`` maps line numbers to text that comes before them, ``changed`` to what makes another line of them."""
         self.count += 1
         target = self.folder / str(self.count) / name
         shutil.copytree(case_of(name), target)
@@ -43,8 +43,11 @@ class Ablation:
             kernel[number - 1] = ""
         for number, text in (inserted or {}).items():
             kernel[number - 1] = text + " " + kernel[number - 1]
+        for number, change in (changed or {}).items():
+            assert change(kernel[number - 1]) != kernel[number - 1]
+            kernel[number - 1] = change(kernel[number - 1])
         (target / "kernel.ptx").write_text("\n".join(kernel))
-        result = run_case(target, checks=checks, on_finding="collect")
+        result = run_case(target, checks=checks, on_finding="collect", **options)
         return [(f.rule, f.severity, f.line, f.other.line if f.other else None) for f in result.findings]
 
 
@@ -60,7 +63,7 @@ SMALL = """.version 9.0
 .visible .entry k(.param .u64 a, .param .u64 b, .param .align 64 .b8 map[128])
 {{
 .reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<9>; .reg .f32 %f<20>; .reg .b128 %q<4>;
-.shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 m; .local .align 16 .b8 mine[64];
+.shared .align 1024 .b8 s[4096]; .shared .align 8 .b64 m[2]; .local .align 16 .b8 mine[64];
 ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; mov.u32 %r2, s;
 add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3; mov.u32 %r3, m; shl.b32 %r4, %r1, 2; add.u32 %r5, %r2, %r4;
 and.b32 %r6, %r1, 31; shr.u32 %r7, %r1, 5; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r6, 16; mov.u32 %r8, %ctaid.x;

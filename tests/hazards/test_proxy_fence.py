@@ -73,12 +73,12 @@ def test_only_what_the_copy_reads():
 
 
 def test_bulk_load_over_generic_accesses():
-    """A bulk load over what was written needs a fence; over what was only read it is a warning, as libraries do it."""
+    """A bulk load over what was written or read generically needs a fence."""
     read = "ld.shared.u32 %r5, [%r3];"
 
     assert findings(START, EXPECT, WRITE, BARRIER, LOAD, WAIT) == [("error", 4, 2)]
     assert findings(START, EXPECT, WRITE, FENCE, BARRIER, LOAD, WAIT) == []
-    assert findings(START, EXPECT, read, BARRIER, LOAD, WAIT) == [("warning", 4, 2)]
+    assert findings(START, EXPECT, read, BARRIER, LOAD, WAIT) == [("error", 4, 2)]
     assert findings(START, EXPECT, read, FENCE, BARRIER, LOAD, WAIT) == []
     assert findings(START, EXPECT, BARRIER, LOAD, WAIT, read) == []  # completion of a copy is a fence by itself
 

@@ -291,7 +291,7 @@ class Proxies:
         assert event is not None
         copied = event.form.root == "cp" and present(group).form.root == "wgmma"
         made = event.form.root == "mbarrier" and "init" in event.op.modifiers
-        severity = "warning" if copied or made or kind == "read" else "error"
+        severity = "warning" if copied or made else "error"
         batch = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
         position = thread - batch.base
         warp, lane = position // batch.batch.shape.n_ctas >> 5, position // batch.batch.shape.n_ctas & 31

@@ -1,0 +1,43 @@
+"""Ablation of recorded kernels: each fence, wait, commit, arrival and barrier is taken out in turn (data/ablations.txt).
+
+What matters is found, under its rule at its line; what does not is silent, and the table says why."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+LONG = {"attention", "cluster_ring", "gemm_multicast", "gemm_pingpong"}
+WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(\S+?),[^;]*;")
+SYNCHRONISES = re.compile(
+    r"(@!?%?\w+\s+)?(fence|wgmma\.|bar\.|barrier\.|mbarrier\.|membar|cp\.async\.(wait|commit|mbarrier|bulk\.(wait|commit)))[^;]*;"
+)
+
+
+def rows():
+    """(kernel, line, what follows) of each row."""
+    text = (Path(__file__).parent / "data" / "ablations.txt").read_text()
+    for line in text.split("\n"):
+        if line and not line.startswith("#"):
+            name, number, rest = line.split(" ", 2)
+            marks = [pytest.mark.long] if name in LONG else []
+            yield pytest.param(name, int(number), rest, id=f"{name}-{number}", marks=marks)
+
+
+def without(line):
+    """A line whose synchronisation is gone."""
+    if WAIT.search(line):
+        return WAIT.sub(r"setp.eq.u32 \1, 0, 0;", line)
+    return SYNCHRONISES.sub("", line, count=1)
+
+
+@pytest.mark.parametrize(("name", "number", "expected"), list(rows()))
+def test_one_line_taken_out(ablation, name, number, expected):
+    """The finding of the row is among those of the kernel without the line; a silent row has none."""
+    found = ablation.findings(name, "all", changed={number: without}, max_instructions=3_000_000)
+
+    if expected.startswith("silent: "):
+        assert found == []
+    else:
+        rule, severity, line, other = expected.split()
+        assert (rule, severity, int(line), None if other == "-" else int(other)) in found
