@@ -169,7 +169,14 @@ _SCALAR = """
 """
 
 
+def _hint_illegal(op: Op) -> str | None:
+    shared = (getattr(op, "space", None) or "").startswith("shared")
+    return ".L2::cache_hint does not apply to .shared" if shared and getattr(op, "hint", None) else None
+
+
 def _illegal(op: Op) -> str | None:
+    if _hint_illegal(op):
+        return _hint_illegal(op)
     kind, name = op.type.kind, op.type.name
     if op.op in ("and", "or", "xor"):
         return None if kind == "b" else f".{op.op} takes .b32 or .b64, not .{name}"
@@ -189,7 +196,7 @@ def _illegal(op: Op) -> str | None:
     {_SCALAR}{_ATOM_SEM}
     """,
     anchor=_ATOM,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
     legal=_illegal,
     gates=_GATES,
 )
@@ -205,7 +212,7 @@ def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> 
     {_SCALAR}{_RED_SEM}
     """,
     anchor=_RED,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
     legal=_illegal,
     gates=_GATES,
 )
@@ -222,7 +229,8 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> N
     {_ATOM_SEM}
     """,
     anchor=_ATOM,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
+    legal=_hint_illegal,
     gates=_GATES,
 )
 def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
@@ -252,7 +260,8 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
     {_HALF}{_ATOM_SEM}
     """,
     anchor=_ATOM,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
+    legal=_hint_illegal,
     gates=_GATES,
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
@@ -267,7 +276,8 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     {_HALF}{_RED_SEM}
     """,
     anchor=_RED,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
+    legal=_hint_illegal,
     gates=_GATES,
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
@@ -287,7 +297,7 @@ def _vector_illegal(op: Op) -> str | None:
 
 
 _VECTOR: dict[str, Any] = {
-    "types": {"cache_policy": ".b64"},
+    "types": {"cache_policy": ".u64"},
     "version": (8, 1),
     "target": 90,
     "legal": _vector_illegal,

@@ -15,6 +15,7 @@ def _counts(op: Op) -> range:
     return range(32 if getattr(op, "arrive", False) else 0, 4097, 32)
 
 
+_CTA: dict[str, Any] = {"cta": (None, (7, 8))}
 _LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
 
 
@@ -27,6 +28,7 @@ _LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
     scope=Scope.SYNC,
     types=_B32,
     limits=_LIMITS,
+    gates=_CTA,
 )
 def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
@@ -40,6 +42,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     scope=Scope.SYNC,
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
+    gates=_CTA,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -53,6 +56,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     scope=Scope.SYNC,
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
+    gates=_CTA,
 )
 def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -67,6 +71,7 @@ def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     scope=Scope.SYNC,
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
+    gates=_CTA,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -81,6 +86,7 @@ def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     scope=Scope.SYNC,
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
+    gates=_CTA,
 )
 def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -119,6 +125,7 @@ def barrier_cluster(op: Op) -> None:
 _FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
 
 
+@instruction("membar.proxy.alias;", anchor=_FENCE, version=(7, 5), target=70)
 @instruction("membar.level;  .level = { .cta, .gl, .sys };", anchor=_FENCE)
 def membar(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
@@ -133,7 +140,7 @@ def membar(op: Op) -> None:
     anchor=_FENCE,
     version=(6, 0),
     target=70,
-    gates={"cluster": (90, (7, 8)), "acquire": (90, (8, 6)), "release": (90, (8, 6))},
+    gates={"cluster": (90, (7, 8))},
 )
 def fence(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""

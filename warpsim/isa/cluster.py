@@ -67,7 +67,7 @@ def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bul
     types={"n": ".u32"},
     constants={"n": range(24, 257, 8)},
     version=(8, 0),
-    arch="90a",
+    target=("90a", "100f", "110f", "120f"),
 )
 def setmaxnreg(op: Op, n: Lanes) -> None:
     """Give registers back to the CTA, or wait until it has enough."""

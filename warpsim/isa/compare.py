@@ -135,6 +135,24 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
+    f"""
+    setp.cmp{{.ftz}}.type p|_, a, b;
+    setp.cmp.bool{{.ftz}}.type p|_, a, b, {{!}}c;
+    {_CMP} {_BOOL} {_HALF}
+    """,
+    anchor="half-precision-comparison-instructions-setp",
+    types={"p": ".pred", "c": ".pred"},
+    legal=_legal,
+    gates=_GATES,
+)
+def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+    """Scalar halves, which have no opposite: the assembler takes a sink in its place."""
+    t = compare(op, op.type, a, b)
+    t = t if c is None else combine(op.bool, t, c)
+    return t, t
+
+
+@instruction(
     f"setp.cmp{{.ftz}}.type p{{|q}}, a, b; {_CMP} {_PACKED}",
     anchor="half-precision-comparison-instructions-setp",
     types={"p": ".pred", "q": ".pred"},

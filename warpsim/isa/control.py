@@ -67,7 +67,7 @@ def nanosleep(op: Op, t: Any) -> None:
     "pmevent{.mask} a;",
     anchor="miscellaneous-instructions-pmevent",
     types={"a": ".u32"},
-    constants={"a": lambda op: None if op.mask else (0, 15)},
+    constants={"a": lambda op: (0, 0xFFFF) if op.mask else (0, 15)},
 )
 def pmevent(op: Op, a: Any) -> None:
     """Performance monitor events have no effect on results."""

@@ -219,7 +219,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     .frnd = { .rn, .rz };
     """,
     anchor=CVT,
-    types={"d": ".b32", "a": ".f32"},
+    types={"d": ".u32", "a": ".f32"},
     gate=lambda op: (
         ((80, (8, 1)) if op.satfinite else (80, (7, 0)))
         if op.rna
@@ -395,6 +395,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """,
     anchor="data-movement-and-conversion-instructions-cvt-pack",
     types={"d": ".b32", "a": ".s32", "b": ".s32", "c": ".b32"},
+    relaxed=True,
     version=(6, 5),
     target=72,
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},

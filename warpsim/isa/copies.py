@@ -23,7 +23,6 @@ _GATES = {
     "L2::64B": (80, (7, 4)),
     "L2::128B": (80, (7, 4)),
     "L2::256B": (80, (7, 4)),
-    "shared::cta": (80, (7, 8)),
 }
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async"
 
@@ -40,7 +39,7 @@ def _sizes(op: Op) -> set[int]:
     {_OPTIONS}
     """,
     anchor=_ANCHOR,
-    types={"size": ".u32", "src_size": ".u32", "cache_policy": ".b64"},
+    types={"size": ".u32", "src_size": ".u32", "cache_policy": ".u64"},
     constants={"size": _sizes},
     limits={"src_size": (0, 16)},
     spaces={"dst": {"shared"}, "src": {"global"}},
@@ -74,10 +73,11 @@ def cp_async(
     {_OPTIONS}
     """,
     anchor=_ANCHOR,
-    types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".b64"},
+    types={"size": ".u32", "ignore_src": ".pred", "cache_policy": ".u64"},
     constants={"size": _sizes},
     registers=("ignore_src",),
-    version=(7, 0),
+    spaces={"dst": {"shared"}, "src": {"global"}},
+    version=(7, 5),
     target=80,
     gates=_GATES,
 )

@@ -110,7 +110,7 @@ class Unpacked(tuple):  # type: ignore[type-arg]
 
 _SPACES = """
     .space = { .const, .global, .local, .shared, .shared::cta, .shared::cluster, .param, .param::entry };
-    .size = { .u32, .u64 };
+    .size = { .u64 };
 """
 _CVTA_GATES = {
     "param": (70, (7, 7)),
@@ -159,16 +159,19 @@ def cvta_to(op: Op, a: Lanes) -> Lanes:
     return a - LOCAL_WINDOW if op.space == "local" else a
 
 
-@instruction(
-    "isspacep.space p, a;" + _SPACES,
-    anchor="data-movement-and-conversion-instructions-isspacep",
-    types={"p": ".pred", "a": ".u64"},
-    version=(2, 0),
-    target=20,
-    gates={"const": (0, (3, 1)), **_CVTA_GATES},
-)
+_ISSPACEP: dict[str, Any] = {
+    "anchor": "data-movement-and-conversion-instructions-isspacep",
+    "version": (2, 0),
+    "target": 20,
+    "gates": {"const": (0, (3, 1)), **_CVTA_GATES},
+}
+
+
+@instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
+@instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
 def isspacep(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
     """Whether a generic address lies in a state space; .shared is the memory of the thread's own CTA."""
+    a = a.astype(np.uint64)
     shared = (a >= np.uint64(SHARED_WINDOW)) & (a < np.uint64(SHARED_WINDOW + WINDOW))
     if op.space == "shared::cluster":
         return shared

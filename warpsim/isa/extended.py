@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
 Lanes = Any
+_NARROW = ".type = { .u16, .s16, .u32, .s32, .u64, .s64 };"
 _TYPES = ".type = { .u32, .s32, .u64, .s64 };"
 _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
 
@@ -28,13 +31,15 @@ def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
-    f"addc.type d, a, b, %cc; {_TYPES}",
+    f"addc.type d, a, b, %cc; addc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-addc",
     version=(1, 2),
     gates=_GATES,
 )
 def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
-    """d = a + b + carry."""
+    """d = a + b + carry; with .sat, clamped to the s32 range."""
+    if op.sat:
+        return _clamped(a.astype(np.int64) + b + carry)
     return a + b + carry.astype(a.dtype)
 
 
@@ -61,13 +66,15 @@ def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
-    f"subc.type d, a, b, %cc; {_TYPES}",
+    f"subc.type d, a, b, %cc; subc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-subc",
     version=(3, 0),
     gates=_GATES,
 )
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
-    """d = a - b, less one where the carry is 0."""
+    """d = a - b, less one where the carry is 0; with .sat, clamped to the s32 range."""
+    if op.sat:
+        return _clamped(a.astype(np.int64) - b - ~carry)
     return a - b - (~carry).astype(a.dtype)
 
 
@@ -95,14 +102,16 @@ def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
 
 
 @instruction(
-    f"madc.half.type d, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}",
+    f"madc.half.type d, a, b, c, %cc; madc.hi{{.sat}}.s32 d, a, b, c, %cc; .half = {{ .hi, .lo }}; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-madc",
     version=(3, 0),
     target=20,
     gates=_GATES,
 )
 def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
-    """Half of a * b, plus c and the carry."""
+    """Half of a * b, plus c and the carry; with .sat, clamped to the s32 range."""
+    if op.sat:
+        return _clamped(integer.mul_high(a, b).astype(np.int64) + c + carry)
     return _half(op, a, b) + c + carry.astype(a.dtype)
 
 
@@ -116,6 +125,10 @@ def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
 def madc_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """Half of a * b, plus c and the carry, and the carry out."""
     return integer.add_carry(_half(op, a, b), c, carry)
+
+
+def _clamped(value: Lanes) -> Lanes:
+    return np.clip(value, -(2**31), 2**31 - 1).astype(np.int32)
 
 
 def _half(op: Op, a: Lanes, b: Lanes) -> Lanes:

@@ -128,6 +128,28 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
 
 
 @instruction(
+    f"""
+    add{{.rnd}}{{.sat}}.f32.atype d, a, c;
+    sub{{.rnd}}{{.sat}}.f32.atype d, a, c;
+    fma.rnd{{.sat}}.f32.atype     d, a, b, c;
+    {RND} .atype = {{ .f16, .bf16 }};
+    """,
+    anchor="mixed-precision-floating-point-instructions-fma",
+    types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
+    version=(8, 6),
+    target=100,
+)
+def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
+    """Arithmetic of f32 with operands that are widened first."""
+    root, wide = op.text.split(".")[0], a.astype(np.float32)
+    if root == "fma":
+        r = floating.fma(wide, b.astype(np.float32), c, op.rnd)
+    else:
+        r = floating.add(wide, -c if root == "sub" else c, op.rnd or "rn")
+    return saturate(r) if op.sat else r
+
+
+@instruction(
     "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
     anchor="floating-point-instructions-div",
     types=_one_type("f32"),
@@ -167,7 +189,7 @@ def rcp_f32(op: Op, a: Lanes) -> Lanes:
     return flush(r) if op.ftz else r
 
 
-@instruction(f"rcp.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f64"))
+@instruction(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f64"))
 def rcp_f64(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     return floating.div(np.ones(1), a, op.rnd)
@@ -260,9 +282,13 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "min{.ftz}{.NaN}{.xorsign}{.abs}.f32 d, a, b; max{.ftz}{.NaN}{.xorsign}{.abs}.f32 d, a, b; min.f64 d, a, b; max.f64 d, a, b;",
+    """
+    min{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;  max{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;
+    min.f64 d, a, b;                            max.f64 d, a, b;
+    """,
     anchor="floating-point-instructions-min",
     types={n: (lambda op: _float_of(op)) for n in "dab"},
+    gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; a NaN loses against a number, and wins with .NaN."""
@@ -280,6 +306,20 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     if sign is not None:
         r = np.where(sign, -r, r)
     return floating.canonical(r) if r.dtype == np.float32 else floating.nan64(r, b, a)
+
+
+@instruction(
+    "min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;",
+    anchor="floating-point-instructions-min",
+    types=_one_type("f32"),
+    version=(8, 8),
+    target=100,
+)
+def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """Least or greatest of three, or of their absolute values."""
+    if op.abs:
+        a, b, c = np.abs(a), np.abs(b), np.abs(c)
+    return min_max(op, min_max(op, a, b), c)
 
 
 def _float_of(op: Op) -> Any:

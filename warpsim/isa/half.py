@@ -14,6 +14,8 @@ from warpsim.numerics.floating import odd_sum
 Lanes = Any
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 _TYPES = ".type = { .f16, .f16x2, .bf16, .bf16x2 };"
+_FLOATS = ".type = { .f16, .f16x2 };"
+_BRAINS = ".type = { .bf16, .bf16x2 };"
 _GATES = {"bf16": (90, (7, 8)), "bf16x2": (90, (7, 8)), "f16": (53, (4, 2)), "f16x2": (53, (4, 2))}
 
 
@@ -59,7 +61,12 @@ def _each(op: Op, function: Any, *values: Lanes) -> Lanes:
 
 
 @instruction(
-    f"add{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; sub{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}",
+    f"add{{.rn}}.type d, a, b; sub{{.rn}}.type d, a, b; {_BRAINS}",
+    anchor="half-precision-floating-point-instructions-add",
+    gates=_GATES,
+)
+@instruction(
+    f"add{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; sub{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-add",
     gates=_GATES,
 )
@@ -71,7 +78,10 @@ def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_TYPES}",
+    f"mul{{.rn}}.type d, a, b; {_BRAINS}", anchor="half-precision-floating-point-instructions-mul", gates=_GATES
+)
+@instruction(
+    f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-mul",
     gates=_GATES,
 )
@@ -80,16 +90,18 @@ def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _each(op, lambda x, y: x * y, a, b)
 
 
+_BF16_GATES = {"bf16": (80, (7, 0)), "bf16x2": (80, (7, 0))}
+
+
 @instruction(
-    f"fma.rn{{.ftz}}{{.sat}}.type d, a, b, c; fma.rn{{.ftz}}{{.relu}}.type d, a, b, c; {_TYPES}",
+    f"fma.rnd{{.relu}}.type d, a, b, c; {_BRAINS} .rnd = {{ .rn, .rz, .rm, .rp }};",
     anchor="half-precision-floating-point-instructions-fma",
-    gates={
-        "f16": (53, (4, 2)),
-        "f16x2": (53, (4, 2)),
-        "bf16": (80, (7, 0)),
-        "bf16x2": (80, (7, 0)),
-        "relu": (80, (7, 0)),
-    },
+    gates=_BF16_GATES,
+)
+@instruction(
+    f"fma.rn{{.ftz}}{{.sat}}.type d, a, b, c; fma.rn{{.ftz}}{{.relu}}.type d, a, b, c; {_FLOATS}",
+    anchor="half-precision-floating-point-instructions-fma",
+    gates={"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "relu": (80, (7, 0))},
 )
 def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, rounded once."""
@@ -97,7 +109,13 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
-    f"fma.rn.oob{{.relu}}.type d, a, b, c; {_TYPES}",
+    f"fma.rnd.oob{{.relu}}.type d, a, b, c; {_BRAINS} .rnd = {{ .rn, .rz, .rm, .rp }};",
+    anchor="half-precision-floating-point-instructions-fma",
+    version=(8, 1),
+    target=90,
+)
+@instruction(
+    f"fma.rn.oob{{.relu}}.type d, a, b, c; fma.rn.oob{{.sat}}.type d, a, b, c; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-fma",
     version=(8, 1),
     target=90,
@@ -112,25 +130,42 @@ def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
-    f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_TYPES}", anchor="half-precision-floating-point-instructions-neg"
+    f"neg.type d, a; abs.type d, a; {_BRAINS}",
+    anchor="half-precision-floating-point-instructions-neg",
+    gates=_BF16_GATES,
+)
+@instruction(
+    f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_FLOATS}",
+    anchor="half-precision-floating-point-instructions-neg",
 )
 def sign(op: Op, a: Lanes) -> Lanes:
     """Negation and absolute value."""
     out = []
     for part in _split(op, a):
         half = part.dtype
-        bits = (_flush16(part) if op.ftz and half == F16 else part).view(np.uint16)
+        bits = (_flush16(part) if op.__dict__.get("ftz") else part).view(np.uint16)
         nan = (bits & 0x7FFF) > (0x7C00 if half == F16 else 0x7F80)
         bits = bits & np.uint16(0x7FFF) if op.text.startswith("abs") else bits ^ np.uint16(0x8000)
         out.append(np.where(nan, np.uint16(0x7FFF), bits).astype(np.uint16).view(half))
     return _join(op, out)
 
 
+_XORSIGN = {"xorsign": (86, (7, 2))}
+
+
 @instruction(
-    f"min{{.ftz}}{{.NaN}}{{.xorsign}}{{.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign}}{{.abs}}.type d, a, b; {_TYPES}",
+    f"min{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-min",
     version=(7, 0),
     target=80,
+    gates=_XORSIGN,
+)
+@instruction(
+    f"min{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_FLOATS}",
+    anchor="half-precision-floating-point-instructions-min",
+    version=(7, 0),
+    target=80,
+    gates=_XORSIGN,
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; a NaN loses against a number, and wins with .NaN."""

@@ -294,7 +294,7 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
 @instruction(
     "bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };",
     anchor="integer-arithmetic-instructions-bmsk",
-    types=dict.fromkeys("dab", ".b32"),
+    types=dict.fromkeys("dab", ".u32"),
     version=(7, 6),
     target=70,
 )
@@ -327,7 +327,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "dp4a.atype.btype d, a, b, c; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp4a",
-    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
+    types=dict.fromkeys("dabc", ".u32"),
     version=(5, 0),
     target=61,
 )
@@ -339,7 +339,7 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     "dp2a.mode.atype.btype d, a, b, c; .mode = { .lo, .hi }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp2a",
-    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
+    types=dict.fromkeys("dabc", ".u32"),
     version=(5, 0),
     target=61,
 )

@@ -27,6 +27,17 @@ _GATES: dict[str, Any] = {
     "acquire": (80, (8, 0)),
 }
 _COMMON: dict[str, Any] = {"version": (7, 0), "target": 80, "gates": _GATES}
+
+
+def _incomplete(op: Op) -> str | None:
+    """Why .noComplete does not go with other modifiers."""
+    if "noComplete" not in op.modifiers:
+        return None
+    if op.sem == "relaxed" or op.scope == "cluster":
+        return f".noComplete does not go with .{'relaxed' if op.sem == 'relaxed' else 'cluster'}"
+    return None
+
+
 _SPACES = {"address": {"shared"}}
 
 
@@ -76,14 +87,30 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
 
 @instruction(
     f"""
-    mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address]{{, count}};
-    mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address]{{, count}};
+    mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address], count;
+    mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address], count;
+    {_OWN} {_SCOPES}
+    """,
+    anchor=_ANCHOR + "arrive",
+    types={"state": ".u64", "count": ".u32"},
+    limits={"count": (1, mbarriers.MAX_COUNT)},
+    sinks=("state",),
+    spaces=_SPACES,
+    version=(7, 8),
+    target=90,
+    gates=_GATES,
+)
+@instruction(
+    f"""
+    mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address];
+    mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address];
     mbarrier.arrive.noComplete{{.sem.scope}}{{.space}}.b64 state, [address], count;
     mbarrier.arrive_drop.noComplete{{.sem.scope}}{{.space}}.b64 state, [address], count;
     {_OWN} {_SCOPES}
     """,
+    legal=_incomplete,
     anchor=_ANCHOR + "arrive",
-    types={"state": ".b64", "count": ".u32"},
+    types={"state": ".u64", "count": ".u32"},
     limits={"count": (1, mbarriers.MAX_COUNT)},
     sinks=("state",),
     spaces=_SPACES,
@@ -125,7 +152,7 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Objects
     {_OWN} {_SCOPES}
     """,
     anchor=_ANCHOR + "arrive",
-    types={"state": ".b64", "bytes": ".u32"},
+    types={"state": ".u64", "bytes": ".u32"},
     sinks=("state",),
     spaces=_SPACES,
     **_COMMON,
@@ -169,7 +196,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Objects
     {_OWN} {_WAITS}
     """,
     anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
-    types={"d": ".pred", "state": ".b64", "hint": ".u32"},
+    types={"d": ".pred", "state": ".u64", "hint": ".u32"},
     spaces=_SPACES,
     version=(7, 0),
     target=80,
@@ -202,7 +229,7 @@ def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, obje
 @instruction(
     "mbarrier.pending_count.b64 count, state;",
     anchor=_ANCHOR + "pending-count",
-    types={"count": ".u32", "state": ".b64"},
+    types={"count": ".u32", "state": ".u64"},
     version=(7, 0),
     target=80,
 )

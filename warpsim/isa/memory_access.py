@@ -31,7 +31,7 @@ _COMMON = """
 LOADS = f"""
     ld{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type        d, [a];
     ld{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type   d, [a], cache_policy;
-    ld.volatile{{.space}}{{.prefetch}}{{.vec}}.type                                     d, [a];
+    ld.volatile{{.space}}{{.evict2}}{{.prefetch}}{{.vec}}.type                          d, [a];
     ld.sem.scope{{.space}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type               d, [a];
     ld.sem.scope{{.space}}{{.evict}}{{.evict2}}.hint{{.prefetch}}{{.vec}}.type          d, [a], cache_policy;
     ld.nc.global{{.nc_cop}}{{.evict}}{{.evict2}}{{.prefetch}}{{.vec}}.type              d, [a];
@@ -46,7 +46,7 @@ LOADS = f"""
 STORES = f"""
     st{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}{{.vec}}.type          [a], b;
     st{{.weak}}{{.space}}{{.cop}}{{.evict}}{{.evict2}}.hint{{.vec}}.type     [a], b, cache_policy;
-    st.volatile{{.space}}{{.vec}}.type                                       [a], b;
+    st.volatile{{.space}}{{.evict2}}{{.vec}}.type                            [a], b;
     st.sem.scope{{.space}}{{.evict}}{{.evict2}}{{.vec}}.type                 [a], b;
     st.sem.scope{{.space}}{{.evict}}{{.evict2}}.hint{{.vec}}.type            [a], b, cache_policy;
     .space = {{ .global, .local, .param, .param::func, .shared, .shared::cta, .shared::cluster }};
@@ -128,7 +128,7 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
 @instruction(
     LOADS.replace("{.vec}", ".vec") + WIDE,
     anchor=_LD,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
     target=100,
     version=(8, 8),
@@ -136,7 +136,7 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
     **_OPTIONS,
 )
 @instruction(
-    LOADS + NARROW, anchor=_LD, types={"cache_policy": ".b64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS
+    LOADS + NARROW, anchor=_LD, types={"cache_policy": ".u64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS
 )
 def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
     """d = the value at a; caches, hints and memory order change no value."""
@@ -181,7 +181,7 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
 @instruction(
     STORES.replace("{.vec}", ".vec") + WIDE,
     anchor=_ST,
-    types={"cache_policy": ".b64"},
+    types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
     target=100,
     version=(8, 8),
@@ -189,7 +189,7 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
     **_OPTIONS,
 )
 @instruction(
-    STORES + NARROW, anchor=_ST, types={"cache_policy": ".b64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS
+    STORES + NARROW, anchor=_ST, types={"cache_policy": ".u64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS
 )
 def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None:
     """The value at a = b."""
@@ -215,13 +215,19 @@ def st_mmio(op: Op, a: Any, b: Any, *, memory: Any) -> None:
     """
     prefetch{.space}.level      [a];
     prefetch{.global}.priority  [a];
-    prefetchu.L1                [a];
     .space = { .global, .local };  .level = { .L1, .L2 };  .priority = { .L2::evict_last, .L2::evict_normal };
     """,
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
     version=(2, 0),
     target=20,
     gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4))},
+)
+@instruction(
+    "prefetchu.L1 [a];",
+    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
+    spaces={"a": {"global"}},
+    version=(2, 0),
+    target=20,
 )
 def prefetch(op: Op, a: Any) -> None:
     """Bring a line into a cache."""
@@ -258,7 +264,7 @@ def discard(op: Op, a: Any, size: Any) -> None:
     .secondary = { .L2::evict_first, .L2::evict_unchanged };
     """,
     anchor="data-movement-and-conversion-instructions-createpolicy",
-    types={"d": ".b64", "fraction": ".f32"},
+    types={"d": ".u64", "fraction": ".f32"},
     version=(7, 4),
     target=80,
 )
@@ -274,7 +280,7 @@ def createpolicy(op: Op, fraction: Any = None) -> Lanes:
     .secondary = { .L2::evict_first, .L2::evict_unchanged };
     """,
     anchor="data-movement-and-conversion-instructions-createpolicy",
-    types={"d": ".b64", "primary_size": ".u32", "total_size": ".u32"},
+    types={"d": ".u64", "primary_size": ".u32", "total_size": ".u32"},
     version=(7, 4),
     target=80,
 )
@@ -286,7 +292,7 @@ def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -
 @instruction(
     "createpolicy.cvt.L2.b64 d, access_property;",
     anchor="data-movement-and-conversion-instructions-createpolicy",
-    types={"d": ".b64", "access_property": ".b64"},
+    types={"d": ".u64", "access_property": ".u64"},
     version=(7, 4),
     target=80,
 )

@@ -73,7 +73,8 @@ class OperandSpec:
 
     ``rule`` says its type; ``count`` how many elements it has (None: no vector); ``constant`` that it must be an
     immediate; ``register`` that it must not be one; ``limit`` which immediates it takes; ``coordinates`` the names of
-    what follows the comma in its brackets, which is part of the same argument."""
+    what follows the comma in its brackets, which is part of the same argument; ``sign`` whether a minus stands before it:
+    ``-``, ``{-}`` where it may, or nothing."""
 
     name: str
     kind: str
@@ -85,6 +86,7 @@ class OperandSpec:
     register: bool = False
     limit: Any = None
     negatable: bool = False
+    sign: str = ""
     sink: bool = False
     optional: bool = False
     pair: bool = False
@@ -114,6 +116,7 @@ class Form:
     name: str
     version: tuple[int, int] | None = None
     target: Target | None = None
+    until: tuple[int, tuple[int, int]] | None = None
     gates: Mapping[str, Gate] = attrs.field(factory=dict)
     gate: Callable[[Op], Gate | None] | None = None
     legal: Callable[[Op], str | None] | None = None
@@ -144,6 +147,7 @@ def instruction(
     version: tuple[int, int] | None = None,
     target: Target | None = None,
     arch: Target | None = None,
+    until: tuple[int, tuple[int, int]] | None = None,
     gates: Mapping[str, Gate] | None = None,
     gate: Callable[[Op], Gate | None] | None = None,
     legal: Callable[[Op], str | None] | None = None,
@@ -166,7 +170,8 @@ def instruction(
       the op. 1 is a scalar without braces, in warp-wide instructions one in braces; 0 takes as many elements as make up
       the type (mov). Without it ``d`` and ``b`` follow a slot ``.vec`` where the block has one.
     - ``relaxed``: registers may be wider than the type (all operands, or those named).
-    - ``version``, ``target`` (``arch`` is the same, said of ``"90a"``): what all forms need. ``gates``: modifier word ->
+    - ``version``, ``target`` (``arch`` is the same, said of ``"90a"``): what all forms need. ``until``: a target and a PTX
+      version from which on, together, they are gone. ``gates``: modifier word ->
       ``(target, version)``, such as ``{".bf16": (80, (7, 0))}``; a key ``"atype.e4m3"`` holds for that slot only. ``gate``:
       the same as a function of the op.
     - ``legal``: a function of the op that gives the reason why these modifiers do not go together, or None.
@@ -188,6 +193,7 @@ def instruction(
         "relaxed": relaxed,
         "version": version,
         "target": (tuple(arch.split()) if isinstance(arch, str) else arch) if arch else target or None,
+        "until": until,
         "gates": {key.lstrip("."): value for key, value in (gates or {}).items()},
         "gate": gate,
         "legal": legal,
@@ -298,6 +304,7 @@ def _forms(declaration: _Declaration) -> list[Form]:
                 name=getattr(function, "__name__", "?"),
                 version=options["version"],
                 target=options["target"],
+                until=options["until"],
                 gates=options["gates"],
                 gate=options["gate"],
                 legal=options["legal"],
@@ -344,6 +351,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 register=atom.name in options["registers"],
                 limit=options["constants"].get(atom.name, options["limits"].get(atom.name)),
                 negatable=atom.negatable,
+                sign=atom.sign,
                 sink=atom.name in options["sinks"] or bool(atom.second) or atom.kind == "sink",
                 pair=bool(atom.second),
                 relaxed=relaxed if isinstance(relaxed, bool) else atom.name in relaxed,
@@ -357,7 +365,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
             found.append(
                 OperandSpec(
                     name=atom.second,
-                    kind=kind,
+                    kind="sink" if atom.second == "_" else kind,
                     dest=destination,
                     rule=options["types"].get(atom.second, ".pred"),
                     sink=True,
@@ -367,7 +375,10 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
     return tuple(found)
 
 
-def _space_slot(slots: set[str]) -> str | None:
+def _space_slot(slots: set[str]) -> Any:
+    """Where an address has its state space from: a slot, or whether ``.global`` is written."""
+    if "global" in slots:
+        return lambda op: {"global"} if op.__dict__.get("global") else None
     return next((name for name in ("space", "ss", "state_space") if name in slots), None)
 
 

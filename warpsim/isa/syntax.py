@@ -5,6 +5,7 @@ modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` start
 ``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]`` (addresses),
 ``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out. ``a{.asel}`` takes a selector of
 bytes or halves; its words are a class of the block.
+``-a`` takes an arithmetic minus and ``{-}a`` may have one.
 ``%cc`` is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out``), as a source it is ``carry``.
 """
 
@@ -45,8 +46,8 @@ class Slot:
 
 @attrs.frozen
 class OperandPattern:
-    """One operand as the block writes it. ``kind`` is value, address, vector, sink, carry, or a role of control flow: target,
-    tlist, fname, ret_list, param_list, flist."""
+    """One operand as the block writes it. ``kind`` is value, address, vector, sink, carry, or a role of control flow:
+    target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` where a minus stands before the name."""
 
     name: str
     kind: str = "value"
@@ -55,6 +56,7 @@ class OperandPattern:
     second: str = ""
     second_optional: bool = False
     extra: tuple[str, ...] = ()
+    sign: str = ""
     selectors: frozenset[str] = frozenset()
 
 
@@ -157,6 +159,9 @@ def _atom(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
         return OperandPattern("_", "sink")
     if text.startswith("%cc"):
         return OperandPattern(text.replace("%cc", "carry"), "carry")
+    sign = next((sign for sign in ("{-}", "-") if text.startswith(sign)), "")
+    if sign:
+        return attrs.evolve(_atom(text.removeprefix(sign).strip(), classes), sign=sign)
     if text in ROLES:
         return OperandPattern(text, text)
     if text.startswith("{!}"):

@@ -109,8 +109,11 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
 
 @instruction(
     f"""
-    vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, a{{.asel}}, b{{.bsel}}, c;
+    vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, {{-}}a{{.asel}}, {{-}}b{{.bsel}}, c;
+    vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, a{{.asel}}, b{{.bsel}}, -c;
+    vmad.dtype.atype.btype{{.sat}}{{.scale}}      d, -a{{.asel}}, -b{{.bsel}}, -c;
     vmad.dtype.atype.btype.po{{.sat}}{{.scale}}   d, a{{.asel}}, b{{.bsel}}, c;
+    vmad.dtype.atype.btype.po{{.sat}}{{.scale}}   d, -a{{.asel}}, -b{{.bsel}}, c;
     {_TYPES} {_SCALAR_PARTS} .scale = {{ .shr7, .shr15 }};
     """,
     anchor="scalar-video-instructions-vmad",
@@ -119,13 +122,18 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     target=20,
 )
 def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c (+ 1 with .po), shifted right by the scale and saturated.
+    """a * b + c (+ 1 with .po), shifted right by the scale and saturated; the product or c may be negative.
 
     The H100 reads c and whole words as signed whatever the types say."""
     ta = video.select(a, op.selectors.get("a"), op.atype.signed or "a" not in op.selectors)
     tb = video.select(b, op.selectors.get("b"), op.btype.signed or "b" not in op.selectors)
     by = int(op.scale[3:]) if op.scale else 0
-    total = ta * tb + c.view(np.int32) + np.int64(bool(op.po))
+    product, third = ta * tb, c.view(np.int32).astype(np.int64)
+    if len(op.negative & {"a", "b"}) == 1:
+        product = -product
+    if "c" in op.negative:
+        third = -third
+    total = product + third + np.int64(bool(op.po))
     if not op.sat:
         return (total >> np.int64(by)).astype(np.uint32)
     if op.atype.signed or op.btype.signed:
@@ -223,7 +231,7 @@ for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
         instruction(
             _SIMD.replace("vop", _name + _count),
             classes=_CLASSES[_count],
-            registers=("a", "b"),
+            registers=("a", "b", "c"),
             anchor=f"simd-video-instructions-{_name}{_count}",
             types=_RULES,
             version=(3, 0),
@@ -243,7 +251,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     anchor="simd-video-instructions-vset2",
     types=_SET_RULES,
     classes=_CLASSES["2"],
-    registers=("a", "b"),
+    registers=("a", "b", "c"),
     version=(3, 0),
     target=30,
 )
@@ -252,7 +260,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     anchor="simd-video-instructions-vset4",
     types=_SET_RULES,
     classes=_CLASSES["4"],
-    registers=("a", "b"),
+    registers=("a", "b", "c"),
     version=(3, 0),
     target=30,
 )

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.types import TYPES
 
 Lanes = Any
 LANE = np.arange(32, dtype=np.int64)[None, :, None]
+_EVERYBODY = np.full((1, 1, 1), 0xFFFFFFFF, np.uint32)
 
 
 def _sources(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
@@ -77,7 +79,7 @@ def _absent(source: Lanes, active: Lanes, report: Any) -> Lanes:
 _SHFL: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-shfl-sync",
     "scope": Scope.WARP,
-    "types": {"p": ".pred", **dict.fromkeys(("d", "a", "b", "c", "membermask"), ".b32")},
+    "types": {"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
     "version": (6, 0),
     "target": 30,
 }
@@ -93,6 +95,26 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
 def shfl_sync_pred(
     op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any
 ) -> tuple[Lanes, Lanes]:
+    """d = a of another lane; p tells whether that lane was in range."""
+    return _shuffle(op.mode, a, b, c, active, report)
+
+
+_UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
+"""Without .sync the lanes that happen to be together take part; no module for sm_70 and newer since PTX 6.4 may say so."""
+
+
+@instruction(
+    """
+    shfl.mode.b32 d{|p}, a, b, c;
+    .mode = { .up, .down, .bfly, .idx };
+    """,
+    anchor="data-movement-and-conversion-instructions-shfl",
+    types={"p": ".pred", **dict.fromkeys("dabc", ".b32")},
+    version=(3, 0),
+    target=30,
+    **_UNSYNCED,
+)
+def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p tells whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
 
@@ -138,7 +160,7 @@ def _per_mask(body: Any) -> Any:
     "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
     anchor="parallel-synchronization-and-communication-instructions-vote-sync",
     scope=Scope.WARP,
-    types={"d": ".pred", "a": ".pred", "membermask": ".b32"},
+    types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=30,
 )
@@ -156,7 +178,7 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     "vote.sync.ballot.b32 d, {!}a, membermask;",
     anchor="parallel-synchronization-and-communication-instructions-vote-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "a": ".pred", "membermask": ".b32"},
+    types={"d": ".b32", "a": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=30,
 )
@@ -167,10 +189,34 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 
 
 @instruction(
+    "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
+    anchor="parallel-synchronization-and-communication-instructions-vote",
+    types={"d": ".pred", "a": ".pred"},
+    version=(1, 2),
+    **_UNSYNCED,
+)
+def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
+    """Whether the predicate holds for all, any, or equally for the lanes here."""
+    return vote_sync(op, a, _EVERYBODY, active=active)
+
+
+@instruction(
+    "vote.ballot.b32 d, {!}a;",
+    anchor="parallel-synchronization-and-communication-instructions-vote",
+    types={"d": ".b32", "a": ".pred"},
+    version=(2, 0),
+    **_UNSYNCED,
+)
+def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
+    """The predicates of the lanes here as bits."""
+    return vote_ballot(op, a, _EVERYBODY, active=active)
+
+
+@instruction(
     "match.any.sync.type d, a, membermask; .type = { .b32, .b64 };",
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "membermask": ".b32"},
+    types={"d": ".b32", "membermask": ".u32"},
     version=(6, 0),
     target=70,
 )
@@ -190,7 +236,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     "match.all.sync.type d, a, membermask;  .type = { .b32, .b64 };",
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "membermask": ".b32"},
+    types={"d": ".b32", "membermask": ".u32"},
     version=(6, 0),
     target=70,
 )
@@ -204,7 +250,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     "match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };",
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "p": ".pred", "membermask": ".b32"},
+    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=70,
 )
@@ -241,7 +287,7 @@ _REDUX = {
     """,
     anchor="parallel-synchronization-and-communication-instructions-redux-sync",
     scope=Scope.WARP,
-    types={"membermask": ".b32", **{n: (lambda op: op.__dict__.get("type") or _b32()) for n in "da"}},
+    types={"membermask": ".u32", **{n: (lambda op: op.__dict__.get("type") or TYPES["u32"]) for n in "da"}},
     version=(7, 0),
     target=80,
 )
@@ -256,17 +302,11 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(_REDUX[name].reduce(values, axis=1, keepdims=True, dtype=a.dtype), active.shape)
 
 
-def _b32() -> Any:
-    from warpsim.types import TYPES
-
-    return TYPES["b32"]
-
-
 @instruction(
     "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask;  .op = { .min, .max };",
     anchor="parallel-synchronization-and-communication-instructions-redux-sync",
     scope=Scope.WARP,
-    types={"d": ".f32", "a": ".f32", "membermask": ".b32"},
+    types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
     version=(8, 6),
     arch="100a 100f 101a 101f 103a 103f 110a 110f",
 )
@@ -305,7 +345,7 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     "elect.sync d|p, membermask;",
     anchor="parallel-synchronization-and-communication-instructions-elect-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "p": ".pred", "membermask": ".b32"},
+    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     version=(8, 0),
     target=90,
 )

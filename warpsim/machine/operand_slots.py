@@ -124,11 +124,14 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
         return lambda group: pair
     if isinstance(base, Reg):
         slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
+        narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
 
         def get(group: Group) -> Any:
             value = group.env[slot]
             if value is None:
                 value = group.need(slot, "an address")
+            if narrow is not None:
+                value = as_array(value).view(narrow).astype(U32)
             if type(value) is not Affine:
                 if value.dtype is not dtype:
                     value = value.view(dtype)

@@ -42,6 +42,21 @@ SPECIALS: dict[str, str] = {
 }
 """Type of every special register, by its name without the percent sign."""
 
+SPECIAL_GATES: dict[str, tuple[int | None, tuple[int, int]]] = {
+    **dict.fromkeys(("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"), (90, (7, 8))),
+    **dict.fromkeys(("is_explicit_cluster", "cluster_ctarank", "cluster_nctarank"), (90, (7, 8))),
+    **{f"reserved_smem_offset_{part}": (80, (7, 6)) for part in ("begin", "end", "cap", "0", "1")},
+    "aggr_smem_size": (90, (8, 1)),
+    "current_graph_exec": (None, (8, 0)),
+}
+"""Least target and PTX version of special registers that not every module has, without component."""
+
+SPECIAL_WIDTHS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("tid", "ntid", "ctaid", "nctaid"), (16, 32)),
+    "gridid": (16, 32, 64),
+}
+"""Widths in which special registers may be read that have more than one, without component."""
+
 OPCODES = frozenset(
     [
         "abs",

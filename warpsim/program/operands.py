@@ -8,10 +8,10 @@ from typing import Any, cast
 import attrs
 
 from warpsim.errors import Span
-from warpsim.isa import spec
+from warpsim.isa import matching, spec
 from warpsim.isa.matching import TypedOperand
-from warpsim.isa.spec import Op, OperandSpec
-from warpsim.program.names import SPECIALS
+from warpsim.isa.spec import Op
+from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
 from warpsim.program.problems import Mismatch
 from warpsim.program.program import (
     Addr,
@@ -37,12 +37,14 @@ from warpsim.types import TYPES, ScalarType
 class Operands:
     """Checks the operands of one function's instructions; `begin` sets the instruction that is being checked.
 
-    ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name."""
+    ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name, and
+    ``negative`` the names of operands behind a minus."""
 
     def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
         self.resolver, self.builder = resolver, builder
         self.scope, self.opcode, self.text = Scope(None), "", ""
         self.selectors: dict[str, str] = {}
+        self.negative: set[str] = set()
 
     def begin(self, scope: Scope, opcode: str, text: str) -> None:
         """Look names up in ``scope`` from now on, for an instruction of this opcode and full spelling."""
@@ -85,7 +87,13 @@ class Operands:
             if isinstance(typed.limit, list):
                 each = [attrs.evolve(typed, limit=limit) for limit in typed.limit]
                 return Vec(tuple([self._value(op, t, type, e) for t, e in zip(each, node.elements, strict=True)]))
-            return Vec(tuple([self._value(op, typed, type, e) for e in node.elements]))
+            parts = tuple([self._value(op, typed, type, e) for e in node.elements])
+            if len({part.register.type.bits for part in parts if isinstance(part, Reg)}) > 1:
+                raise Mismatch("operand-type", node.span, "the registers of a vector are of one size", weight=3)
+            return Vec(parts)
+        if isinstance(node, ast.Name) and count == 4 and f"{node.text[1:]}.w" in SPECIALS:  # mov.v4.u32 {...}, %tid
+            names = [ast.Name(f"{node.text}.{component}", node.span) for component in "xyzw"]
+            return Vec(tuple([self._value(op, typed, type, name) for name in names]))
         symbol = self.find(node) if isinstance(node, ast.Name) else None
         if isinstance(symbol, VectorRegister) and len(symbol.elements) == count:
             return Vec(tuple([self._register(op, typed, type, r, node.span) for r in symbol.elements]))
@@ -117,16 +125,21 @@ class Operands:
     def _value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
         s, negated = typed.spec, False
         if isinstance(node, ast.Negated):
-            if not s.negatable and type.kind != "p":
+            if s.dest or (not s.negatable and type.kind != "p"):
                 raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot be negated", weight=2)
             negated, node = True, node.operand
+        if isinstance(node, ast.Negative) and s.sign:
+            self.negative.add(s.name)
+            node = node.operand
+        elif s.sign == "-":
+            raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} needs a minus here", weight=2)
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
             if s.register or not (
                 s.sink
                 or (typed.count is not None and (typed.count != 1 or s.braces))
-                or self.opcode in ("setp", "atom")
+                or self.opcode in ("setp", "atom", "lop3", "match")
             ):
                 raise Mismatch(
                     "operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2
@@ -155,7 +168,7 @@ class Operands:
                 )
             return self._register(op, typed, type, vector.elements[at], node.span)
         if isinstance(node, ast.SymbolOffset):
-            return self._symbol(s, type, self.need(node.symbol), node.offset, node.span)
+            return self._symbol(op, typed, type, self.need(node.symbol), node.offset, node.span)
         if not isinstance(node, ast.Name):
             raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
         symbol = self.find(node)
@@ -171,7 +184,15 @@ class Operands:
                     "read it with mov",
                     3,
                 )
-            if (special.bits != type.bits and (special.bits, type.bits) != (32, 16)) or type.kind == "f":
+            root = node.text[1:].split(".")[0]
+            gate = SPECIAL_GATES.get(root)
+            module = self.resolver.module
+            if gate and not matching.satisfies(gate, module.target[0] if module.target else "sm_90", module.version):
+                needs = f".target sm_{gate[0]} and " if gate[0] else ""
+                raise Mismatch(
+                    "target", node.span, f"{node.text} needs {needs}PTX .version {gate[1][0]}.{gate[1][1]}", weight=5
+                )
+            if type.bits not in SPECIAL_WIDTHS.get(root, (special.bits,)) or type.kind == "f":
                 raise Mismatch(
                     "operand-type",
                     node.span,
@@ -182,10 +203,10 @@ class Operands:
                 raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
             return Special(node.text[1:], type if special.kind != "p" else special)
         if symbol is None and node.text == "WARP_SZ":
-            return Imm(32, type)
+            return self._immediate(op, typed, type, ast.Integer(32, False, node.span))
         if symbol is None:
             raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
-        return self._symbol(s, type, symbol, 0, node.span)
+        return self._symbol(op, typed, type, symbol, 0, node.span)
 
     def find(self, node: ast.Name) -> Any:
         """What a name means here, or None."""
@@ -198,7 +219,8 @@ class Operands:
             raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
         return found
 
-    def _symbol(self, s: OperandSpec, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
+    def _symbol(self, op: Op, typed: TypedOperand, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
+        s = typed.spec
         if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
             raise Mismatch(
                 "operand-type",
@@ -214,6 +236,11 @@ class Operands:
         if isinstance(symbol, ast.Function):
             return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
         if isinstance(symbol, (Variable, Param)):
+            if self.opcode in ("mapa", "getctarank") and s.name != "a":
+                raise Mismatch("operand-type", span, f"operand {s.name} of {op.text} is a number", weight=2)
+            if self.opcode != "mov":
+                wanted = op.space.split("::")[0] if self.opcode == "cvta" else "shared"
+                self._space(symbol, span, op, attrs.evolve(typed, spaces=frozenset({wanted})))
             return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
         raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
 
@@ -230,7 +257,7 @@ class Operands:
             )
         exact = s.exact(op) if callable(s.exact) else s.exact
         if register.type is not type and not (
-            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed)
+            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed, s.rule)
         ):
             raise Mismatch(
                 "operand-type",
@@ -281,7 +308,7 @@ class Operands:
         if not isinstance(node, ast.Address):
             raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
         base: Any = None
-        if node.base is None and typed.spaces and "local" not in typed.spaces:
+        if node.base is None and "local" not in (typed.spaces or ()):
             raise Mismatch(
                 "operand-type",
                 node.span,
@@ -292,11 +319,11 @@ class Operands:
         if node.base is not None:
             symbol = self.need(node.base)
             if isinstance(symbol, Register):
-                if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
+                if symbol.type.kind not in "usb" or symbol.type.bits > 64 or "x2" in symbol.type.name:
                     raise Mismatch(
                         "operand-type",
                         node.base.span,
-                        f"{symbol.name} is a .{symbol.type.name} register: an address needs 32 or 64 bits",
+                        f"{symbol.name} is a .{symbol.type.name} register: an address is an integer of at most 64 bits",
                         weight=2,
                     )
                 base = Reg(symbol, symbol.type)
@@ -322,8 +349,8 @@ class Operands:
             raise Mismatch(
                 "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
             )
-        if own == "param" and not typed.spaces and typed.spec.spaces == "space":
-            raise Mismatch("operand-type", span, f"{symbol.name} lies in .param; write {self.opcode}.param", weight=3)
+        if own in ("param", "const") and not typed.spaces:
+            raise Mismatch("operand-type", span, f"{symbol.name} lies in .{own}; write {self.opcode}.{own}", weight=3)
         if typed.spaces and own not in typed.spaces:
             raise Mismatch(
                 "operand-type",
@@ -380,8 +407,8 @@ def _range(limit: spec.Limit | None) -> str:
     )
 
 
-def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
-    """True where a register of one type may be an operand of another."""
+def fits(type: ScalarType, register: ScalarType, relaxed: bool, rule: object = None) -> bool:
+    """True where a register of one type may be an operand of another; ``rule`` is where the operand has its type from."""
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind
     if relaxed:
@@ -395,7 +422,7 @@ def fits(type: ScalarType, register: ScalarType, relaxed: bool) -> bool:
     if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
         return register.name in (f"b{type.bits}", type.name)
     if register.name in ("f16x2", "bf16x2"):
-        return type.kind in "bu"
+        return type.kind in "bus" and rule != ".u32"  # counts and masks, which are .u32 in any form, do not take them
     if type.kind == "b" or register.kind == "b":
         return True
     return (type.kind == "f") == (register.kind == "f")

@@ -102,6 +102,19 @@ class Checker:
         text = candidate.op.text
         if candidate.illegal:
             raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
+        until = candidate.form.until
+        if (
+            until is not None
+            and self.version >= until[1]
+            and matching.satisfies((until[0], None), self.target, self.version)
+        ):
+            raise Mismatch(
+                "target",
+                node.span,
+                f"{text} is gone from PTX .version {until[1][0]}.{until[1][1]} on for sm_{until[0]} and newer",
+                "write the form with .sync, which names the lanes that take part",
+                5,
+            )
         for gate in candidate.gates:
             if not matching.satisfies(gate, self.target, self.version):
                 target, version = gate
@@ -120,6 +133,7 @@ class Checker:
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
         self.operands.selectors = {}
+        self.operands.negative = set()
         given: list[ast.Operand | None] = list(node.operands)
         for place, typed in enumerate(specs):
             if typed.spec.pair and place < len(given):
@@ -155,11 +169,12 @@ class Checker:
         return tuple(found)
 
     def _selected(self, candidate: Candidate) -> Op:
-        """The modifiers with the byte and half selectors of the operands, where the form takes any."""
+        """The modifiers with the byte and half selectors of the operands and those behind a minus, where the form takes any."""
         op = candidate.op
         if not any(typed.spec.selectors for typed in candidate.operands):
             return op
-        return Op(op.text, op.modifiers, {**op.__dict__, "selectors": self.operands.selectors}, candidate.form.names)
+        found = {"selectors": self.operands.selectors, "negative": frozenset(self.operands.negative)}
+        return Op(op.text, op.modifiers, {**op.__dict__, **found}, candidate.form.names)
 
 
 def _targets(need: spec.Target | None) -> str:
