@@ -216,6 +216,7 @@ class Gpu:
         self.check(self.cu.cuDeviceGet(C.byref(device), 0))
         self.check(self.cu.cuDevicePrimaryCtxRetain(C.byref(context), device))
         self.check(self.cu.cuCtxSetCurrent(context))
+        self.module: C.c_void_p | None = None
 
     def check(self, status: int) -> None:
         """Raise where the driver reports an error."""
@@ -224,12 +225,17 @@ class Gpu:
             self.cu.cuGetErrorName(status, C.byref(name))
             raise RuntimeError(f"CUDA error {status}: {(name.value or b'?').decode()}")
 
-    def launch(self, text: str, source: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
-        """``out`` after the kernel."""
-        module, function = C.c_void_p(), C.c_void_p()
-        self.check(self.cu.cuModuleLoadData(C.byref(module), text.encode() + b"\0"))
-        self.check(self.cu.cuModuleGetFunction(C.byref(function), module, b"k"))
-        places = []
+    def load(self, text: str) -> None:
+        """Load a module in place of the last one."""
+        if self.module is not None:
+            self.check(self.cu.cuModuleUnload(self.module))
+        self.module = C.c_void_p()
+        self.check(self.cu.cuModuleLoadData(C.byref(self.module), text.encode() + b"\0"))
+
+    def run(self, name: str, source: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
+        """``out`` after a kernel of the module."""
+        function, places = C.c_void_p(), []
+        self.check(self.cu.cuModuleGetFunction(C.byref(function), self.module, name.encode()))
         for array in (source, out):
             place = C.c_uint64()
             self.check(self.cu.cuMemAlloc_v2(C.byref(place), C.c_size_t(array.nbytes)))
@@ -242,8 +248,12 @@ class Gpu:
         self.check(self.cu.cuMemcpyDtoH_v2(result.ctypes.data_as(C.c_void_p), places[1], C.c_size_t(out.nbytes)))
         for place in places:
             self.check(self.cu.cuMemFree_v2(place))
-        self.check(self.cu.cuModuleUnload(module))
         return result
+
+    def launch(self, text: str, source: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
+        """``out`` after the kernel ``k`` of a text."""
+        self.load(text)
+        return self.run("k", source, out, threads)
 
 
 def record(path: str) -> int:
