@@ -153,7 +153,15 @@ def simulated(forms: list[str]) -> dict[str, np.ndarray | str]:
     results: dict[str, np.ndarray | str] = {}
     for start in range(0, len(forms), MODULE):
         part = forms[start : start + MODULE]
-        module = warpsim.load(HEAD + "\n".join(entry(n, form) for n, form in enumerate(part)))
+        try:
+            module = warpsim.load(HEAD + "\n".join(entry(n, form) for n, form in enumerate(part)))
+        except warpsim.PtxError as error:
+            if len(part) == 1:
+                results[part[0]] = str(error).splitlines()[0]
+            else:
+                half = len(part) // 2
+                results |= simulated(part[:half]) | simulated(part[half:])
+            continue
         for n, form in enumerate(part):
             out = blank(form)
             try:

@@ -76,7 +76,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> 
     if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
         return _frame_getter(plan, operand, linear)
     slot = slot_of(plan, operand)
-    dtype = operand.type.dtype  # type: ignore[union-attr]
+    dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
     negated = isinstance(operand, Reg) and operand.negated
 
     def get(group: Group) -> Any:
