@@ -94,7 +94,7 @@ _BF16_GATES = {"bf16": (80, (7, 0)), "bf16x2": (80, (7, 0))}
 
 
 @instruction(
-    f"fma.rnd{{.relu}}.type d, a, b, c; {_BRAINS} .rnd = {{ .rn, .rz, .rm, .rp }};",
+    f"fma.rn{{.relu}}.type d, a, b, c; {_BRAINS}",  # other roundings assemble, but multiply as .f16 on an H100
     anchor="half-precision-floating-point-instructions-fma",
     gates=_BF16_GATES,
 )
@@ -109,7 +109,7 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 @instruction(
-    f"fma.rnd.oob{{.relu}}.type d, a, b, c; {_BRAINS} .rnd = {{ .rn, .rz, .rm, .rp }};",
+    f"fma.rn.oob{{.relu}}.type d, a, b, c; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-fma",
     version=(8, 1),
     target=90,

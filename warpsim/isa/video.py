@@ -33,25 +33,45 @@ def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
     return np.minimum(a, b) if name == "vmin" else np.maximum(a, b)
 
 
-def _secondary(name: str, value: Lanes, c: Lanes) -> Lanes:
-    if name == "add":
+def _secondary(op: Op, value: Lanes, c: Lanes, signed: bool) -> Lanes:
+    """The sum with c, or the lesser or greater of both, as an H100 compares them (the assembler expands these).
+
+    Signed: sums wrapped to 32 bits, other values as they are. Unsigned: as they are; sums and what may be negative count as
+    greater than c where both have their top bits set."""
+    if op.op2 == "add":
         return value + c
-    return np.minimum(value, c) if name == "min" else np.maximum(value, c)
+    name = op.text.split(".")[0]
+    wrapped, other = value.astype(np.uint32), c.view(np.uint32)
+    sums = name in ("vadd", "vsub")
+    if signed:
+        not_less = (wrapped.view(np.int32) if sums else value) >= other.view(np.int32)
+    elif sums or _may_be_negative(op, name):
+        not_less = (wrapped >= other) | ((wrapped & other) >> np.uint32(31) != 0)
+    else:
+        not_less = value >= other
+    return np.where(not_less == (op.op2 == "max"), wrapped, other)
+
+
+def _may_be_negative(op: Op, name: str) -> bool:
+    if name == "vmax":
+        return bool(op.atype.signed and op.btype.signed)
+    if name == "vmin":
+        return bool(op.atype.signed or op.btype.signed)
+    return bool(op.atype.signed) and (name == "vshr" or bool(op.__dict__.get("sat")))
 
 
 def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool) -> Lanes:
     """Saturation, then the secondary operation or the merge with c."""
     part = op.selectors.get("d")
-    if saturate and part is None:
-        value = video.clamp(value, 32, signed)
+    if saturate and part is None:  # unsigned words lose what is above them: an H100 clamps only what is below zero
+        value = video.clamp(value, 32, True) if signed else np.maximum(value, 0)
     elif saturate:
         value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed)
     if c is None or (part is None and not op.op2):
         return value.astype(np.uint32)
     if part is not None:
         return video.merge(c, value, part)
-    value = value.astype(np.int32 if signed else np.uint32)
-    return _secondary(op.op2, value, c).astype(np.uint32)
+    return _secondary(op, value, c, signed).astype(np.uint32)
 
 
 _SCALAR = f"""
@@ -100,10 +120,13 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
-    top = np.int64(30)  # a left shift keeps 34 bits, the highest of them a sign
-    value = ta >> by if op.text.startswith("vshr") else ((ta << top) << by) >> top
+    if op.text.startswith("vshr"):
+        value = ta >> by
+    else:  # what is shifted by a whole word is beyond any c, and need not be exact
+        value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
     if op.sat:
-        value = video.clamp(value, 32, op.dtype.signed)
+        top = np.int64(30)  # of a left shift 34 bits count, the highest of them a sign
+        value = video.clamp((value << top) >> top, 32, op.dtype.signed)
     return _finish(op, value, c, op.dtype.signed, False)
 
 
@@ -136,7 +159,8 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     total = product + third + np.int64(bool(op.po))
     if not op.sat:
         return (total >> np.int64(by)).astype(np.uint32)
-    if op.atype.signed or op.btype.signed:
+    minus = len(op.negative & {"a", "b"}) == 1 or "c" in op.negative
+    if op.atype.signed or op.btype.signed or minus:
         return video.clamp(total >> np.int64(by), 32, True).astype(np.uint32)
     if by == 0:
         return video.clamp(total, 32, False).astype(np.uint32)
@@ -160,7 +184,7 @@ def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """1 where the comparison holds, else 0; combined with c or merged into it."""
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), op.btype.signed)
-    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, False, False)
+    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, op.atype.signed, False)
 
 
 _COMPARE: dict[str, Any] = {

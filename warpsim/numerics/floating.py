@@ -34,6 +34,18 @@ def flush(x: Array) -> Array:
     return x
 
 
+def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = None) -> Array:
+    """a * b (+ c), rounded to the f32 ``r``, with subnormal results as zeros: also where it took the coarse steps of
+    subnormal numbers to round up to the least normal one, as an H100 has it."""
+    least = np.abs(r) == _TINY
+    if least.any():
+        a, b = (x.astype(F64) for x in np.broadcast_arrays(a, b))
+        exact = a * b if c is None else odd_sum(a * b, np.broadcast_to(c, a.shape).astype(F64))
+        fine = narrow(exact * 2.0**64, mode)  # as if exponents had no end
+        r = np.where(least & (np.abs(fine) < np.float32(2.0**-62)), np.copysign(np.float32(0), r), r)
+    return flush(r)
+
+
 def saturate(x: Array) -> Array:
     """Clamped to [0, 1]; NaN and -0 become +0."""
     x = np.fmax(x, x.dtype.type(0))

@@ -301,7 +301,7 @@ class Operands:
                 2,
             )
         if type.kind == "p":
-            return Imm(int(bool(node.value)), type)
+            return Imm(int(bool(node.value & 0xFFFFFFFF)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
     def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
@@ -437,5 +437,4 @@ def _float_bits(node: ast.Float, bits: int) -> int:
             return int(struct.unpack("<I", struct.pack("<f", value))[0])
         except OverflowError:
             return 0x7F800000 if value > 0 else 0xFF800000
-    value = struct.unpack("<f", struct.pack("<I", node.bits))[0]
-    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+    return node.bits  # 0f... as an f64 is these bits, not this value
