@@ -17,6 +17,8 @@ CASES = [
     ("%f %.3e %g %10.2f", (3.7, 1e11, 1 / 0.7, -15.0), "3.700000 1.000e+11 1.42857     -15.00", 4),
     ("%f %G %e", (math.copysign(math.nan, -1), math.inf, -math.inf), "-nan INF -inf", 3),
     ("%c%%%-3c|%3c", (65, 66, 67), "A%B  |  C", 3),
+    ("%08f|%+08f|%-08f|", (math.inf, math.inf, -math.inf), "     inf|    +inf|-inf    |", 3),
+    ("%zu %jd %Lf %5% %y %d", (7,), "%zu %jd %Lf %5% %y 7", 1),
 ]
 
 

@@ -183,7 +183,9 @@ def isspacep(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
     const = (a >= CONST_WINDOW) & (a < LOCAL_WINDOW)
     if op.space == "const":
         return const
-    return ~(shared | local | const) if op.space == "global" else np.zeros(a.shape, np.bool_)
+    if op.space == "global":  # parameters are global too, as on an H100
+        return ~(shared | local | const)
+    return (a >= np.uint64(PARAM_WINDOW)) & (a < np.uint64(PARAM_WINDOW + WINDOW))
 
 
 # ---- clusters -----------------------------------------------------------------------------------

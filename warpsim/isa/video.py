@@ -120,13 +120,15 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
+    top = np.int64(30)  # with .sat a left shift keeps 34 bits, the highest of them a sign
     if op.text.startswith("vshr"):
         value = ta >> by
+    elif op.sat:
+        value = ((ta << top) << by) >> top
     else:  # what is shifted by a whole word is beyond any c, and need not be exact
         value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
     if op.sat:
-        top = np.int64(30)  # of a left shift 34 bits count, the highest of them a sign
-        value = video.clamp((value << top) >> top, 32, op.dtype.signed)
+        value = video.clamp(value, 32, op.dtype.signed)
     return _finish(op, value, c, op.dtype.signed, False)
 
 

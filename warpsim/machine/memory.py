@@ -109,6 +109,10 @@ class GlobalMemory:
             return self._allocations[at]
         return None
 
+    def total(self, name: str, each: int) -> int:
+        """Bytes of the allocations of a name, and ``each`` for every one of them."""
+        return sum(a.data.size + each for a in self._allocations if a.name == name)
+
     def nearest(self, address: int) -> tuple[Allocation, int] | None:
         """The allocation nearest to an address, and the distance in bytes: negative before it, positive past its end."""
         at = bisect.bisect(self._starts, address)

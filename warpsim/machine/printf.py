@@ -7,7 +7,8 @@ import re
 import struct
 from collections.abc import Callable
 
-_SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcspn%])")
+_SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
+"""A conversion; what is none, such as %zu, is printed as it stands, as an H100's driver does."""
 
 
 def format_text(template: str, read: Callable[[int], bytes], string: Callable[[int], str]) -> tuple[str, int]:
@@ -22,15 +23,15 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
 
     def convert(match: re.Match[str]) -> str:
         nonlocal count
+        if match.group(0) == "%%":
+            return "%"
         flags, width = match.group(1), number(match, 2)
         precision = "." + number(match, 3) if "." in match.group(0).split(match.group(5))[0] else ""
         length, kind = match.group(4) or "", match.group(5)
-        if kind == "%":
-            return "%"
         count += 1
         layout = f"%{flags}{width}{precision}"
         if kind in "dioxXu":
-            wide = length in ("l", "ll", "j", "z", "t")
+            wide = length in ("l", "ll")
             raw = read(8 if wide else 4)
             value = int.from_bytes(raw, "little", signed=kind in "di")
             if length in ("h", "hh"):
@@ -43,6 +44,8 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
             real = struct.unpack("<d", read(8))[0]
             if math.isnan(real) and math.copysign(1, real) < 0:
                 return _padded(flags, width, "-NAN" if kind.isupper() else "-nan")
+            if not math.isfinite(real):
+                layout = layout.replace("0", "", 1) if "0" in flags else layout
             return (layout + kind) % real
         if kind in "aA":
             text = _hexadecimal(struct.unpack("<d", read(8))[0], precision)

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine import heap
 from warpsim.machine.addresses import CLUSTER_SHIFT
 from warpsim.machine.bulk import BulkCopies
 from warpsim.machine.clusters import ClusterBarrier
 from warpsim.machine.map_fences import MapFences
+from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
+from warpsim.machine.thread_text import ThreadText, global_string
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg, Variable
 
@@ -89,24 +92,11 @@ def system_call(launch: Launch, group: Group, name: str, plan: Any, arguments: A
     if name == "vprintf":
         _result(group, plan, returns, _vprintf(launch, group, values[0], values[1]))
     elif name == "malloc":
-        sizes = np.broadcast_to(values[0], group.selection.shape)
-        out = np.array([launch.memory.allocate(int(n), "device malloc")[0] for n in sizes.reshape(-1)], np.uint64)
-        for address in out:
-            launch.memory.undefine(int(address))
-        _result(group, plan, returns, out.reshape(sizes.shape))
+        _result(group, plan, returns, heap.malloc(launch, group, values[0]))
     elif name == "free":
-        for address in np.broadcast_to(values[0], group.selection.shape).reshape(-1):
-            if int(address):
-                if launch.memory.at(int(address)) is None:
-                    group.batch.fault(
-                        "out-of-bounds", f"free of 0x{int(address):x}, which malloc did not return", group
-                    )
-                else:
-                    launch.memory.unmap(int(address))
+        heap.free(launch, group, values[0])
     elif name == "__assertfail":
-        message, file, line, function = values[0], values[1], values[2], values[3]
-        text = f"{_string(launch, _first(file))}:{_first(line)}: {_string(launch, _first(function))}: assertion `{_string(launch, _first(message))}` failed"
-        group.batch.fault("assert", text, group)
+        _assertfail(launch, group, values)
     else:
         group.batch.fault("trap", f"call of extern function {name}, which the simulator does not provide", group)
 
@@ -135,22 +125,25 @@ def _result(group: Group, plan: Any, returns: Any, value: Array) -> None:
             group.batch.local.scatter(np.full(positions.shape, group.local_base + plan.offset(target)), positions, full)
 
 
-def _first(value: Array) -> int:
-    return int(value.reshape(-1)[0])
-
-
-def _string(launch: Launch, address: int) -> str:
-    allocation = launch.memory.find(address, address + 1)
-    if allocation is None:
-        return "?"
-    raw = allocation.data[address - allocation.start :].tobytes()
-    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+def _assertfail(launch: Launch, group: Group, values: list[Array]) -> None:
+    """Report what the run time of CUDA prints for the first thread that fails; the others are counted."""
+    message, file, line, function = (int(value.reshape(-1)[0]) for value in values[:4])
+    position = int(group.selection.positions.reshape(-1)[0])
+    cta, thread = (
+        cta_coordinates(launch, group.batch)[:, position % group.batch.shape.n_ctas],
+        position // group.batch.shape.n_ctas,
+    )
+    bx, by, _ = launch.block
+    text = (
+        f"{global_string(launch, file)}:{line}: {global_string(launch, function)}: "
+        f"block: [{','.join(map(str, cta.tolist()))}], thread: [{thread % bx},{thread // bx % by},{thread // (bx * by)}] "
+        f"Assertion `{global_string(launch, message)}` failed."
+    )
+    group.batch.fault("assert", text, group)
 
 
 def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> Array:
     """Print for every thread: how many arguments each of them printed."""
-    from warpsim.machine.printf import format_text
-
     shape = group.selection.shape
     formats = np.broadcast_to(formats, shape)
     arguments = np.broadcast_to(arguments, shape)
@@ -160,26 +153,7 @@ def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> 
     columns = [x.transpose(order) for x in (formats, arguments, positions, counts)]
     for at in np.ndindex(columns[0].shape):
         fmt, where, position = (int(x[at]) for x in columns[:3])
-        reader = _Reader(launch, group.batch, where, position)
-        text, columns[3][at] = format_text(_string(launch, fmt), reader, lambda address: _string(launch, address))
+        thread = ThreadText(launch, group.batch, where, position)
+        text, columns[3][at] = format_text(global_string(launch, fmt), thread, thread.string)
         launch.printed.append((position, text))
     return counts
-
-
-class _Reader:
-    """Reads a thread's printf arguments, one after the other, from its stack or from global memory."""
-
-    def __init__(self, launch: Launch, batch: Batch, address: int, position: int) -> None:
-        self.launch, self.batch = launch, batch
-        self.address, self.position = address, position
-
-    def __call__(self, size: int) -> bytes:
-        from warpsim.machine.memory import LOCAL_WINDOW, WINDOW
-
-        at = -(-self.address // size) * size
-        self.address = at + size
-        if LOCAL_WINDOW <= at < LOCAL_WINDOW + WINDOW:
-            word = (at - LOCAL_WINDOW) >> 2
-            return self.batch.local.words[word : word + -(-size // 4), self.position].tobytes()[:size]
-        allocation = self.launch.memory.find(at, at + size)
-        return allocation.data[at - allocation.start :][:size].tobytes() if allocation else bytes(size)

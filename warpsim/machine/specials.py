@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 N_SM = 132
+WARPS_OF_SM = {75: 32, **dict.fromkeys((86, 87, 89, 120, 121), 48)}
+"""Most warps of an SM by architecture where they are not 64 (CUDA programming guide): %nwarpid."""
+RESERVED, RESERVED_END = 1024, 288
+"""Shared memory that the system keeps, and what it uses of it, as an H100 tells."""
 
 
 def special(launch: Launch, batch: Batch, name: str) -> Any:
@@ -52,11 +56,13 @@ def special(launch: Launch, batch: Batch, name: str) -> Any:
     )  # shared memory is given out in units (occupancy, CUDA programming guide)
     shared = -(-launch.shared_size // unit) * unit
     fixed = {
-        "nwarpid": -(-t1 * t0 // 32),
+        "nwarpid": WARPS_OF_SM.get(launch.device.sm, 64),
         "nsmid": N_SM,
         "dynamic_smem_size": launch.settings.dynamic_shared,
         "total_smem_size": shared,
-        "aggr_smem_size": shared * int(np.prod(launch.cluster)),
+        "aggr_smem_size": launch.shared_size + RESERVED,
+        "reserved_smem_offset_end": RESERVED_END,
+        "reserved_smem_offset_cap": RESERVED,
     }
     if root in fixed:
         return _constant(fixed[root])

@@ -1,0 +1,59 @@
+"""What a thread hands to printf: arguments in its stack or in global memory, strings behind generic addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.word_space import WordSpace
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.launch import Launch
+
+
+class ThreadText:
+    """Reads for the thread at a ``position`` of a batch; called with a size, it gives the next argument's bytes."""
+
+    def __init__(self, launch: Launch, batch: Batch, address: int, position: int) -> None:
+        self.launch, self.batch = launch, batch
+        self.address, self.position = address, position
+
+    def __call__(self, size: int) -> bytes:
+        """The next argument, aligned to its size."""
+        at = -(-self.address // size) * size
+        self.address = at + size
+        if LOCAL_WINDOW <= at < LOCAL_WINDOW + WINDOW:
+            return _column(self.batch.local, at - LOCAL_WINDOW, size, self.position)
+        allocation = self.launch.memory.find(at, at + size)
+        return allocation.data[at - allocation.start :][:size].tobytes() if allocation else bytes(size)
+
+    def string(self, address: int) -> str:
+        """The C string at a generic address."""
+        if not address:
+            return "(null)"
+        for window, space, column in (
+            (LOCAL_WINDOW, self.batch.local, self.position),
+            (SHARED_WINDOW, self.batch.shared, self.position % self.batch.shape.n_ctas),
+        ):
+            if window <= address < window + space.size:
+                return text_of(_column(space, address - window, space.size - (address - window), column))
+        return global_string(self.launch, address)
+
+
+def global_string(launch: Launch, address: int) -> str:
+    """The C string at an address of global or constant memory."""
+    allocation = launch.memory.find(address, address + 1)
+    return "?" if allocation is None else text_of(allocation.data[address - allocation.start :].tobytes())
+
+
+def text_of(raw: bytes) -> str:
+    """The characters before the first zero."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _column(space: WordSpace, first: int, size: int, column: int) -> bytes:
+    words = space.words[first >> 2 : first + size + 3 >> 2, column]
+    return np.ascontiguousarray(words).tobytes()[first & 3 :][:size]
