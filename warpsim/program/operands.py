@@ -256,8 +256,11 @@ class Operands:
                 weight=3,
             )
         exact = s.exact(op) if callable(s.exact) else s.exact
+        packed = (
+            "b" if s.rule == ".u32" else "bu" if s.braces else "bus"
+        )  # counts, fragments, operands of the form's type
         if register.type is not type and not (
-            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed, s.rule)
+            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed, packed)
         ):
             raise Mismatch(
                 "operand-type",
@@ -407,8 +410,8 @@ def _range(limit: spec.Limit | None) -> str:
     )
 
 
-def fits(type: ScalarType, register: ScalarType, relaxed: bool, rule: object = None) -> bool:
-    """True where a register of one type may be an operand of another; ``rule`` is where the operand has its type from."""
+def fits(type: ScalarType, register: ScalarType, relaxed: bool, packed: str = "bu") -> bool:
+    """True where a register of one type may be an operand of another; ``packed``: kinds of types that take .f16x2 ones."""
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind
     if relaxed:
@@ -422,7 +425,7 @@ def fits(type: ScalarType, register: ScalarType, relaxed: bool, rule: object = N
     if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
         return register.name in (f"b{type.bits}", type.name)
     if register.name in ("f16x2", "bf16x2"):
-        return type.kind in "bus" and rule != ".u32"  # counts and masks, which are .u32 in any form, do not take them
+        return type.kind in packed
     if type.kind == "b" or register.kind == "b":
         return True
     return (type.kind == "f") == (register.kind == "f")
