@@ -37,7 +37,8 @@ MISSING, FLIGHT, LOST = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommi
         ([FENCE, TALL, MMA, COMMIT, WAIT, USE], [(3, MISSING, "error")]),
         ([FENCE, TALL, FENCE, MMA, COMMIT, WAIT, USE], []),
         ([FENCE, "mov.u32 r1, n;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "warning")]),
-        ([FENCE, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "error")]),
+        ([FENCE, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "warning")]),  # compilers rely on it
+        ([FENCE, MMA, COMMIT, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(5, MISSING, "error")]),
         ([FENCE, "add.u32 r5, n, 1;", FROM_A, COMMIT, WAIT, USE], []),
     ],
 )

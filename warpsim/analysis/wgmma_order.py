@@ -31,17 +31,21 @@ EVERYBODY = -1
 @attrs.define
 class State:
     """The fates of the wgmma; which of them accumulate in a register or read A from it; what was done to a register since
-    the last fence; the shapes of which it was the accumulator since then."""
+    the last fence; the shapes of which it was the accumulator since then; whether on every way a fence has come since the last
+    group was closed."""
 
     fates: Fates
     accumulates: dict[int, int]
     reads: dict[int, int]
     unfenced: dict[int, int]
     shapes: dict[int, frozenset[str]]
+    fenced: bool = False
 
     def copy(self) -> State:
         """A state to change."""
-        return State(self.fates, dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes))
+        return State(
+            self.fates, dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes), self.fenced
+        )
 
     def in_flight(self, who: int) -> int | None:
         """The first of some wgmma that may be in flight."""
@@ -78,6 +82,7 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
 def _join(a: State, b: State) -> State:
     made = a.copy()
     made.fates = a.fates | b.fates
+    made.fenced = a.fenced and b.fenced
     for register, level in b.unfenced.items():
         made.unfenced[register] = max(made.unfenced.get(register, ORDERED), level)
     for mine, other in ((made.accumulates, b.accumulates), (made.reads, b.reads)):
@@ -117,9 +122,9 @@ class _Walk:
         if is_mma(instruction):
             self._issue(at, instruction, state, found)
         elif root == "wgmma" and "fence" in words:
-            state.unfenced, state.shapes = {}, {}
+            state.unfenced, state.shapes, state.fenced = {}, {}, True
         elif root == "wgmma" and "commit_group" in words:
-            state.fates = state.fates.committed(EVERYBODY)
+            state.fates, state.fenced = state.fates.committed(EVERYBODY), False
         elif root == "wgmma" and "wait_group" in words:
             count = instruction.operands[0]
             n = count.bits if isinstance(count, Imm) else 0
@@ -159,9 +164,13 @@ class _Walk:
         )
         used = [*slots_d, *slots_a]
         shape = str(instruction.op.shape)
-        worst = max((state.unfenced.get(r, ORDERED) for r in used), default=ORDERED)
+        # Compilers place what makes A after the fence; the assembler then adds a fence.
+        most = MOVED if state.fenced else ACCESSED
+        levels = {r: min(state.unfenced.get(r, ORDERED), most) for r in slots_a}
+        levels.update((r, state.unfenced.get(r, ORDERED)) for r in slots_d)
+        worst = max(levels.values(), default=ORDERED)
         if worst:
-            name = self._name(next(r for r in used if state.unfenced.get(r, ORDERED) == worst))
+            name = self._name(next(r for r in used if levels[r] == worst))
             message = f"register {name} was accessed, and no wgmma.fence has been executed since on some way here"
             self._tell(
                 found,
