@@ -78,10 +78,10 @@ def words(rows: int, values: Registers, n: int, m: int, *, batch_first: bool = F
     return registers.gather(fragment, held, n, m, row_major=batch_first, batch_first=batch_first)
 
 
-def integers(type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
-    """``[W, rows, K]`` of A or B; k in an order of its own, the same for both."""
+def integers(name: str, type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
+    """``[W, rows, K]`` of A or B, as ``name`` says; k in an order of its own, the same for both."""
     packed = words(rows, values, n, m, batch_first=True).view(np.int8 if type == "s8" else np.uint8)
-    return plain_matrix.nibbles(packed, type == "s4") if BITS[type] == 4 else packed
+    return plain_matrix.nibbles(f"nibbles of {name}", packed, type == "s4") if BITS[type] == 4 else packed
 
 
 def accumulator(op: Op, c: Registers, n: int, m: int) -> Lanes:
@@ -280,7 +280,8 @@ def _integer_gate(op: Op) -> Gate:
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
     n, m = registers.extent((*a, *b, *c))
-    x, y = integers(op.atype.name, extents(op)[0], a, n, m), integers(op.btype.name, 8, b, n, m)
+    x = integers("a", op.atype.name, extents(op)[0], a, n, m)
+    y = integers("b", op.btype.name, 8, b, n, m)
     return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), op.satfinite), n, m)
 
 

@@ -37,25 +37,18 @@ def dot_fp8(a: Array, b: Array, c: Array, kinds: tuple[str, str], sm: int, prese
     if sm >= 120:
         return matrix.dot_add(a, b, c, kinds, sm, present)
     with np.errstate(all="ignore"):
-        left, right = (unpacked(x, kind) for x, kind in zip((a, b), kinds, strict=True))
-        k, unit = len(left.values), matrix.unit_of(sm)
         together = 2 if present is None else 4
+        left, right = (unpacked(x, kind, together, name) for x, kind, name in zip((a, b), kinds, "ab", strict=True))
+        half, unit = len(left.values) // 2, matrix.unit_of(sm)
+        if present is not None:
+            present = present.reshape(-1, 2, together, *present.shape[1:]).swapaxes(0, 1).reshape(present.shape)
         total = np.zeros(c.shape, c.dtype)
-        for half in (0, 1):
-            parts = [
-                _every_other(x, together, half) for x in (left.values, left.exponents, right.values, right.exponents)
-            ]
-            x, y = Factors(parts[0], parts[1], left.special), Factors(parts[2], parts[3], right.special)
-            stored = None if present is None else _every_other(present, together, half)
-            total = matrix.multiply_add(x, y, total, unit, k, stored)
+        for rows in (slice(0, half), slice(half, None)):
+            stored = None if present is None else present[rows]
+            total = matrix.multiply_add(left.of(rows), right.of(rows), total, unit, half, stored)
         if c.dtype == F32:
             return canonical(c + total)
         return _canonical_f16((c.astype(F32) + total.astype(F32)).astype(F16))
-
-
-def _every_other(x: Array, together: int, which: int) -> Array:
-    """The even or the odd runs of ``together`` rows."""
-    return x.reshape(-1, 2, together, *x.shape[1:])[:, which].reshape(-1, *x.shape[1:])
 
 
 def _canonical_f16(value: Array) -> Array:

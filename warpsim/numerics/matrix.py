@@ -9,7 +9,6 @@ Operands are ``[K, ...]`` arrays whose other axes broadcast to those of C: a bat
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from warpsim.numerics.bits import F16, F32, F64, Array
 from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO, Factors, decode
+from warpsim.numerics.workspace import WORKSPACE
 
 PRODUCTS = 1 << 18
 """Products of one piece of work: few calls of NumPy matter more than the second-level cache."""
@@ -54,26 +54,6 @@ def unit_of(sm: int) -> Unit:
     return UNITS[max(n for n in UNITS if n <= max(sm, 70))]
 
 
-class _Workspace(threading.local):
-    """Large temporaries that are used again: fresh ones cost page faults."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[str, Array] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An uninitialised array; of one name always of one type."""
-        size = 1
-        for extent in shape:
-            size *= extent
-        found = self.buffers.get(name)
-        if found is None or found.size < size:
-            found = self.buffers[name] = np.empty(size, dtype)
-        return found[:size].reshape(shape)
-
-
-_WORKSPACE = _Workspace()
-
-
 def dot_add(
     a: Array, b: Array, c: Array, kind: str | tuple[str, str], unit: int | Unit, present: Array | None = None
 ) -> Array:
@@ -90,7 +70,7 @@ def dot_add(
     kinds = (kind, kind) if isinstance(kind, str) else kind
     unit = unit_of(unit) if isinstance(unit, int) else unit
     nbytes = {"tf32": 4, "f16": 2, "bf16": 2}.get(kinds[0], 1)
-    left, right = decode(a, kinds[0]), decode(b, kinds[1])
+    left, right = decode(a, kinds[0], "a"), decode(b, kinds[1], "b")
     return multiply_add(left, right, c, unit, max(unit.block_bytes // nbytes, 1), present)
 
 
@@ -185,7 +165,7 @@ def _wide(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> A
 def _largest_sums(ae: Array, be: Array, shape: tuple[int, ...]) -> Array:
     """The largest exponent of the products of each output."""
     narrow = ae.dtype == np.uint8
-    sums = _WORKSPACE.take("sums8" if narrow else "sums16", (len(ae), *shape), ae.dtype)
+    sums = WORKSPACE.take("sums8" if narrow else "sums16", (len(ae), *shape), ae.dtype)
     np.add(ae, be, out=sums)
     return np.maximum.reduce(sums, axis=0)
 
@@ -207,7 +187,7 @@ def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, un
 
     Products times the power of two that makes their quantum 1 are exact in f32 and truncated by the cast to s32, where
     as many fit as are added at once; C joins in f64, because the total may need 33 bits."""
-    take, shape, fraction = _WORKSPACE.take, c.shape, unit.fraction
+    take, shape, fraction = WORKSPACE.take, c.shape, unit.fraction
     bits = take("scales", shape, np.int32)
     np.subtract(np.int32(254 + fraction), emax, out=bits, dtype=np.int32)
     bits <<= np.int32(23)

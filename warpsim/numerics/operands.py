@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.numerics.bits import Array
+from warpsim.numerics.workspace import WORKSPACE
 
 F32 = np.dtype(np.float32)
 FORMATS = {
@@ -52,34 +53,44 @@ class Factors:
         return Factors(self.values[index], self.exponents[index], self.special)
 
 
-def decode(bits: Array, kind: str) -> Factors:
+def decode(bits: Array, kind: str, name: str = "") -> Factors:
     """What the tensor core reads.
 
     Args:
         bits: ``[K, ...]`` unsigned: elements (u16; u8, of which e3m2 and e2m3 take the low six bits and e2m1 the low four;
             u32 for tf32), or ``[K / 2 or 4, ...]`` u32 words as registers hold them, the lowest element first.
         kind: the type.
+        name: where in the workspace the result may lie; by default it is the caller's own.
     """
-    return _looked_up(bits, kind) if bits.size <= FEW and kind != "tf32" else _shifted(bits, kind)
+    return _looked_up(bits, kind) if bits.size <= FEW and kind != "tf32" else _shifted(bits, kind, name)
 
 
-def _shifted(bits: Array, kind: str) -> Factors:
-    """By shifts in place: an f16 becomes an f32 by the power of two between their biases."""
+def _shifted(bits: Array, kind: str, name: str, by_place: bool = False) -> Factors:
+    """By shifts in place: an f16 becomes an f32 by the power of two between their biases. Of words the first elements of
+    all come first where ``by_place``, then the second ones."""
     exponent, fraction = FORMATS[kind]
+
+    def room(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        return WORKSPACE.take(f"{what} of {name}", shape, dtype) if name else np.empty(shape, dtype)
+
     if bits.dtype.itemsize == 4 and kind != "tf32":
         slot = 8 if kind in NARROW else 16
         top = _WHOLE.get(kind, slot)
-        raw = np.empty((len(bits), 32 // slot, *bits.shape[1:]), np.uint32)
-        for place in range(32 // slot):
-            np.left_shift(bits, np.uint32(32 - slot * place - top), out=raw[:, place])
-        raw = raw.reshape(-1, *bits.shape[1:]).view(np.int32)
+        per = 32 // slot
+        raw = room("values", (per, *bits.shape) if by_place else (len(bits), per, *bits.shape[1:]), np.int32)
+        for place in range(per):
+            out = raw[place] if by_place else raw[:, place]
+            np.left_shift(bits.view(np.int32), np.int32(32 - slot * place - top), out=out)
+        raw = raw.reshape(-1, *bits.shape[1:])
     else:
         width = 32 if kind == "tf32" else 1 + exponent + fraction
-        raw = np.left_shift(bits, np.uint32(32 - width), dtype=np.uint32).view(np.int32)
+        raw = room("values", bits.shape, np.int32)
+        np.left_shift(bits, np.uint32(32 - width), out=raw.view(np.uint32), dtype=np.uint32)
     if exponent < 8:
         raw >>= np.int32(8 - exponent)
     raw &= np.int32(-(1 << 31) | ((1 << exponent + fraction) - 1) << 23 - fraction)
-    field = (raw >> np.int32(23)).astype(np.uint8)  # drops the sign
+    field = room("exponents", raw.shape, np.uint8)
+    field[...] = np.right_shift(raw, np.int32(23), out=WORKSPACE.take("fields", raw.shape, np.int32))  # drops the sign
     values = raw.view(F32)
     bias, most = (1 << exponent - 1) - 1, int(field.max(initial=0))
     special = most == (1 << exponent) - 1 and kind in ("f16", "bf16", "tf32", "e5m2", "e4m3")
@@ -120,7 +131,7 @@ def _looked_up(bits: Array, kind: str) -> Factors:
 def _every(kind: str) -> tuple[Array, Array]:
     """Values and exponents of all bits, those above a narrow type ignored."""
     width = 8 if kind in NARROW else 16
-    factors = _shifted(np.arange(1 << width, dtype=f"u{width // 8}"), kind)
+    factors = _shifted(np.arange(1 << width, dtype=f"u{width // 8}"), kind, "")
     return factors.values, factors.exponents
 
 
@@ -137,15 +148,26 @@ def _name_specials(values: Array, kind: str) -> bool:
     return True
 
 
-def unpacked(bits: Array, kind: str) -> Factors:
-    """fp8 converted to f16, which is exact: what is subnormal in e4m3 is not in f16."""
-    factors = decode(bits, kind)
-    values = factors.values
-    field = (values.view(np.int32) >> np.int32(23)).astype(np.uint8)
-    np.clip(field, 127 - 14, 127 + 16, out=field)
-    field -= np.uint8(127 - RAISED)
-    field *= values != 0
-    return Factors(values, field, factors.special)
+def unpacked(bits: Array, kind: str, together: int, name: str) -> Factors:
+    """fp8 converted to f16, which is exact: what is subnormal in e4m3 is not in f16. The even runs of ``together`` of K come
+    first, then the odd ones."""
+    if bits.dtype.itemsize == 1:
+        runs = bits.reshape(-1, 2, together, *bits.shape[1:])
+        bits = runs.swapaxes(0, 1).reshape(bits.shape)
+        factors = decode(bits, kind, name)
+    elif together == 4:
+        factors = decode(np.concatenate([bits[::2], bits[1::2]]), kind, name)
+    else:
+        factors = _shifted(bits, kind, name, by_place=True)
+    if kind == "e5m2":
+        return factors
+    field = factors.exponents
+    if (field == RAISED - 6).any():  # subnormal, or next to it
+        field = (factors.values.view(np.int32) >> np.int32(23)).astype(np.uint8)
+        np.minimum(field, np.uint8(127 + 16), out=field)
+        field -= np.uint8(127 - RAISED)
+        field *= factors.values != 0
+    return Factors(factors.values, field, factors.special)
 
 
 def expand(stored: Array, positions: Array) -> tuple[Array, Array]:

@@ -11,6 +11,11 @@ from warpsim.numerics.bits import F32, F64, Array
 from warpsim.numerics.floating import fma64
 from warpsim.numerics.matrix import plain_sum
 from warpsim.numerics.operands import decode
+from warpsim.numerics.workspace import WORKSPACE
+
+
+AT_ONCE = 1 << 20
+"""Elements of A and B that are converted at a time."""
 
 
 def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Array | None = None) -> Array:
@@ -28,21 +33,36 @@ def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Arra
 
 
 def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
-    """Integer products added to s32: wrapped, or clamped once; in the memory order of ``c``.
+    """Integer products added to s32: wrapped, or clamped once; ``[W, ...]`` arrays, the result in the memory order of ``c``.
 
     Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
-    sums = np.matmul(a.astype(F32), b.astype(F32))
-    out = np.empty_like(c)
-    if saturate:
-        total = np.add(sums, c, dtype=F64)
-        out[...] = np.clip(total, -(2**31), 2**31 - 1, out=total)
-        return out
-    return np.add(sums.astype(np.int32), c, out=out)
+    total = np.empty_like(c)
+    step = max(AT_ONCE // (a[0].size + b[0].size), 1) if len(c) else 1
+    for first in range(0, len(c), step):
+        part = slice(first, first + step)
+        left, right = (_as_f32(name, x[part]) for name, x in (("left", a), ("right", b.swapaxes(-1, -2))))
+        sums = np.matmul(left, right.swapaxes(-1, -2), out=WORKSPACE.take("dots", c[part].shape, F32))
+        whole = WORKSPACE.take("whole", sums.shape, np.int32)
+        whole[...] = sums
+        total[part] = whole  # across, where the batch comes last in c
+    if not saturate:
+        total += c
+        return total
+    exact = np.add(total, c, dtype=F64)
+    total[...] = np.clip(exact, -(2**31), 2**31 - 1, out=exact)
+    return total
 
 
-def nibbles(packed: Array, signed: bool) -> Array:
-    """4-bit integers of bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[..., K]``."""
-    both = np.empty((*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
+def _as_f32(name: str, integers: Array) -> Array:
+    found = WORKSPACE.take(name, integers.shape, F32)
+    found[...] = integers
+    return found
+
+
+def nibbles(name: str, packed: Array, signed: bool) -> Array:
+    """4-bit integers of bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[..., K]``; in the
+    workspace, by ``name``."""
+    both = WORKSPACE.take(name, (*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
     np.left_shift(packed, np.uint8(4), out=both[..., 0, :])
     both[..., 1, :] = packed
     whole = both.view(np.int8) if signed else both
