@@ -10,7 +10,6 @@ Operands are ``[K, ...]`` arrays whose other axes broadcast to those of C: a bat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 import numpy as np

@@ -13,7 +13,6 @@ from warpsim.numerics.matrix import plain_sum
 from warpsim.numerics.operands import decode
 from warpsim.numerics.workspace import WORKSPACE
 
-
 AT_ONCE = 1 << 20
 """Elements of A and B that are converted at a time."""
 

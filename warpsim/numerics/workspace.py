@@ -9,7 +9,6 @@ import numpy as np
 
 from warpsim.numerics.bits import Array
 
-
 KEPT = 1 << 22
 """Elements of the largest array that is kept."""
 
