@@ -4,9 +4,10 @@
 ptxas does so, whatever compiler wrote the text, and the bits of the GPU are those of the fused form. Read off its code:
 
 * Product and sum have one type and flush alike; the sum may clamp or have a guard, the product neither.
-* Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`; else
-  none is fused. No sum has the product as both operands. Uses by dead code do not count.
-* Sums take their product in the order of the text, of two products the first.
+* Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`. No
+  sum has the product as both operands. Uses by dead code do not count.
+* Sums take their products in the order of the text, those with one use first. Of two products a sum takes that with fewer
+  uses, or the first; the other is then a plain term, and no further sum takes it.
 """
 
 from __future__ import annotations
@@ -117,11 +118,23 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
             holds[writes[0]] = _Product(instruction.operands[1:], kind), False
     for r in live & holds.keys():
         holds[r][0].fusible = False
+    return _chosen(sums)
+
+
+def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, bool]]:
+    """Which product each sum takes, of the ``sums`` in the order of the text."""
     chosen: dict[int, tuple[_Product, int, bool]] = {}
-    for at, products in sums.items():
-        for product in products:
-            if at not in chosen and product.fusible and not any(use[0] in chosen for use in product.uses):
-                chosen.update({s: (product, operand, negative) for s, operand, negative in product.uses})
+    for single in (True, False):
+        for at, products in sums.items():
+            open_ = [p for p in products if p.fusible and (len(p.uses) == 1 or not single)]
+            if at in chosen or not open_:
+                continue
+            taken = min(open_, key=lambda p: len(p.uses))
+            operand, negative = next((operand, negative) for s, operand, negative in taken.uses if s == at)
+            chosen[at] = taken, operand, negative
+            for product in products:
+                if product is not taken:
+                    product.fusible = False
     return chosen
 
 
