@@ -376,9 +376,10 @@ def test_mbarriers_made_again():
 def test_data_where_an_mbarrier_was():
     """No fence stands between the mbarrier.init of an object that nobody used and the copy over it: a warning."""
     early = "@%p1 mbarrier.init.shared.b64 [%r2+8], 1;"
-    _, findings = launch(edited(BULK, {"init": early + "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}))
+    for more in ("", "@%p1 mbarrier.inval.shared.b64 [%r2+8];"):
+        _, findings = launch(edited(BULK, {"init": early + more + "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}))
 
-    assert severities(findings) == [("proxy-fence", "warning")]
+        assert severities(findings) == [("proxy-fence", "warning")]
 
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])

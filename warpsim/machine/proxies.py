@@ -290,8 +290,11 @@ class Proxies:
         event = self.shared_state.events[time]
         assert event is not None
         copied = event.form.root == "cp" and present(group).form.root == "wgmma"
-        made = event.form.root == "mbarrier" and "init" in event.op.modifiers
-        severity = "warning" if copied or made else "error"
+        # compilers put data where an mbarrier or a tensor map was, behind a barrier alone
+        reused = event.form.root == "tensormap" or (
+            event.form.root == "mbarrier" and any(word in event.op.modifiers for word in ("init", "inval"))
+        )
+        severity = "warning" if copied or reused else "error"
         batch = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
         position = thread - batch.base
         warp, lane = position // batch.batch.shape.n_ctas >> 5, position // batch.batch.shape.n_ctas & 31
