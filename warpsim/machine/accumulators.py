@@ -41,13 +41,16 @@ def bind_accumulators(operand: Operand) -> tuple[Callable[[Group], Array], Calla
 
     def write(group: Group, stack: Array, active: Any) -> None:
         rows = list(_in_group(group, stack))
-        for row, slot in enumerate(slots):
-            value = rows[row]
-            if active is not None:
-                value = np.where(active, value, as_array(group.read(slot)).view(value.dtype))
-            group.env[slot] = value
+        if active is not None:
+            rows = [
+                np.where(active, row, as_array(group.read(slot)).view(row.dtype))
+                for slot, row in zip(slots, rows, strict=True)
+            ]
+        env = group.env
+        for slot, row in zip(slots, rows, strict=True):
+            env[slot] = row
         group.dirty |= dirty
-        group.stacked = stack.view(U32), rows
+        group.stacked = (stack.view(U32), rows) if active is None else None
 
     return read, write
 

@@ -108,6 +108,10 @@ class DefinedBits(WordSpace):
             return None
         return self.words[place >> 2 : place + nbytes >> 2, columns.item()]
 
+    def covers(self, low: int, high: int) -> bool:
+        """Whether rows are known to be full that hold ``[low, high)``; False may mean that nobody has looked."""
+        return bool(self.full[low >> 2 : high + 3 >> 2].all())
+
     def _is_full(self, place: Any, nbytes: int) -> bool:
         if isinstance(place, int):
             return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())

@@ -89,7 +89,9 @@ class SharedMatrix:
         if batch.memory.races is not None:
             batch.memory.races.matrix(address, self.columns)
         defined = batch.shared.defined
-        if defined is not None and defined.lacks(address, self.columns, False, size, None):
+        if defined is None or defined.covers(low, high):
+            return
+        if defined.lacks(address, self.columns, False, size, None):
             batch.fault(
                 "uninitialised",
                 "wgmma reads shared memory that nothing has written",

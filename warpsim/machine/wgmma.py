@@ -39,7 +39,10 @@ class RegisterUse:
         self.operand = np.zeros((n_rows, n_columns), np.int64)
         self.unfenced = np.full((n_rows, n_columns), ACCESSED, np.uint8)
         self.shape = np.zeros((n_rows, n_columns), np.int64)
-        self.user: dict[int, Instruction] = {}
+        self.user = np.full(n_rows, None, object)
+        """The wgmma that used each row last."""
+        self.again: tuple[bytes, Array] | None = None
+        """The accumulators and columns of the wgmma before, where nothing has happened to any register since."""
         self.held: dict[int, Array] = {}
 
 
@@ -99,6 +102,7 @@ class Wgmma:
         """Register accesses before are ordered with the wgmma after."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
+        use.again = None
         use.unfenced[:, columns] = ORDERED
         use.shape[:, columns] = 0
         self.fenced[columns] = True
@@ -136,7 +140,8 @@ class Wgmma:
         """Start ``wgmma.mma_async``."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
-        if self.checked:
+        again = use.again is not None and use.again[0] == issue.key and use.again[1] is columns
+        if self.checked and not again:
             self._check_issue(group, issue, use, columns)
         tickets = self.issued[columns] + 1
         self._reading = np.zeros(self.n_columns, np.int64)
@@ -149,10 +154,13 @@ class Wgmma:
         self.issued[columns] = tickets
         at = columns[None]
         use.accumulator[issue.rows_d[:, None], at] = tickets
-        use.shape[issue.rows_d[:, None], at] = self._shape_number(issue)
+        use.again = issue.key, columns
+        if not again:
+            use.shape[issue.rows_d[:, None], at] = self._shape_number(issue)
         if len(issue.rows_a):
+            use.again = None
             use.operand[issue.rows_a[:, None], at] = tickets
-        use.user.update(dict.fromkeys(issue.rows.tolist(), issue.instruction))
+        use.user[issue.rows] = issue.instruction
         self.last_issue = issue.instruction
 
     def _shape_number(self, issue: Issue) -> int:
@@ -168,7 +176,7 @@ class Wgmma:
             busy = tickets[rows[:, None], at] > done
             if busy.any():
                 row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
-                self._fault(group, IN_FLIGHT, what.format(self._name(group, row)), use.user.get(row), busy.any(axis=0))
+                self._fault(group, IN_FLIGHT, what.format(self._name(group, row)), use.user[row], busy.any(axis=0))
         rows = issue.rows
         hidden = use.unfenced[rows[:, None], at]
         if hidden.any():
@@ -197,7 +205,7 @@ class Wgmma:
                 FENCE,
                 f"register {self._name(group, row)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
                 " has been executed since",
-                use.user.get(row),
+                use.user[row],
                 other.any(axis=0),
             )
 
@@ -207,6 +215,7 @@ class Wgmma:
         """Another instruction reads or writes registers of wgmma; ``kind`` says how."""
         columns = self.columns(group.selection)
         use = self.uses(group.plan)
+        use.again = None
         where = np.ix_(rows, columns)
         tickets = np.maximum(use.accumulator[where], use.operand[where])
         busy = tickets > self.done[columns]
@@ -222,10 +231,10 @@ class Wgmma:
             return False
         if self.late is not None:
             self.late.perform(group, early=True)
+        use.again = None
         for state in (use.accumulator, use.operand, use.unfenced, use.shape):
             state[target, columns] = state[source, columns]
-        if source in use.user:
-            use.user[target] = use.user[source]
+        use.user[target] = use.user[source]
         return True
 
     def _early(
@@ -240,7 +249,7 @@ class Wgmma:
                 UNCOMMITTED,
                 f"a wgmma that was never committed is not waited for here; line {present(group).span.line} uses its"
                 f" register {name}",
-                use.user.get(row),
+                use.user[row],
                 lost.any(axis=0),
                 columns,
                 place=self.waited_at,
@@ -250,7 +259,7 @@ class Wgmma:
             group,
             IN_FLIGHT,
             f"register {name} is {verb} while a wgmma in flight uses it",
-            use.user.get(row),
+            use.user[row],
             busy.any(axis=0),
             columns,
         )

@@ -25,9 +25,16 @@ class Issue:
     rows_a: Array
     rows: Array = attrs.field(init=False)
 
+    key: bytes = attrs.field(init=False)
+    """The same for the same accumulators in the same shape, with A by descriptor."""
+
     @rows.default
     def _all_rows(self) -> Array:
         return np.r_[self.rows_d, self.rows_a]
+
+    @key.default
+    def _key(self) -> bytes:
+        return b"A" if len(self.rows_a) else self.shape.encode() + self.rows_d.tobytes()
 
 
 def is_mma(instruction: Instruction) -> bool:
