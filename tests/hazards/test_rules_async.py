@@ -373,6 +373,39 @@ def test_mbarriers_made_again():
         launch(edited(BULK, {"init2": used}))
 
 
+HANDED = (
+    HEAD
+    + """
+@%p1 mbarrier.init.shared.b64 [%r20], 1;
+@%p1 mbarrier.init.shared.b64 [%r20+8], 128;
+@%p1 fence.mbarrier_init.release.cluster;
+bar.sync 0;
+mov.u32 %r21, 0;
+NEXT: @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 2048;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 2048, [%r20];
+FULL: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], %r21; @!%p3 bra FULL;
+ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r4];
+//@read
+mbarrier.arrive.shared.b64 _, [%r20+8];
+EMPTY: mbarrier.try_wait.parity.shared.b64 %p3, [%r20+8], %r21; @!%p3 bra EMPTY;
+add.u32 %r21, %r21, 1; setp.lt.u32 %p4, %r21, 2; @%p4 bra NEXT;
+st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
+"""
+    + TAIL
+)
+
+
+def test_stages_handed_over_by_an_mbarrier():
+    """A bulk load over what was read, without a proxy fence: a warning, since libraries do so; behind a barrier an error."""
+    out, findings = launch(HANDED)
+
+    assert out.tolist() == INPUT.tolist()
+    assert severities(findings) == [("proxy-fence", "warning")]
+    assert launch(edited(HANDED, {"read": "fence.proxy.async;"}))[1] == ()
+    with pytest.raises(warpsim.ExecutionError, match="no proxy fence"):
+        launch(edited(HANDED, {"read": "bar.sync 0;"}))
+
+
 def test_data_where_an_mbarrier_was():
     """No fence stands between the mbarrier.init of an object that nobody used and the copy over it: a warning."""
     early = "@%p1 mbarrier.init.shared.b64 [%r2+8], 1;"

@@ -294,9 +294,11 @@ class Proxies:
         reused = event.form.root == "tensormap" or (
             event.form.root == "mbarrier" and any(word in event.op.modifiers for word in ("init", "inval"))
         )
-        severity = "warning" if copied or reused else "error"
         batch = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
         position = thread - batch.base
+        # libraries hand over stages that they have read through an mbarrier alone
+        handed = kind == "read" and bool(batch.cta_time[position] <= time)
+        severity = "warning" if copied or reused or handed else "error"
         warp, lane = position // batch.batch.shape.n_ctas >> 5, position // batch.batch.shape.n_ctas & 31
         was = "written" if kind == "write" else "read"
         how = "by cp.async" if event.form.root == "cp" else "through the generic proxy"
