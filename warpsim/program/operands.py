@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, cast
 
 import attrs
 
 from warpsim.errors import Span
-from warpsim.isa import matching, spec
+from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
+from warpsim.program.fitting import fits, float_bits, limits_in_words, within
 from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
 from warpsim.program.problems import Mismatch
 from warpsim.program.program import (
@@ -252,7 +252,7 @@ class Operands:
             raise Mismatch(
                 "immediate-range",
                 span,
-                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}",
                 weight=3,
             )
         exact = s.exact(op) if callable(s.exact) else s.exact
@@ -275,20 +275,20 @@ class Operands:
         s = typed.spec
         if s.register:
             raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} must be a register", weight=2)
-        if typed.limit is not None and (isinstance(node, ast.Float) or not _within(node.value, typed.limit)):
+        if typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, typed.limit)):
             raise Mismatch(
                 "immediate-range",
                 node.span,
-                f"operand {s.name} of {op.text} must be a constant{_range(typed.limit)}",
+                f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}",
                 weight=4,
             )
         if s.dest:
             raise Mismatch("operand-type", node.span, f"a destination of {op.text} must be a register", weight=2)
         if isinstance(node, ast.Float):
             if type.kind == "f" and type.bits in (32, 64):
-                return Imm(_float_bits(node, type.bits), type)
+                return Imm(float_bits(node, type.bits), type)
             if type.name in ("b32", "b64") and type.bits == node.width:
-                return Imm(_float_bits(node, type.bits), type)
+                return Imm(float_bits(node, type.bits), type)
             raise Mismatch(
                 "operand-type",
                 node.span,
@@ -389,55 +389,3 @@ class Operands:
                 weight=2,
             )
         return found
-
-
-def _within(value: int, limit: spec.Limit) -> bool:
-    if isinstance(limit, tuple) and len(limit) == 2:
-        return bool(limit[0] <= value <= limit[1])
-    return value in limit
-
-
-def _range(limit: spec.Limit | None) -> str:
-    if limit is None:
-        return ""
-    if isinstance(limit, tuple) and len(limit) == 2:
-        return f" from {limit[0]} to {limit[1]}"
-    values = sorted(limit)
-    return (
-        f" from {values[0]} to {values[-1]}"
-        if isinstance(limit, range) and limit.step == 1
-        else f" of {', '.join(map(str, values))}"
-    )
-
-
-def fits(type: ScalarType, register: ScalarType, relaxed: bool, packed: str = "bu") -> bool:
-    """True where a register of one type may be an operand of another; ``packed``: kinds of types that take .f16x2 ones."""
-    if type.kind == "p" or register.kind == "p":
-        return type.kind == register.kind
-    if relaxed:
-        if register.kind == "f":
-            return register.bits >= type.bits if type.kind == "b" else type.name == register.name
-        if type.kind == "f":
-            return register.bits >= type.bits and register.kind == "b"
-        return register.bits >= type.bits
-    if type.bits != register.bits:
-        return False
-    if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
-        return register.name in (f"b{type.bits}", type.name)
-    if register.name in ("f16x2", "bf16x2"):
-        return type.kind in packed
-    if type.kind == "b" or register.kind == "b":
-        return True
-    return (type.kind == "f") == (register.kind == "f")
-
-
-def _float_bits(node: ast.Float, bits: int) -> int:
-    if node.width == bits:
-        return node.bits
-    if bits == 32:
-        value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
-        try:
-            return int(struct.unpack("<I", struct.pack("<f", value))[0])
-        except OverflowError:
-            return 0x7F800000 if value > 0 else 0xFF800000
-    return node.bits  # 0f... as an f64 is these bits, not this value
