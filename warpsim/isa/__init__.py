@@ -21,6 +21,7 @@ from warpsim.isa import (  # noqa: F401
     mma,
     mma_kinds,
     mma_sp,
+    multimem,
     proxies,
     stack,
     tensormaps,

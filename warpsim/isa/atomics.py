@@ -86,7 +86,7 @@ def _cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return np.where(old == b, c, old)
 
 
-def _update(op: Op) -> Update:
+def update_of(op: Op) -> Update:
     """The update of an integer, f32 or f64 operation."""
     return _add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
 
@@ -110,7 +110,7 @@ def _shared_update(op: Op) -> Update | None:
     return _add if op.type.bits == 32 else lambda old, b: floating.add(b, old)
 
 
-def _half_update(op: Op) -> Update:
+def half_update(op: Op) -> Update:
     """The update of .f16 and .bf16, alone or two in a word; subnormals are kept."""
     half = TYPES[op.type.name.removesuffix("x2")].dtype
     combine = _HALF_UPDATES[op.op]
@@ -147,7 +147,7 @@ def _half_max(x: Lanes, y: Lanes) -> Lanes:
 _HALF_UPDATES: dict[str, Update] = {"add": _half_add, "min": _half_min, "max": _half_max}
 
 
-def _atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:
+def atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:
     """One read-modify-write for each element of a scalar or vector operand."""
     space = getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
     if not isinstance(b, tuple):
@@ -202,7 +202,7 @@ def _illegal(op: Op) -> str | None:
 )
 def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = d op b."""
-    return _atomic(op, a, b, memory, _update(op), True, op.op)
+    return atomic(op, a, b, memory, update_of(op), True, op.op)
 
 
 @instruction(
@@ -218,7 +218,7 @@ def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> 
 )
 def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
     """The value at a = the value at a op b."""
-    _atomic(op, a, b, memory, _update(op), False, op.op)
+    atomic(op, a, b, memory, update_of(op), False, op.op)
 
 
 @instruction(
@@ -235,7 +235,7 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> N
 )
 def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = b."""
-    return _atomic(op, a, b, memory, UPDATES["exch"], True, "exch")
+    return atomic(op, a, b, memory, UPDATES["exch"], True, "exch")
 
 
 @instruction(
@@ -266,7 +266,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """The same for halves; each of two in a word by itself."""
-    return _atomic(op, a, b, memory, _half_update(op), True, "")
+    return atomic(op, a, b, memory, half_update(op), True, "")
 
 
 @instruction(
@@ -282,7 +282,7 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
     """The same for halves; each of two in a word by itself."""
-    _atomic(op, a, b, memory, _half_update(op), False, "")
+    atomic(op, a, b, memory, half_update(op), False, "")
 
 
 # ---- vectors ------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 }; 
 )
 def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """Each element atomically; the vector as a whole is not."""
-    return _atomic(op, a, b, memory, _add_flushed, True, "add")
+    return atomic(op, a, b, memory, _add_flushed, True, "add")
 
 
 @instruction(
@@ -334,7 +334,7 @@ def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, 
 )
 def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """The same for halves."""
-    return _atomic(op, a, b, memory, _half_update(op), True, "")
+    return atomic(op, a, b, memory, half_update(op), True, "")
 
 
 @instruction(
@@ -349,7 +349,7 @@ def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = N
 )
 def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
     """Each element atomically; the vector as a whole is not."""
-    _atomic(op, a, b, memory, _add_flushed, False, "add")
+    atomic(op, a, b, memory, _add_flushed, False, "add")
 
 
 @instruction(
@@ -364,4 +364,4 @@ def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *
 )
 def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
     """The same for halves."""
-    _atomic(op, a, b, memory, _half_update(op), False, "")
+    atomic(op, a, b, memory, half_update(op), False, "")

@@ -210,6 +210,7 @@ ELSEWHERE: dict[str, frozenset[str]] = {
         "ld": "unified",
         "mad": "cc",
         "mul": "f32x2",
+        "multimem": "cp async bulk reduce acc::f16 e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4",
         "prefetch": "tensormap",
         "red": "async",
         "redux": "f32",

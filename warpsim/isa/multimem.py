@@ -1,0 +1,154 @@
+"""multimem: accesses to memory that several GPUs hold copies of (PTX ISA: multimem).
+
+One GPU is simulated, so every address is that of a multicast object of one device: a reduction over its copies is the
+value itself, and what goes to all of them goes to one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.isa.atomics import atomic, half_update, update_of
+from warpsim.isa.ports import MemoryPort
+from warpsim.isa.spec import Op, instruction
+
+Lanes = Any
+_ANCHOR = "data-movement-and-conversion-instructions-multimem"
+_SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
+_HALVES = ".htype = { .f16, .bf16, .f16x2, .bf16x2 }; .vec = { .v2, .v4, .v8 };"
+_INTEGERS = ".type = { .b32, .b64, .u32, .u64, .s32, .s64 };"
+_OPTIONS: dict[str, Any] = {"anchor": _ANCHOR, "spaces": {"a": {"global"}}, "version": (8, 1), "target": 90}
+_OF_INTEGERS = {
+    "add": ("u32", "s32", "u64"),
+    **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64")),
+    **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
+}
+
+
+def _size(op: Op) -> int:
+    return int(op.vec[1:]) if op.vec else 1
+
+
+def _type(op: Op) -> Any:
+    return op.__dict__.get("type") or op.__dict__.get("htype") or op.ftype
+
+
+def _legal(op: Op) -> str | None:
+    type, name = _type(op), op.__dict__.get("op")
+    if type.kind in "us" or type.name in ("b32", "b64"):
+        allowed = _OF_INTEGERS.get(name, ()) if name else ("b32", "b64", "u32", "u64", "s32", "s64")
+        return None if type.name in allowed else f".{name} takes {', '.join('.' + t for t in allowed)}"
+    if type.bits * _size(op) > 128:
+        return "a vector has at most 128 bits"
+    if not op.vec and type.bits < 32:
+        return f"a single .{type.name} is too small: .{type.name}x2, or a vector"
+    if "red" in op.modifiers and not op.vec and type.bits == 32 and type.kind == "b" and name != "add":
+        return f".{name} of packed halves needs a vector"
+    return None
+
+
+def _legal_float(op: Op) -> str | None:
+    return (
+        "a vector has at most 128 bits" if op.ftype.bits * _size(op) > 128 or (op.ftype.bits == 64 and op.vec) else None
+    )
+
+
+_LOADS = """
+    multimem.ld_reduce{.weak}{.global}.op.WHAT         d, [a];
+    multimem.ld_reduce.sem.scope{.global}.op.WHAT      d, [a];
+    .sem = { .relaxed, .acquire };
+"""
+
+
+@instruction(
+    f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
+    legal=_legal,
+    **_OPTIONS,
+)
+@instruction(
+    f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
+    vectors={"d": _size},
+    types={"d": "htype"},
+    legal=_legal,
+    gates={"acc::f32": (90, (8, 2))},
+    **_OPTIONS,
+)
+@instruction(
+    f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
+    vectors={"d": _size},
+    types={"d": "htype"},
+    legal=_legal,
+    **_OPTIONS,
+)
+@instruction(
+    f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
+    vectors={"d": _size},
+    types={"d": "ftype"},
+    legal=_legal_float,
+    **_OPTIONS,
+)
+def multimem_ld_reduce(op: Op, a: Any, *, memory: MemoryPort) -> Any:
+    """d = the reduction over all copies of the value at a."""
+    count = _size(op) if "vec" in op.__dict__ else 1
+    values = memory.load("global", a, _type(op), count)
+    return values if count > 1 else values[0]
+
+
+_STORES = """
+    multimem.st{.weak}{.global}.WHAT     [a], b;
+    multimem.st.sem.scope{.global}.WHAT  [a], b;
+    .sem = { .relaxed, .release };
+"""
+
+
+@instruction(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal, **_OPTIONS)
+@instruction(
+    f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
+    vectors={"b": _size},
+    types={"b": "htype"},
+    legal=_legal,
+    **_OPTIONS,
+)
+@instruction(
+    f"{_STORES.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; {_SCOPE}",
+    vectors={"b": _size},
+    types={"b": "ftype"},
+    legal=_legal_float,
+    **_OPTIONS,
+)
+def multimem_st(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+    """All copies of the value at a = b."""
+    memory.store("global", a, _type(op), b if isinstance(b, tuple) else (b,))
+
+
+_REDUCTIONS = """
+    multimem.red{.global}.op.WHAT            [a], b;
+    multimem.red.sem.scope{.global}.op.WHAT  [a], b;
+    .sem = { .relaxed, .release };
+"""
+
+
+@instruction(
+    f"{_REDUCTIONS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
+    legal=_legal,
+    **_OPTIONS,
+)
+@instruction(
+    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}",
+    vectors={"b": _size},
+    types={"b": "htype"},
+    legal=_legal,
+    **_OPTIONS,
+)
+@instruction(
+    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
+    vectors={"b": _size},
+    types={"b": "ftype"},
+    legal=_legal_float,
+    **_OPTIONS,
+)
+def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+    """All copies of the value at a = the value at a op b."""
+    whole = Op(op.text, op.modifiers, {**op.__dict__, "type": _type(op), "space": "global"})
+    halves = "htype" in op.__dict__
+    atomic(whole, a, b, memory, (half_update if halves else update_of)(whole), False, "" if halves else op.op)
