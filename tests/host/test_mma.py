@@ -1,5 +1,7 @@
 """`warpsim.mma`: whole matrices through one instruction."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -48,13 +50,17 @@ def test_products_of_small_integers(instruction):
     np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
 
 
-SPARSE = {  # shape and types: k, elements of a chunk of k, greatest factor
-    "m16n8k16.row.col.f32.f16.f16.f32": (16, 4, 4),
-    "m16n8k32.row.col.f32.bf16.bf16.f32": (32, 4, 4),
-    "m16n8k16.row.col.f32.tf32.tf32.f32": (16, 2, 4),
-    "m16n8k64.row.col.s32.s8.s8.s32": (64, 4, 9),
-    "m16n8k128.row.col.s32.s4.s4.s32": (128, 8, 7),
-    "m16n8k64.row.col.f32.e4m3.e4m3.f32": (64, 4, 2),
+SPARSE = {  # instruction: k, elements of a chunk of k, greatest factor
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": (16, 4, 4),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32": (32, 4, 4),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32": (16, 2, 4),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32": (64, 4, 9),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32": (128, 8, 7),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32": (64, 4, 2),
+    "wgmma.mma_async.sp.sync.aligned.m64n24k32.f32.f16.f16": (32, 4, 4),
+    "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32": (16, 2, 4),
+    "wgmma.mma_async.sp.sync.aligned.m64n16k64.s32.s8.u8": (64, 4, 9),
+    "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e4m3.e5m2": (64, 4, 2),
 }
 
 
@@ -62,22 +68,26 @@ SPARSE = {  # shape and types: k, elements of a chunk of k, greatest factor
 def test_sparse_products(form):
     """Stored elements stand where the metadata says: two of four, of 4-bit types pairs, of tf32 one of two."""
     k, chunk, most = SPARSE[form]
+    m, n = (int(size) for size in re.search(r"m(\d+)n(\d+)", form).groups())
     rng = np.random.default_rng(3)
-    a, b = rng.integers(-most, most + 1, (2, 16, k // 2)), rng.integers(-most, most + 1, (2, k, 8))
-    c, full, chunks = rng.integers(-9, 9, (2, 16, 8)), np.zeros((2, 16, k), np.int64), np.arange(k // chunk)
+    a, b = (
+        rng.integers(-most, most + 1, (2, m, k // 2)),
+        rng.integers(0 if "u8" in form else -most, most + 1, (2, k, n)),
+    )
+    c, full, chunks = rng.integers(-9, 9, (2, m, n)), np.zeros((2, m, k), np.int64), np.arange(k // chunk)
     if chunk == 2:
-        second = rng.integers(0, 2, (2, 16, k // 2))
+        second = rng.integers(0, 2, (2, m, k // 2))
         e = np.where(second, 0b1110, 0b0100)
         np.put_along_axis(full, 2 * chunks + second, a, 2)
     else:
-        pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])[rng.integers(0, 6, (2, 16, k // chunk))]
+        pairs = np.array([(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])[rng.integers(0, 6, (2, m, k // chunk))]
         e, width = pairs[..., 0] | pairs[..., 1] << 2, chunk // 4
         for number in range(2):
             for part in range(width):
                 place = chunk * chunks + width * pairs[..., number] + part
                 np.put_along_axis(full, place, a[:, :, number * width + part :: 2 * width], 2)
     given = {"a": a, "b": b, "c": c} if "s32" in form else {"a": a * 1.0, "b": b * 1.0, "c": c * 1.0}
-    d = warpsim.mma("mma.sp::ordered_metadata.sync.aligned." + form, **given, e=e)
+    d = warpsim.mma(form, **given, e=e)
     np.testing.assert_array_equal(full @ b + c, d)
 
 

@@ -213,15 +213,13 @@ def _warpgroup(
     text: str, words: list[str], operands: dict[str, Operand], given: dict[str, Array], target: str
 ) -> Array:
     """One matrix on a warpgroup: A and D in registers, B in shared memory without swizzle, k along its 16-byte rows."""
-    if "e" in operands or "sp" in words:
-        raise LaunchError("sparse wgmma is not offered on whole matrices; run it in a kernel")
     d_type = instructions.types("wgmma", words)[0]
     b = np.ascontiguousarray(given["b"][0].T)  # [N, K]
     if "b1" in words:
         b = np.packbits(b, axis=1, bitorder="little")
-    rows = b.view(np.uint8).reshape(b.shape[0] // 8, 8, 2, 16)
+    rows = b.view(np.uint8).reshape(b.shape[0] // 8, 8, -1, 16)
     shared = np.ascontiguousarray(rows.transpose(0, 2, 1, 3))  # core matrices of 8 rows of 16 bytes
-    descriptor = (128 >> 4) << 16 | (256 >> 4) << 32
+    descriptor = (128 >> 4) << 16 | (128 * rows.shape[2] >> 4) << 32
     storage = _storage(d_type)
     packed_d, packed_a = _packed(operands["d"], given["c"])[0], _packed(operands["a"], given["a"])[0]
     kind = {"f32": np.float32, "s32": np.int32}.get(storage)
@@ -229,13 +227,16 @@ def _warpgroup(
     tail = ", 1, 1" if float_a else ""
     if "f16" in words[-2:] or "bf16" in words:
         tail += ", 0"
-    code = f"""{_declared("d", storage, operands["d"])} {_declared("a", "b32", operands["a"])}
+    sparse = ", e0, 0" if "e" in operands else ""
+    code = f"""{_declared("d", storage, operands["d"])} {_declared("a", "b32", operands["a"])} .reg .b32 e0;
         .reg .b64 desc; .reg .b32 place; .reg .pred p; mov.u32 place, smem; shr.u32 place, place, 4;
         cvt.u64.u32 desc, place; or.b64 desc, desc, {descriptor}; setp.eq.u32 p, 0, 0;
         wgmma.fence.sync.aligned;
-        {text} {_vector("d", operands["d"])}, {_vector("a", operands["a"])}, desc, p{tail};
+        {text} {_vector("d", operands["d"])}, {_vector("a", operands["a"])}, desc{sparse}, p{tail};
         wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
     registers = {"a": packed_a, "d": packed_d if kind is None else packed_d.view(kind)}
+    if sparse:
+        registers["e"] = _packed(operands["e"], given["e"])[0]
     result = run(code, registers=registers, warps=4, target=target, shared=shared)
     count = operands["d"].fragment.registers
     return matrix_of(operands["d"].fragment, _read(result.registers, count, 1, 128))

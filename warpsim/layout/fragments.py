@@ -54,23 +54,28 @@ def quad_pair(operand: str, by_rows: bool, bits: int) -> Fragment:
 
 
 @functools.cache
-def metadata(chunks: int, floats: bool, selector: int) -> Fragment:
-    """The metadata of sparse A ``[16, chunks]``: nibbles (two 2-bit indices) in the lanes that the selector names.
+def metadata(chunks: int, floats: bool, selector: int, rows: int = 16) -> Fragment:
+    """The metadata of sparse A ``[rows, chunks]``: nibbles (two 2-bit indices) in the lanes that the selector names.
 
     Four chunks of a row take one lane of a quad, eight a pair, sixteen all four (read off an H100; the text has figures
-    only). ``floats`` tells 16- and 32-bit element types, whose pairs share the chunks and not the rows."""
+    only). ``floats`` tells 16- and 32-bit element types, whose pairs share the chunks and not the rows. 64 rows are those of
+    four warps."""
     contributors = chunks // 4
+    values = [(8, rows)]
     if contributors == 1:
-        threads, values = layout_of((1, 0), (8, 1)), layout_of((4, 16), (2, 8))
+        threads, values = [(1, 0), (8, 1)], [(4, rows), (2, 8)]
     elif floats:
-        threads, values = layout_of((2, 64), (8, 1)), layout_of((4, 16), (2, 8))
+        threads, values = [(2, 4 * rows), (8, 1)], [(4, rows), (2, 8)]
     elif contributors == 2:
-        threads, values = layout_of((2, 8), (8, 1)), layout_of((8, 16))
+        threads = [(2, 8), (8, 1)]
     else:
-        threads, values = layout_of((2, 8), (2, 128), (8, 1)), layout_of((8, 16))
-    whole = fragment(16, chunks, 4, threads, values)
-    lanes = Layout((contributors, 8), (1, 4))
-    return attrs.evolve(whole, lanes=lanes, first=selector * contributors)
+        threads = [(2, 8), (2, 8 * rows), (8, 1)]
+    lanes = [(contributors, 1), (8, 4)]
+    if rows > 16:
+        threads.append((rows // 16, 16))
+        lanes.append((rows // 16, 32))
+    whole = fragment(rows, chunks, 4, layout_of(*threads), layout_of(*values))
+    return attrs.evolve(whole, lanes=layout_of(*lanes), first=selector * contributors)
 
 
 @functools.cache

@@ -198,15 +198,17 @@ def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         raise ValueError(
             f"no wgmma of .{a} has the shape .{shape}: it is .m64nNk{256 * (1 + sparse) // BITS[a]}, N from 8 to 256"
         )
+    whole = "lanes count through the warpgroup"
     held_a = wgmma_fragments.multiplicand(BITS[a])
-    return {
-        "a": Operand(
-            "a", held_a, ("m", "stored k" if sparse else "k"), note="A in registers; lanes count through the warpgroup"
-        ),
-        "d": Operand(
-            "d", fragments.accumulator(64, n, ACCUMULATORS[d]), ("m", "n"), note="lanes count through the warpgroup"
-        ),
-    }
+    found = {"a": Operand("a", held_a, ("m", "stored k" if sparse else "k"), note=f"A in registers; {whole}")}
+    if sparse:
+        chunks = k // (2 if BITS[a] == 32 else 4)
+        held_e = fragments.metadata(chunks, BITS[a] >= 16, 0, 64)
+        selectors = "; shown for selector 0 of 0 to 1" if BITS[a] >= 16 else ""
+        note = f"two 2-bit indices for each chunk of k; {whole}{selectors}"
+        found["e"] = Operand("e", held_e, ("m", "chunk"), note=note)
+    found["d"] = Operand("d", fragments.accumulator(64, n, ACCUMULATORS[d]), ("m", "n"), note=whole)
+    return found
 
 
 def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:

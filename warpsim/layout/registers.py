@@ -177,8 +177,9 @@ def registers_of(fragment: Fragment, matrices: Array) -> Array:
         values = words
     if fragment.lanes is None:
         return values
-    out = np.zeros((len(values), 32, values.shape[2]), values.dtype)
-    out[:, fragment.lane(np.arange(fragment.threads))] = values
+    lanes = fragment.lane(np.arange(fragment.threads))
+    out = np.zeros((len(values), -(-int(lanes.max() + 1) // 32) * 32, values.shape[2]), values.dtype)
+    out[:, lanes] = values
     return out
 
 
