@@ -24,9 +24,10 @@ def _matrices():
     return matrices
 
 
-def test_some_matrix_instructions(capsys):
-    """A share of the forms of `test_all_matrix_instructions`."""
-    assert _matrices().compare(str(HERE / "data" / "matrices_h200.npz"), "7/303") == 0, capsys.readouterr().out
+@pytest.mark.parametrize("part", ["wmma.mma", "7/303"])
+def test_some_matrix_instructions(capsys, part):
+    """Loads, products and stores of wmma, and a share of the other forms of `test_all_matrix_instructions`."""
+    assert _matrices().compare(str(HERE / "data" / "matrices_h200.npz"), part) == 0, capsys.readouterr().out
 
 
 @pytest.mark.long

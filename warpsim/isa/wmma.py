@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.layout.fragment import Fragment
 from warpsim.numerics import matrix, plain_matrix
+from warpsim.numerics.bits import halves, join
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -63,12 +65,6 @@ def _register_type(type: ScalarType) -> ScalarType:
 def _only_bits(name: str) -> Any:
     """Whether a multiplicand of the type in a slot must be declared .b32."""
     return lambda op: getattr(op, name).name in ("bf16", "tf32")
-
-
-def _shifted(memory: Any, p: Any, row: Lanes, column: Lanes, stride: Lanes, inner: str, bits: int) -> Any:
-    """The address of an element: ``inner`` is the index that runs along memory."""
-    outer, along = (row, column) if inner == "column" else (column, row)
-    return memory.shifted(p, (outer * stride + along) * bits // 8)
 
 
 def _stride(
@@ -169,8 +165,6 @@ def wmma_load(
         out.append(word)
     if _register_type(op.type).name == "s32":
         out = [word.view(np.int32) for word in out]
-    if len(out) == 1:
-        return out[0]
     return tuple(out * (fragment.registers // len(out)))
 
 
@@ -205,20 +199,12 @@ def wmma_load_c(
     op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
 ) -> Registers:
     """Load an accumulator fragment."""
-    m, n, _ = layout.dimensions(op.shape)
-    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
-    ld = _stride(op, p, stride, n if op.layout == "row" else m, fragment, memory, active, report)
-    type = op.type if op.type.bits >= 32 else TYPES["u16"]
-    out = []
-    for value in range(fragment.values):
-        row, column = fragment.place(lane, value)
-        at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
-        out.append(memory.load(op.space or "", at, type)[0])
+    type = TYPES["u16"] if op.type.name == "f16" else op.type
+    places = _places(op, p, stride, memory, lane, device, active, report)
+    out = [memory.load(op.space or "", at, type)[0] for at in places]
     if op.type.name != "f16":
         return tuple(out)
-    return tuple(
-        out[k].astype(np.uint32) | (out[k + 1].astype(np.uint32) << np.uint32(16)) for k in range(0, len(out), 2)
-    )
+    return tuple(join(low, high) for low, high in zip(out[::2], out[1::2], strict=True))
 
 
 @instruction(
@@ -244,15 +230,24 @@ def wmma_store(
     report: Any,
 ) -> None:
     """Store an accumulator fragment."""
+    half = op.type.name == "f16"
+    held = [part for register in r for part in halves(register.view(np.uint32), "u2")] if half else r
+    for value, at in zip(held, _places(op, p, stride, memory, lane, device, active, report), strict=True):
+        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
+
+
+def _places(
+    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+) -> Iterator[Any]:
+    """The address of each element of an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
     fragment = layout.accumulator(op.shape, op.type.name, device.sm)
-    ld = _stride(op, p, stride, n if op.layout == "row" else m, fragment, memory, active, report)
-    half = op.type.name == "f16"
+    by_row = op.layout == "row"
+    ld = _stride(op, p, stride, n if by_row else m, fragment, memory, active, report)
     for value in range(fragment.values):
         row, column = fragment.place(lane, value)
-        at = _shifted(memory, p, row, column, ld, "column" if op.layout == "row" else "row", op.type.bits)
-        stored = (r[value >> 1].view(np.uint32) >> np.uint32(16 * (value & 1))).astype(np.uint16) if half else r[value]
-        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (stored,))
+        place = row * ld + column if by_row else column * ld + row
+        yield memory.shifted(p, place * op.type.bits // 8)
 
 
 # ---- wmma.mma -----------------------------------------------------------------------------------
