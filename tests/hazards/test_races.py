@@ -248,6 +248,28 @@ def test_a_flag_that_does_not_hold(pattern, changed):
     assert (6, 1) in races(FLAG.format(**{**pattern, **changed}), grid=2)
 
 
+SLOTS = (
+    "setp.ne.u32 %p7, %r9, 0; @%p7 bra consumer; {0}\nst.global.u32 [%rd4], %r1;\n{1} st.volatile.global.u32 [%rd5], 1; {2} bra done;\n"
+    "consumer: again: ld.volatile.global.u32 %r4, [%rd5]; setp.eq.u32 %p1, %r4, 0; @%p1 bra again; membar.gl; {3}\n"
+    "ld.global.u32 %r5, [%rd4];\ndone:"
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("", "membar.gl;", "", ""), []),  # each thread has a flag of its own
+        (("", "", "", ""), [(4, 1)]),
+        (("membar.gl;", "", "", ""), [(4, 1)]),  # the fence of another store
+        (("", "bar.sync 0; membar.gl;", "", "xor.b32 %r8, %r2, 4; cvt.u64.u32 %rd4, %r8; add.u64 %rd4, %rd4, %rd1;"), []),
+        (("", "membar.gl;", "bar.sync 0;", "xor.b32 %r8, %r2, 4; cvt.u64.u32 %rd4, %r8; add.u64 %rd4, %rd4, %rd1;"), [(4, 1)]),
+    ],
+)  # fmt: skip
+def test_a_flag_for_each_thread(parts, expected):
+    """A flag hands on what its thread knew when it was set: of its neighbour what a barrier before it ordered, not one behind."""
+    assert races(SLOTS.format(*parts), grid=2, block=32) == expected
+
+
 def test_a_plain_flag():
     """A flag itself must be written and read by strong accesses."""
     weak = {**GOOD, "acquire": "ld.global.u32 %r4, [%rd2];"}

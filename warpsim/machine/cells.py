@@ -37,8 +37,8 @@ class Cells:
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
-        """The cells of ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a second reader), or
-        ``remote`` (the last access of another CTA)."""
+        """The cells of ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a second reader),
+        ``remote`` (the last access of another CTA) or ``lead`` and ``past`` (see `RaceFlags`)."""
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)
@@ -48,6 +48,9 @@ class Cells:
     def widen(self, width: int) -> None:
         """Columns of their own for CTAs that so far shared one: thread ``t`` becomes ``t * width + column``."""
         for name, cells in self.kinds.items():
+            if name == "past":
+                self.kinds[name] = np.repeat(cells, width)
+                continue
             wide = (cells >> SHIFT << SHIFT | (cells & THREAD) * width)[:, None] + np.arange(width)
-            self.kinds[name] = np.where(cells[:, None] == 0, 0, wide).reshape(-1)
+            self.kinds[name] = np.where(cells[:, None] <= 0, cells[:, None], wide).reshape(-1)
         self.width = width

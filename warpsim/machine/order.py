@@ -21,6 +21,8 @@ from warpsim.machine.values import Array
 
 Rows = dict[int, Array]
 """CTA -> ``[n_threads]`` times."""
+Past = tuple[int, int, int]
+"""Times of the last barriers of the CTA, the warp and the cluster."""
 
 
 class Order:
@@ -182,6 +184,36 @@ class Order:
 
     # ---- knowledge ---------------------------------------------------------------------------
 
+    def past_of(self, positions: Array) -> Past | None:
+        """What these threads know, where that is the same for all and but the times of barriers."""
+        for times in (self.part_time, self.agent_time, self.known):
+            if times is not None and self._of(times, positions).any():
+                return None
+        found = []
+        for times in (self.cta_time, self.warp_time, self.cluster_time):
+            mine = np.zeros(1, np.int64) if times is None else self._of(times, positions)
+            if mine.min() != mine.max():
+                return None
+            found.append(int(mine[0]))
+        return found[0], found[1], found[2]
+
+    def publish_past(self, key: Hashable, positions: Array, own: Array, past: Past) -> None:
+        """`publish` of what threads knew when `past_of` was asked."""
+        self.widen()
+        rows = self.variables.setdefault(key, {})
+        n_ctas = self.shape.n_ctas
+        last = dict(by_column(own, positions % n_ctas))
+        for column, mine in by_column(positions, positions % n_ctas):
+            row = np.full(self.rows, past[0])
+            threads = mine // n_ctas
+            for warp in np.unique(threads >> 5).tolist() if past[1] else ():
+                part = row[warp * 32 : warp * 32 + 32]
+                np.maximum(part, past[1], out=part)
+            np.maximum.at(row, threads, last[column])
+            join(rows, {self.base + column: row})
+            for peer in self._peers(column) if past[2] else ():
+                join(rows, {self.base + peer: np.full(self.rows, past[2])})
+
     def publish(self, key: Hashable, positions: Array, own: Array) -> None:
         """Threads release what they know, and their own accesses before ``own``, through a sync variable."""
         self.widen()
@@ -335,4 +367,4 @@ def join(into: Rows, rows: Rows) -> None:
         into[cta] = row if old is None else np.maximum(old, row)
 
 
-__all__ = ["Order", "Rows", "by_column", "join", "rows_of"]
+__all__ = ["Order", "Past", "Rows", "by_column", "join", "rows_of"]

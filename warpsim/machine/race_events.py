@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.analysis.guesses import guesses
 from warpsim.errors import Span
 from warpsim.machine.cells import Cells
-from warpsim.machine.order import Order, Rows, rows_of
+from warpsim.machine.order import Order, Past, Rows, rows_of
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class LaunchRaces:
         self.bases: list[int] = []
         self.batches: list[tuple[Array, int, int]] = []
         self.orders: list[Order] = []
+        self.detectors: list[Any] = []
+        self.pasts: list[Past] = []
         self._guesses: set[Span] | None = None
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
@@ -55,6 +57,17 @@ class LaunchRaces:
         if len(self.events) > len(self.levels):
             self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
         self.levels[len(self.events) - 1] = level
+
+    @property
+    def led(self) -> bool:
+        """Whether any flag has been used by one thread."""
+        return bool(self.pasts)
+
+    def past(self, known: Past) -> int:
+        """The number of what threads know."""
+        if not self.pasts or self.pasts[-1] != known:
+            self.pasts.append(known)
+        return len(self.pasts) - 1
 
     def is_guess(self, instruction: Instruction) -> bool:
         """Whether what a load reads is checked by a compare and swap."""

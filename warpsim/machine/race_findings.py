@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.race_events import LaunchRaces
-from warpsim.machine.race_sync import RaceClocks
+from warpsim.machine.race_flags import RaceFlags
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.values import Array
 
@@ -35,7 +35,7 @@ class Doubt:
     together: bool
 
 
-class RaceFindings(RaceClocks):
+class RaceFindings(RaceFlags):
     """The part of a batch's race detector that reports."""
 
     def __init__(self, shared: LaunchRaces, batch: Batch) -> None:

@@ -1,15 +1,14 @@
-"""What synchronises, told to the clocks of a batch: barriers, warps, clusters, mbarriers, flags and waits."""
+"""What synchronises, told to the clocks of a batch: barriers, warps, clusters, mbarriers and waits."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.machine.cells import Cells
-from warpsim.machine.order import Order, by_column
-from warpsim.machine.race_events import CTA, LaunchRaces, Note
+from warpsim.machine.order import Order
+from warpsim.machine.race_events import LaunchRaces, Note
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
     from warpsim.program.program import Instruction
-
-
-MANY, CROWD = 64, -100
-"""More sync variables than that in one step count as one, at an address that no memory has."""
 
 
 class RaceClocks:
@@ -33,6 +28,7 @@ class RaceClocks:
         self.base = shared.enter(batch)
         self.order = Order(batch.shape, self.base, shared.variables, self._clusters, shared.owner)
         shared.orders.append(self.order)
+        shared.detectors.append(self)
         self.shared_cells = Cells(batch.shared.size, 1)
         self.clustered = batch.launch.cluster != (1, 1, 1)
         self.note = Note()
@@ -69,81 +65,6 @@ class RaceClocks:
             self.widen()
         positions = selection.positions
         return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
-
-    # ---- flags -------------------------------------------------------------------------------
-
-    @property
-    def has_flags(self) -> bool:
-        """Whether the strong access of this step can be one of a flag: it or a fence before releases, or a flag exists."""
-        return self.note.release or bool(self.order.fence_time) or bool(self.launch.flags)
-
-    def strong(self, place: Array, mask: Array | None, reads: bool, writes: bool, columns: Array | None) -> None:
-        """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released."""
-        positions = self.batch.memory.group.selection.positions
-        if place.size == 1 and place.ndim != positions.ndim:
-            place = place.reshape((1,) * positions.ndim)
-        place = np.broadcast_to(place, positions.shape)
-        where = positions % self.batch.shape.n_ctas if columns is None else np.broadcast_to(columns, positions.shape)
-        chosen = slice(None) if mask is None else np.broadcast_to(mask, positions.shape).reshape(-1)
-        place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
-        shared, narrow = columns is not None, self.note.level == CTA
-        if writes:
-            if self.note.release:
-                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared, narrow)
-            else:
-                near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
-                if narrow or (shared and not self.clustered):
-                    self._give(near, place, positions, where, shared, True)
-                else:  # a fence of the CTA alone makes it a release to the CTA
-                    self._give(far, place, positions, where, shared, False)
-                    if not shared:
-                        self._give(np.where(near > far, near, 0), place, positions, where, shared, True)
-        if reads and self.launch.flags:
-            for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
-                at = np.full_like(place, CROWD) if address == CROWD else place
-                for scope in (True,) if narrow or shared else (False, True):
-                    for mine, key in self._keys(address, at, positions, where, shared, scope):
-                        self._take(mine, key, narrow)
-
-    def _give(self, own: Array, place: Array, positions: Array, where: Array, shared: bool, narrow: bool) -> None:
-        """Threads release their accesses before ``own`` (0: none) through flags at ``place``."""
-        gives = own > 0
-        if not gives.any():
-            return
-        self.widen()
-        own, place, positions, where = own[gives], place[gives], positions[gives], where[gives]
-        addresses = np.unique(place).tolist()
-        if len(addresses) > MANY:
-            addresses, place = [CROWD], np.full_like(place, CROWD)
-        for address in addresses:
-            self.launch.flags.add(address)
-            for mine, key in self._keys(address, place, positions, where, shared, narrow):
-                self.order.publish(key, mine, own if len(mine) == len(positions) else own[np.isin(positions, mine)])
-
-    def _keys(
-        self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
-    ) -> Iterator[tuple[Array, Hashable]]:
-        """The threads at an address, and the sync variable that it is to them."""
-        here = place == address
-        positions, where = positions[here], where[here]
-        if not shared and not narrow:
-            yield positions, ("gpu", address)
-            return
-        for column, mine in by_column(positions, where):
-            yield mine, (self.base + column, address) if shared else (self.base + column, "cta", address)
-
-    def _take(self, positions: Array, key: Hashable, narrow: bool) -> None:
-        rows = self.launch.variables.get(key)
-        if narrow and isinstance(key, tuple) and key[1] == "cta":  # a wider release of the same CTA serves as well
-            wider = self.launch.variables.get(("gpu", key[2]), {}).get(key[0])
-            rows = rows if wider is None else {**(rows or {}), key[0]: wider}
-        if not rows:
-            return
-        self.widen()
-        if self.note.acquire:
-            self.order.acquire(rows, positions)
-        else:
-            self.order.expect(rows, positions)
 
     # ---- barriers, warps, fences -------------------------------------------------------------
 

@@ -42,8 +42,10 @@ class Races(RaceFindings):
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
                 self._lanes(self.shared_cells, at, nbytes, threads, mask, write, group, None)
-                if self.note.level and self.has_flags:
-                    self.strong(np.asarray(place, np.int64), active, reads or not write, write, columns)
+                if self.note.level:
+                    self.strong(
+                        self.shared_cells, np.asarray(place, np.int64), active, reads or not write, write, columns
+                    )
                 return
             self.widen()
         shape = np.broadcast_shapes(at.shape, columns.shape)
@@ -52,8 +54,8 @@ class Races(RaceFindings):
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
         self._lanes(self.shared_cells, at, nbytes, selection.positions, active, write, group, where)
-        if self.note.level and self.has_flags:
-            self.strong(at, active, reads or not write, write, where)
+        if self.note.level:
+            self.strong(self.shared_cells, at, active, reads or not write, write, where)
 
     def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
         """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
@@ -98,8 +100,8 @@ class Races(RaceFindings):
         group = self.batch.memory.group
         threads = group.selection.positions + self.base
         self._lanes(found[1], place - allocation.start, nbytes, threads, mask, write, group, allocation)
-        if self.note.level and self.has_flags:
-            self.strong(place, mask, reads or not write, write, None)
+        if self.note.level:
+            self.strong(found[1], place, mask, reads or not write, write, None, allocation.start)
 
     def matrix(self, address: Array, columns: Array) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
