@@ -319,3 +319,24 @@ def multicast():
 }}
 """
     return text, total // 4
+
+
+def register_counts(directives, first):
+    """Two warpgroups: the first reads a word after ``first``, the second writes it late and then gives registers back."""
+    return f"""{HEAD}.visible .entry forms(.param .u64 out) {directives}
+{{
+    .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+    .shared .b32 word;
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; setp.eq.u32 %p2, %r1, 0; @%p2 st.volatile.shared.b32 [word], 1; bar.sync 0;
+    setp.ge.u32 %p1, %r1, 128; @%p1 bra SECOND;
+    {first}
+    bar.sync 3, 128; ld.volatile.shared.b32 %r2, [word]; bar.sync 3, 128;
+    mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2; st.global.b32 [%rd1], %r2;
+    ret;
+    SECOND: mov.u32 %r5, 0; SLOW: add.u32 %r5, %r5, 1; nanosleep.u32 1000; setp.lt.u32 %p3, %r5, 200; @%p3 bra SLOW;
+    setp.eq.u32 %p2, %r1, 128; @%p2 st.volatile.shared.b32 [word], 7;
+    bar.sync 1, 128;
+    setmaxnreg.dec.sync.aligned.u32 32;
+    ret;
+}}
+"""

@@ -796,6 +796,23 @@ def cluster_multicast():
     return forms(text, (8, n), inputs=inputs, grid=(8, 1, 1), block=(32, 1, 1), cluster=(4, 1, 1))
 
 
+INCREASE = "setmaxnreg.inc.sync.aligned.u32 96;"
+
+
+@case
+def register_counts():
+    text = async_ptx.register_counts(".maxnreg 64", INCREASE)
+    return forms(text, (128,), grid=(3, 1, 1), block=(256, 1, 1))
+
+
+@case
+def register_counts_twice():
+    down, up = "setmaxnreg.dec.sync.aligned.u32 32;", "setmaxnreg.inc.sync.aligned.u32 64;"
+    first = f"{down} bar.sync 1, 128; {up} bar.sync 1, 128; {INCREASE}"
+    text = async_ptx.register_counts(".maxntid 256 .minnctapersm 4", first)
+    return forms(text, (128,), grid=(3, 1, 1), block=(256, 1, 1))
+
+
 # ---- files ----------------------------------------------------------------------------------------
 
 

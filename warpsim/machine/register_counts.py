@@ -72,11 +72,10 @@ class RegisterCounts:
         return False
 
     def exit(self) -> None:
-        """Threads have ended: the registers of their warps are free, and what their warpgroup has done they do no more."""
+        """Threads have ended: what their warpgroup has done they do no more. Their registers stay theirs (on an H200, too,
+        a CTA whose other warps wait for them never ends)."""
         if self._used:
-            ended = self._ended()
-            self._check_left(ended)
-            self._give_back(ended, 0)
+            self._check_left(self._ended())
 
     def _ended(self) -> Array:
         """Warps of which all threads have ended."""
