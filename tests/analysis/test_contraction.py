@@ -48,6 +48,8 @@ TEXTS = {
     "a term elsewhere": (f"mul.f32 %f5, %f1, %f2; mul.f32 %f6, %f3, %f3; sub.f32 %f9, %f5, %f4; add.f32 %f7, %f5, %f6; {OTHER} %f7;", r(ab - d)),
     "fused, then a term": (f"mul.f32 %f5, %f1, %f2; mul.f32 %f6, %f3, %f3; sub.f32 %f9, %f5, %f4; add.f32 %f7, %f6, %f5; sub.f32 %f8, %f6, %f1; add.f32 %f7, %f7, %f8; {OTHER} %f7;", r(a * b - d)),
     "a term, then not fused": (f"mul.f32 %f5, %f1, %f2; mul.f32 %f6, %f3, %f3; add.f32 %f7, %f6, %f5; sub.f32 %f8, %f6, %f1; sub.f32 %f9, %f5, %f4; add.f32 %f7, %f7, %f8; {OTHER} %f7;", r(ab - d)),
+    "over its factor": ("mov.f32 %f5, %f1; mul.f32 %f5, %f5, %f2; sub.f32 %f9, %f5, %f4;", r(a * b - d)),
+    "factors gone": (f"mul.f32 %f5, %f1, %f2; mov.f32 %f1, %f3; mov.f32 %f2, %f4; sub.f32 %f9, %f5, %f4; sub.f32 %f6, %f1, %f5; {OTHER} %f6;", r(a * b - d)),
     "the same twice": ("mul.f32 %f5, %f1, %f2; add.f32 %f9, %f5, %f5;", r(2 * ab)),
     "guarded sum": ("mul.f32 %f5, %f1, %f2; setp.gt.f32 %p1, %f3, %f4; @%p1 sub.f32 %f9, %f5, %f4;", r(a * b - d)),
     "guarded product": ("setp.gt.f32 %p1, %f3, %f4; @%p1 mul.f32 %f5, %f1, %f2; sub.f32 %f9, %f5, %f4;", r(ab - d)),

@@ -13,40 +13,71 @@ ptxas does so, whatever compiler wrote the text, and the bits of the GPU are tho
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 
 from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, registers_of
 from warpsim.isa.contracted import TYPES, fused
-from warpsim.isa.spec import Scope
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg
+from warpsim.isa.spec import Op, Scope
+from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Register
 
 
 @attrs.define(eq=False)
 class _Product:
-    """A product: its factors, its type and flushing, its uses as (sum, which operand, whether negated), and whether its
-    factors were written since."""
+    """A product at a place of the code: its factors, its type and flushing, its uses as (sum, which operand, whether
+    negated), whether its factors were ``written`` since, and whether a sum was to use it ``late``, after that."""
 
+    at: int
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
     uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
-    stale: bool = False
+    written: bool = False
+    late: bool = False
 
 
 def contract(function: Function) -> Function:
     """The function with every sum that the assembler fuses in place of the plain one."""
     if not any(i.form.root == "mul" and _kind(i) for i in function.code):
         return function
-    code = list(function.code)
+    code, registers = list(function.code), list(function.registers)
     blocks, _ = blocks_of(function)
     for run in _runs(blocks):
         live = {r for s in run[-1].successors for r in blocks[s].live_in}
         if KEEP in function.directives and not run[-1].successors:
             live.update(range(len(function.registers)))
         for at, (product, operand, negative) in _fusions(function, run, live).items():
+            if product.late:
+                code[product.at] = _keep_factors(code[product.at], product, registers)
             code[at] = _sum(code[at], product, operand, negative)
-    return attrs.evolve(function, code=tuple(code))
+    return attrs.evolve(function, code=tuple(code), registers=tuple(registers))
+
+
+def _keep_factors(instruction: Instruction, product: _Product, registers: list[Register]) -> Instruction:
+    """The mul of a product whose factors are overwritten before a sum uses them: it keeps them in registers of its own."""
+    product.late = False
+    form, plain = instruction.form, instruction.form.function
+    kept = []
+    for k, factor in enumerate(product.factors):
+        if isinstance(factor, Reg):
+            registers.append(
+                Register(
+                    f"{factor.register.name} in line {instruction.span.line}", len(registers), factor.register.type
+                )
+            )
+            kept.append((k, Reg(registers[-1], factor.type)))
+    places = dict(kept)
+    product.factors = tuple([places.get(k, factor) for k, factor in enumerate(product.factors)])
+
+    def function(op: Op, *factors: Any) -> tuple[Any, ...]:
+        return (plain(op, *factors), *[factors[k] for k in places])
+
+    n_dest = 1 + len(kept)
+    specs = (*[form.operands[0]] * n_dest, *form.operands[1:])
+    form = attrs.evolve(form, function=function, n_dest=n_dest, operands=specs)
+    d, *rest = instruction.operands
+    return attrs.evolve(instruction, form=form, operands=(d, *places.values(), *rest))
 
 
 def _sum(instruction: Instruction, product: _Product, operand: int, negative: bool) -> Instruction:
@@ -80,11 +111,11 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
     places = range(run[0].first, run[-1].last)
     dead = _dead(function, places, live)
     for at in places:
-        if at in dead:
-            continue
         instruction = function.code[at]
         kind, root = _kind(instruction), instruction.form.root
         reads, writes = reads_and_writes(instruction)
+        if at in dead:  # the assembler drops it; here it still writes
+            kind, reads = (), []
         held = {r: holds[r] for r in reads if r in holds}
         copied: tuple[_Product, bool] | None = None
         if kind and root != "mul":
@@ -93,7 +124,8 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
                 product, negative = (
                     holds.get(operand.register.index, (None, False)) if isinstance(operand, Reg) else (None, False)
                 )
-                if product is not None and product.kind == kind and product not in sums[at] and not product.stale:
+                if product is not None and product.kind == kind and product not in sums[at]:
+                    product.late |= product.written
                     sums[at].append(product)
                     product.uses.append((at, number, negative))
                 elif product is not None:
@@ -111,11 +143,12 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
             holds.pop(r, None)
         for product in {p for p, _ in holds.values()}:
             if any(r in writes for factor in product.factors for r in registers_of(factor)):
-                product.stale = True  # a sum from here on lacks the factors; compilers do not write such text
+                product.written = True
         if copied is not None:
             holds[writes[0]] = copied
-        elif kind and root == "mul" and instruction.guard is None and not set(reads) & set(writes):
-            holds[writes[0]] = _Product(instruction.operands[1:], kind), False
+        elif kind and root == "mul" and instruction.guard is None:
+            product = _Product(at, instruction.operands[1:], kind, written=bool(set(reads) & set(writes)))
+            holds[writes[0]] = product, False
     for r in live & holds.keys():
         holds[r][0].fusible = False
     return _chosen(sums)

@@ -60,7 +60,7 @@ class FunctionPlan:
     """One function, bound."""
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
-        self.function = contract(function)
+        self.function = function = contract(function)
         self.kernel = kernel
         self.n_registers = len(function.registers)
         self.extras: list[Any] = []
