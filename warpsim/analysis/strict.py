@@ -10,6 +10,7 @@ from warpsim.analysis.async_order import check_async
 from warpsim.analysis.collectives import check_collectives
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
+from warpsim.analysis.mbarriers import check_mbarriers
 from warpsim.analysis.places import check_places
 from warpsim.analysis.undefined import check_undefined
 from warpsim.analysis.wgmma_order import check_wgmma
@@ -19,7 +20,7 @@ from warpsim.program.program import Program
 
 Pass = Callable[[Facts], Iterator[Finding]]
 PASSES: tuple[Pass, ...] = (
-    check_divergence, check_collectives, check_wgmma, check_async, check_places, check_undefined, check_fragments,
+    check_divergence, check_collectives, check_wgmma, check_async, check_mbarriers, check_places, check_undefined, check_fragments,
 )  # fmt: skip
 
 

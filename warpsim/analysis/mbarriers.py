@@ -1,0 +1,104 @@
+"""mbarrier: objects that nothing initialises, and phases that nothing can complete.
+
+Judged in kernels that call no function of the module, for objects whose address is known, and only where the addresses of
+all that could initialise them, arrive at them or complete their transactions are known too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from warpsim.analysis.accesses import OBJECT, SHARED, Access, accesses
+from warpsim.analysis.evaluate import Read
+from warpsim.analysis.facts import Facts
+from warpsim.errors import Finding
+from warpsim.program.program import FunctionRef, Instruction
+
+RULE = "mbarrier"
+
+
+@attrs.define
+class _Uses:
+    """What the instructions of a kernel do to objects, in the order of the blocks."""
+
+    made: list[Access] = attrs.field(factory=list)
+    arrivals: list[Access] = attrs.field(factory=list)
+    expected: list[Access] = attrs.field(factory=list)
+    completed: list[Access] = attrs.field(factory=list)
+    waits: list[Access] = attrs.field(factory=list)
+
+
+def check_mbarriers(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    code = facts.function.code
+    if not facts.function.entry or not any(i.form.root == "mbarrier" for i in code):
+        return
+    names = [o.name for i in code if i.form.root == "call" for o in i.operands if isinstance(o, FunctionRef)]
+    indirect = sum(i.form.root == "call" for i in code) > len(names)
+    if indirect or any(n in facts.program.functions for n in names):
+        return
+    uses = _Uses()
+    for block in facts.blocks:
+        for _, instruction, read in facts.walk(block.index):
+            threads = facts.executing(block.index, instruction, read)[0]
+            for access in accesses(facts, instruction, read, threads):
+                if access.mode == OBJECT and access.space == SHARED:
+                    _note(uses, facts, instruction, access, read)
+    yield from _judge(facts, uses)
+
+
+def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, read: Read) -> None:
+    root, words = instruction.form.root, instruction.op.modifiers
+    if root == "mbarrier" and "init" in words:
+        uses.made.append(access)
+    elif root == "mbarrier" and ("try_wait" in words or "test_wait" in words):
+        uses.waits.append(access)
+    elif root == "mbarrier" and "complete_tx" in words:
+        uses.completed.append(access)
+    elif root == "mbarrier" and "inval" not in words:
+        if "expect_tx" in words:
+            bytes = facts.value(instruction.operands[-1], read).constant
+            if bytes:
+                uses.expected.append(access)
+        if "arrive" in words or "arrive_drop" in words:
+            uses.arrivals.append(access)
+    elif root == "cp" and "bulk" not in words:
+        uses.arrivals.append(access)
+    else:
+        uses.completed.append(access)
+
+
+def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
+    told: set[bytes] = set()
+    for access in (*uses.arrivals, *uses.waits, *uses.completed):
+        key = access.address.bits.tobytes()
+        if access.known and access.threads.any() and key not in told and _nobody(access, uses.made):
+            told.add(key)
+            yield facts.finding(
+                RULE, access.instruction, f"{access.instruction.text}: nothing initialises this mbarrier",
+                advice="mbarrier.init by one thread, then a barrier, before the first use",
+            )  # fmt: skip
+    for access in uses.waits:
+        key = access.address.bits.tobytes()
+        if not access.known or not access.threads.any() or key in told:
+            continue
+        expected = [a for a in uses.expected if a.meets(access)]
+        if _nobody(access, uses.arrivals):
+            what = "nothing arrives at this mbarrier: its phase can never complete"
+        elif expected and _nobody(access, uses.completed):
+            what = "no copy completes the bytes that this mbarrier expects: its phase can never complete"
+        else:
+            continue
+        told.add(key)
+        yield facts.finding(
+            RULE, access.instruction, f"{access.instruction.text}: {what}",
+            other=expected[0].instruction if expected else None,
+            advice="let as many threads arrive as it was initialised for, and a copy bring the bytes that they announce",
+        )  # fmt: skip
+
+
+def _nobody(access: Access, others: list[Access]) -> bool:
+    """Whether none of them can be at the place of an access."""
+    return all(o.known and o.threads.any() and not o.meets(access) for o in others)
