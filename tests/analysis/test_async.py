@@ -15,7 +15,10 @@ OUT = "cp.async.bulk.global.shared::cta.bulk_group [out], [at], 512;"
 OUT_COMMIT, OUT_WAIT = "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group.read 0;"
 FENCE = "fence.proxy.async.shared::cta;"
 INIT, INIT_FENCE = "mbarrier.init.shared::cta.b64 [next], 1;", "fence.mbarrier_init.release.cluster;"
-LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [at], [out], 512, [next];"
+LOAD = (
+    "mbarrier.arrive.expect_tx.shared::cta.b64 _, [next], 512;"
+    " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [at], [out], 512, [next];"
+)
 POLL = "poll: mbarrier.try_wait.parity.shared::cta.b64 p2, [next], 0; @!p2 bra poll;"
 DESCRIPTOR = "shr.u32 r5, at, 4; cvt.u64.u32 rd3, r5; or.b64 rd3, rd3, 0x0000001000080000;"
 MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, rd3, rd3, p3, 1, 1, 0, 0;"

@@ -134,7 +134,12 @@ def test_warps_poll_together(check):
     """Waiting for an mbarrier in a loop parts nobody."""
     wait = "again: mbarrier.try_wait.parity.shared::cta.b64 p1, [at], zero; @!p1 bra again;"
 
-    assert check("mbarrier.init.shared::cta.b64 [at], 1; bar.sync 0;", wait, LOAD) == []
+    assert (
+        check(
+            "mbarrier.init.shared::cta.b64 [at], 32; bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [at];", wait, LOAD
+        )
+        == []
+    )
 
 
 def test_failing_assertions(check):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 import numpy as np
@@ -23,6 +24,28 @@ WINDOW = 1 << 18
 MOST_DESCRIPTORS = 8
 """One for each warpgroup of a CTA."""
 DATA = frozenset({"ld", "ldu", "st", "atom", "red"})
+
+
+@attrs.frozen(eq=False)
+class Marks:
+    """Something about each byte of shared memory from ``low`` on."""
+
+    low: int
+    content: Array
+
+    @classmethod
+    def around(cls, starts: Array, nbytes: int, dtype: Any, empty: object) -> Marks:
+        """Empty marks for accesses of ``nbytes`` at some places; none where they cannot be in shared memory."""
+        if not len(starts) or int(starts.min()) < 0 or int(starts.max()) + nbytes > WINDOW:
+            return cls(0, np.full(0, empty, dtype))
+        low = int(starts.min())
+        return cls(low, np.full(int(starts.max()) + nbytes - low, empty, dtype))
+
+    def common(self, other: Marks) -> tuple[Array, Array]:
+        """Both contents where both have one."""
+        low = max(self.low, other.low)
+        high = max(min(self.low + len(self.content), other.low + len(other.content)), low)
+        return self.content[low - self.low : high - self.low], other.content[low - other.low : high - other.low]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -48,24 +71,28 @@ class Access:
         return self.space == SHARED and (self.fixed is not None or self.address.exact)
 
     @functools.cached_property
-    def bytes(self) -> Array:
-        """The bytes of shared memory, marked in ``[WINDOW]``; only where `known`."""
-        marks = np.zeros(WINDOW, np.bool_)
+    def starts(self) -> Array:
+        """Where each of ``threads`` accesses ``nbytes`` of shared memory; only where `known`, by an address."""
+        return np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
+
+    @functools.cached_property
+    def bytes(self) -> Marks:
+        """The bytes of shared memory that are accessed; only where `known`."""
         if self.fixed is not None:
-            marks[self.fixed] = True
-        else:
-            start = np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
-            if self.nbytes > 64:
-                for first in np.unique(start).tolist():
-                    marks[max(first, 0) : max(first + self.nbytes, 0)] = True
-            else:
-                at = (start[:, None] + np.arange(self.nbytes)).reshape(-1)
-                marks[at[(at >= 0) & (at < WINDOW)]] = True
+            marks = Marks.around(self.fixed, 1, np.bool_, False)
+            marks.content[self.fixed - marks.low] = True
+            return marks
+        marks = Marks.around(self.starts, self.nbytes, np.bool_, False)
+        for start in np.unique(self.starts).tolist() if len(marks.content) else ():
+            marks.content[start - marks.low : start - marks.low + self.nbytes] = True
         return marks
 
     def meets(self, other: Access) -> bool:
         """Whether both are known to access a byte of shared memory in common."""
-        return self.known and other.known and bool((self.bytes & other.bytes).any())
+        if not (self.known and other.known):
+            return False
+        mine, theirs = self.bytes.common(other.bytes)
+        return bool((mine & theirs).any())
 
     def shares(self, other: Access, sizes: dict[str, int] | None) -> bool:
         """Whether both lie in one and the same variable; with ``sizes`` only if it has one of its own."""

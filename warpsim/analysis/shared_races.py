@@ -1,0 +1,122 @@
+"""race: accesses of different threads to one byte of shared memory with nothing between them that could order them.
+
+Judged are pairs whose addresses are known in every thread, executed by threads that data cannot leave out. Anything that
+threads may synchronise by (barriers, shuffles, mbarriers, fences, atomics, calls) on any way between is taken to be enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
+from warpsim.analysis.dataflow import settle
+from warpsim.analysis.facts import Facts
+from warpsim.analysis.graph import members
+from warpsim.analysis.groups import NOTHING, Fates
+from warpsim.errors import Finding
+from warpsim.isa.spec import Scope
+from warpsim.program.program import Instruction
+
+RULE = "race"
+ADVICE = "bar.sync between the two, or bar.warp.sync where all threads concerned are of one warp"
+WEAK = frozenset({"ld", "st"})
+STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "async"})
+ORDERING = frozenset({"fence", "membar", "mbarrier", "atom", "red", "call", "cp", "nanosleep"})
+EVERYTHING = -1
+NOBODY, SEVERAL = -1, -2
+
+
+@attrs.frozen(eq=False)
+class Site:
+    """A weak access and who makes it: the thread for each byte."""
+
+    access: Access
+    owners: Marks
+
+
+def check_races(facts: Facts) -> Iterator[Finding]:
+    """Findings of one function."""
+    sites = _sites(facts)
+    if not any(s.access.mode == WRITE for s in sites.values()):
+        return
+    numbers = {at: n for n, at in enumerate(sites)}
+    code = facts.function.code
+
+    def step(at: int, open: Fates) -> Fates:
+        if _orders(code[at]):
+            open = open.ended(EVERYTHING)
+        return open.issued(1 << numbers[at]) if at in numbers else open
+
+    def through(index: int, open: Fates) -> Fates:
+        for at in range(facts.blocks[index].first, facts.blocks[index].last):
+            open = step(at, open)
+        return open
+
+    before = settle(facts.graph, NOTHING, through, Fates.__or__)
+    places = list(sites)
+    told: set[int] = set()
+    for block in sorted(facts.blocks, key=lambda b: b.first):
+        open = before[block.index]
+        if open is None:
+            continue
+        for at in range(block.first, block.last):
+            if at in sites:
+                for number in members(open.pending & ~open.done):
+                    first, second = sites[places[number]], sites[at]
+                    if number not in told and _races(first, second):
+                        told.add(number)
+                        yield _finding(facts, first.access, second.access)
+            open = step(at, open)
+
+
+def _sites(facts: Facts) -> dict[int, Site]:
+    found: dict[int, Site] = {}
+    for block in facts.blocks:
+        if facts.uncertain >> block.index & 1:
+            continue
+        for at, instruction, read in facts.walk(block.index):
+            if instruction.form.root not in WEAK or STRONG & set(instruction.op.modifiers):
+                continue
+            threads, certain = facts.executing(block.index, instruction, read)
+            for access in accesses(facts, instruction, read, threads):
+                if certain and access.space == SHARED and access.known and threads.any():
+                    found[at] = Site(access, _owners(access))
+    return found
+
+
+def _owners(access: Access) -> Marks:
+    owners = Marks.around(access.starts, access.nbytes, np.int16, NOBODY)
+    if not len(owners.content):
+        return owners
+    thread = np.flatnonzero(access.threads).astype(np.int16)
+    for k in range(access.nbytes):
+        at = access.starts - owners.low + k
+        owners.content[at] = thread
+        owners.content[at[owners.content[at] != thread]] = SEVERAL
+    return owners
+
+
+def _races(first: Site, second: Site) -> bool:
+    """Whether a byte is accessed by different threads, written by one access and read by the other."""
+    if first.access.mode == second.access.mode:
+        return False
+    a, b = first.owners.common(second.owners)
+    return bool(((a != NOBODY) & (b != NOBODY) & ((a != b) | (a == SEVERAL))).any())
+
+
+def _orders(instruction: Instruction) -> bool:
+    """Whether threads may synchronise by an instruction."""
+    form, words = instruction.form, instruction.op.modifiers
+    return form.root in ORDERING or form.scope in (Scope.SYNC, Scope.WARP, Scope.WARPGROUP) or bool(STRONG & set(words))
+
+
+def _finding(facts: Facts, first: Access, second: Access) -> Finding:
+    done, does = ("written", "reads") if first.mode == WRITE else ("read", "writes")
+    message = (
+        f"{second.instruction.text} {does} shared memory that other threads have {done} in line"
+        f" {first.instruction.span.line}, and nothing orders the two"
+    )
+    return facts.finding(RULE, second.instruction, message, other=first.instruction, advice=ADVICE)
