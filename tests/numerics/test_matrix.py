@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -67,3 +68,24 @@ def test_integer_saturation():
 
     assert plain_matrix.dot_integer(a, b, c, True)[0, 0, 0] == 2**31 - 1
     assert plain_matrix.dot_integer(a, b, c, False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32
+
+
+@pytest.mark.parametrize("greatest", [0, 2, 60, 900, 60000])
+@pytest.mark.parametrize(("kind", "unit"), [("f16", 90), ("f16", 80), ("e5m2", matrix.WGMMA_FP8)])
+@pytest.mark.parametrize("result", [np.float32, np.float16])
+def test_tiles_of_integers(greatest, kind, unit, result):
+    """Tiles give the bits of the same matrices with the batch last, also where all sums are exact; a zero is +0."""
+    rng = np.random.default_rng(greatest)
+    dtype = np.float16 if kind == "f16" else ml_dtypes.float8_e5m2
+    a, b = (rng.integers(-greatest, greatest + 1, (16, 2, n)).astype(dtype) for n in (16, 8))
+    c = (rng.integers(-greatest, greatest + 1, (2, 16, 8)) * rng.choice([0.0, 1.0, -1.0], (2, 16, 8))).astype(result)
+    a, b = (x.view(f"u{x.itemsize}") for x in (a, b))
+    tiles = matrix.dot_add(a[..., None], b[:, :, None], c, kind, unit)
+    last = np.ascontiguousarray(c.transpose(1, 2, 0))
+    batch = matrix.dot_add(a.transpose(0, 2, 1)[:, :, None], b.transpose(0, 2, 1)[:, None], last, kind, unit)
+
+    np.testing.assert_array_equal(tiles.transpose(1, 2, 0).view(f"u{c.itemsize}"), batch.view(f"u{c.itemsize}"))
+    if greatest == 2 and kind == "f16":
+        exact = np.einsum("kwm,kwn->wmn", a.view(dtype).astype(int), b.view(dtype).astype(int)) + c.astype(int)
+        np.testing.assert_array_equal(tiles, exact)
+        assert not np.signbit(tiles[exact == 0]).any()

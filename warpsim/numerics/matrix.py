@@ -91,6 +91,10 @@ def multiply_add(
 def _block(left: Factors, right: Factors, c: Array, unit: Unit, present: Array | None) -> Array:
     work = _narrow if left.exponents.dtype == np.uint8 else _wide
     special = left.special or right.special or not np.isfinite(c).all()
+    if not special and left.values.shape[-1] == right.values.shape[-2] == 1:
+        found = _whole_numbers(left.values, right.values, c, unit)
+        if found is not None:
+            return found
     limit = PRODUCTS // len(left.values)
     if c.size <= limit and not special:
         return work(left.values, left.exponents, right.values, right.exponents, c, unit)
@@ -130,6 +134,23 @@ def _cut_axes(array: Array, piece: tuple[slice, ...]) -> Array:
 
 def _cut(factors: Factors, piece: tuple[slice, ...]) -> Factors:
     return Factors(_cut_axes(factors.values, piece), _cut_axes(factors.exponents, piece), factors.special)
+
+
+def _whole_numbers(av: Array, bv: Array, c: Array, unit: Unit) -> Array | None:
+    """Of tiles ``[K, W, M, 1]`` and ``[K, W, 1, N]`` of small integers, of which every sum is exact in f32 and no term loses bits:
+    a product of matrices. None for all else, which sixteen elements mostly tell."""
+    few = av.reshape(-1)[:16]
+    if (np.rint(few) != few).any():
+        return None
+    most_a, most_b, most_c = (max(-float(x.min()), float(x.max())) for x in (av, bv, c))
+    if len(av) * most_a * most_b + most_c >= 1 << min(unit.fraction, unit.kept) + 1:
+        return None
+    if any((np.rint(x) != x).any() for x in (av, bv, c)):
+        return None
+    sums = np.matmul(av[..., 0].transpose(1, 2, 0), bv[:, :, 0].transpose(1, 0, 2))
+    sums += c
+    sums += F32.type(0)
+    return sums.astype(c.dtype, copy=False)
 
 
 # ---- in f32 and s32 ------------------------------------------------------------------------------
