@@ -270,7 +270,8 @@ def compare(path: str) -> int:
     """Run every recorded case in the simulator; 1 where one differs."""
     import warpsim
 
-    stored = np.load(path)
+    with np.load(path) as file:
+        stored = dict(file)
     place = {name: str(k) for k, name in enumerate(stored["names"].tolist())}
     wrong = total = 0
     for name, text, source, out, threads in cases():
