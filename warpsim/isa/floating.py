@@ -172,7 +172,7 @@ def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     a, b = _flushed(op, a, b)
     r = floating.div(a, b, op.rnd)
-    return flush(r) if op.ftz else r
+    return floating.flush_quotient(r, op.rnd, a, b) if op.ftz else r
 
 
 @instruction(f"div.rnd.f64 d, a, b; {RND}", anchor="floating-point-instructions-div", types=_one_type("f64"))
@@ -191,8 +191,9 @@ def rcp_approx(op: Op, a: Lanes) -> Lanes:
 def rcp_f32(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     (a,) = _flushed(op, a)
-    r = floating.div(np.ones(1, np.float32), a, op.rnd)
-    return flush(r) if op.ftz else r
+    one = np.ones(1, np.float32)
+    r = floating.div(one, a, op.rnd)
+    return floating.flush_quotient(r, op.rnd, one, a) if op.ftz else r
 
 
 @instruction(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f64"))

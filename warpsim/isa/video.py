@@ -36,8 +36,8 @@ def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
 def _secondary(op: Op, value: Lanes, c: Lanes, signed: bool) -> Lanes:
     """The sum with c, or the lesser or greater of both, as an H100 compares them (the assembler expands these).
 
-    Signed: sums wrapped to 32 bits, other values as they are. Unsigned: as they are; sums and what may be negative count as
-    greater than c where both have their top bits set."""
+    Signed: sums wrapped to 32 bits, other values as they are. Unsigned: as they are; sums, saturated shifts and what may be
+    negative count as greater than c where both have their top bits set."""
     if op.op2 == "add":
         return value + c
     name = op.text.split(".")[0]
@@ -57,7 +57,7 @@ def _may_be_negative(op: Op, name: str) -> bool:
         return bool(op.atype.signed and op.btype.signed)
     if name == "vmin":
         return bool(op.atype.signed or op.btype.signed)
-    return bool(op.atype.signed) and (name == "vshr" or bool(op.__dict__.get("sat")))
+    return bool(name == "vshr" and op.atype.signed) or (name in ("vshl", "vshr") and bool(op.sat))
 
 
 def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool) -> Lanes:

@@ -46,6 +46,19 @@ def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = Non
     return flush(r)
 
 
+def flush_quotient(r: Array, mode: str, a: Array, b: Array) -> Array:
+    """a / b, rounded to the f32 ``r``, with subnormal results as zeros, in the way of `flush_product`."""
+    least = np.abs(r) == _TINY
+    if least.any():
+        short = (
+            2.0**-151 if mode == "rn" else 2.0**-150
+        )  # of the least normal number; toward it, the next one below counts
+        a, b = (np.abs(x.astype(F64)) for x in np.broadcast_arrays(a, b))
+        edge = b * (2.0**-126 - short)
+        r = np.where(least & ((a < edge) if mode == "rn" else (a <= edge)), np.copysign(np.float32(0), r), r)
+    return flush(r)
+
+
 def saturate(x: Array) -> Array:
     """Clamped to [0, 1]; NaN and -0 become +0."""
     x = np.fmax(x, x.dtype.type(0))

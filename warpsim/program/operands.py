@@ -304,7 +304,8 @@ class Operands:
                 2,
             )
         if type.kind == "p":
-            return Imm(int(bool(node.value & 0xFFFFFFFF)), type)
+            seen = node.value & 0xFFFFFFFF if self.opcode == "setp" else node.value  # as the assembler has it
+            return Imm(int(bool(seen)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
     def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
