@@ -29,4 +29,5 @@ from warpsim.isa import (  # noqa: F401
     warp,
     wgmma,
     wmma,
+    wmma_memory,
 )

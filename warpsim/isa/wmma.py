@@ -1,8 +1,7 @@
-"""wmma (PTX ISA: Warp-level matrix instructions: wmma): every shape and type."""
+"""wmma.mma (PTX ISA: Warp-level matrix instructions: wmma): every shape and type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -12,9 +11,7 @@ from warpsim.isa.mma import product_of_integers
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
-from warpsim.layout.fragment import Fragment
 from warpsim.numerics import matrix, plain_matrix
-from warpsim.numerics.bits import halves, join
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -38,219 +35,30 @@ GATES = {
     **dict.fromkeys(("m8n8k32", "m8n8k128"), (75, (6, 3))),
     "shared::cta": (None, (7, 8)),
 }
-_SHAPE = ".shape = { .m16n16k16, .m8n32k16, .m32n8k16, .m16n16k8, .m8n8k4, .m8n8k32, .m8n8k128 };"
-_SPACE = ".space = { .global, .shared, .shared::cta };"
-_LAYOUT = ".layout = { .row, .col };"
+ALL_SHAPES = ".shape = { .m16n16k16, .m8n32k16, .m32n8k16, .m16n16k8, .m8n8k4, .m8n8k32, .m8n8k128 };"
+"""The class of shapes in the syntax of a form; which go with a type is for its ``legal``."""
 
 
-def _operand(op: Op) -> str:
-    return "a" if op.text.startswith("wmma.load.a") else "b"
-
-
-def _load_legal(op: Op) -> str | None:
-    name = op.type.name
-    if op.shape not in SHAPES[name]:
-        return f".{name} multiplicands have the shapes " + ", ".join(SHAPES[name])
-    if layout.BITS[name] < 8 and op.layout != ("row" if _operand(op) == "a" else "col"):
-        return f".{name} is only .row for a and .col for b"
-    return None
-
-
-def _register_type(type: ScalarType) -> ScalarType:
+def register_type(type: ScalarType) -> ScalarType:
     """Of a multiplicand: integers may stand in any integer register."""
     found = {"f16": "f16x2", "f64": "f64", "bf16": "b32", "tf32": "b32"}.get(type.name, "s32")
     return TYPES[found]
 
 
-def _only_bits(name: str) -> Any:
+def only_bits(name: str) -> Any:
     """Whether a multiplicand of the type in a slot must be declared .b32."""
     return lambda op: getattr(op, name).name in ("bf16", "tf32")
 
 
-def _stride(
-    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: Any
-) -> Lanes:
-    """Elements from line to line, of lanes that keep the rules of matrix storage (anchor warp-level-matrix-storage)."""
-    for name, value in (("address", p), ("stride", stride)):
-        if value is None:
-            continue
-        wrong = memory.uneven(value) & active
-        if wrong.any():
-            report(
-                "nonuniform-operand",
-                f"the {name} differs between lanes of a warp",
-                wrong,
-                advice="every lane names the whole matrix; the instruction finds each lane's elements",
-            )
-    wrong = memory.outside(op.space or "", p) & active
-    if wrong.any():
-        where = op.space or "global or shared memory"
-        report("matrix-address-space", f"the matrix does not lie in {where}", wrong)
-    nbytes = fragment.registers * max(fragment.bits // 8, 4)
-    wrong = (memory.residue(p, nbytes) != 0) & active
-    if wrong.any():
-        report(
-            "wmma-alignment",
-            f"the matrix starts {int(memory.residue(p, nbytes).max())} bytes behind a multiple of {nbytes} bytes, the size of the fragment",
-            wrong,
-            advice=f"align the address to {nbytes} bytes",
-        )
-    if stride is None:
-        return np.int64(default)
-    ld = stride.astype(np.int64)
-    wrong = (ld < default) & active
-    if wrong.any():
-        report(
-            "wmma-stride",
-            f"the stride {int(ld.min())} is less than the {default} elements of a line",
-            wrong,
-            advice="give the distance between lines in elements",
-            stride=int(ld.min()),
-        )
-    wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not judged
-    if wrong.any():
-        odd = int(np.broadcast_to(ld, wrong.shape)[wrong][0])
-        report(
-            "wmma-alignment",
-            f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, no multiple of {nbytes} bytes, the size of the fragment",
-            wrong,
-            advice=f"pad lines to a multiple of {nbytes} bytes",
-            stride=odd,
-        )
-    return ld
-
-
-@instruction(
-    f"""
-    wmma.load.a.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}};
-    wmma.load.b.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}};
-    .type = {{ .f16, .bf16, .tf32, .f64, .s8, .u8, .s4, .u4, .b1 }};  {_LAYOUT} {_SHAPE} {_SPACE}
-    """,
-    anchor="warp-level-matrix-instructions-wmma-ld",
-    types={"r": lambda op: _register_type(op.type), "stride": ".u32"},
-    vectors={"r": lambda op: layout.multiplicand(_operand(op), op.shape, op.type.name).registers},
-    exact={"r": _only_bits("type")},
-    version=(6, 3),
-    target=70,
-    legal=_load_legal,
-    gates=GATES,
-)
-def wmma_load(
-    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
-) -> Registers:
-    """Load a multiplicand fragment."""
-    operand, name, bits = _operand(op), op.type.name, op.type.bits
-    m, n, k = layout.dimensions(op.shape)
-    along_k = (op.layout == "row") == (operand == "a")
-    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k)
-    default = k if along_k else (m if operand == "a" else n)
-    ld = _stride(op, p, stride, default, fragment, memory, active, report)
-    per = fragment.per_register
-    out = []
-    for first in range(0, fragment.distinct, per):
-        if bits < 8 or (along_k and per == 1):
-            line, depth = fragment.place(lane, first)
-            at = memory.shifted(p, (line * ld + depth) * bits // 8)
-            out.append(memory.load(op.space or "", at, TYPES["f64" if bits == 64 else "b32"])[0])
-            continue
-        word: Any = None
-        for h in range(per):
-            line, depth = fragment.place(lane, first + h)
-            place = line * ld + depth if along_k else depth * ld + line
-            at = memory.shifted(p, place * (bits // 8))
-            part = memory.load(op.space or "", at, op.type if bits == 64 else TYPES[f"u{bits}"])[0]
-            if bits < 32:
-                part = part.astype(np.uint32) << np.uint32(h * bits)
-            word = part if word is None else word | part
-        out.append(word)
-    if _register_type(op.type).name == "s32":
-        out = [word.view(np.int32) for word in out]
-    return tuple(out * (fragment.registers // len(out)))
-
-
-def _accumulator_legal(op: Op) -> str | None:
-    name = op.type.name
-    return (
-        None
-        if op.shape in ACCUMULATORS[name]
-        else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
-    )
-
-
-def _accumulator_count(type: ScalarType, shape: str) -> int:
+def accumulator_count(type: ScalarType, shape: str) -> int:
+    """Registers of C or D in a thread."""
     return layout.accumulator(shape, type.name).registers
 
 
-def _accumulator_type(type: ScalarType) -> ScalarType:
+def accumulator_type(type: ScalarType) -> ScalarType:
+    """The register type of C or D."""
     return TYPES["f16x2"] if type.name == "f16" else type
 
-
-@instruction(
-    f"wmma.load.c.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {_SHAPE} {_SPACE}",
-    anchor="warp-level-matrix-instructions-wmma-ld",
-    types={"r": lambda op: _accumulator_type(op.type), "stride": ".u32"},
-    vectors={"r": lambda op: _accumulator_count(op.type, op.shape)},
-    version=(6, 3),
-    target=70,
-    legal=_accumulator_legal,
-    gates=GATES,
-)
-def wmma_load_c(
-    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
-) -> Registers:
-    """Load an accumulator fragment."""
-    type = TYPES["u16"] if op.type.name == "f16" else op.type
-    places = _places(op, p, stride, memory, lane, device, active, report)
-    out = [memory.load(op.space or "", at, type)[0] for at in places]
-    if op.type.name != "f16":
-        return tuple(out)
-    return tuple(join(low, high) for low, high in zip(out[::2], out[1::2], strict=True))
-
-
-@instruction(
-    f"wmma.store.d.sync.aligned.layout.shape{{.space}}.type [p], r{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {_SHAPE} {_SPACE}",
-    anchor="warp-level-matrix-instructions-wmma-st",
-    types={"r": lambda op: _accumulator_type(op.type), "stride": ".u32"},
-    vectors={"r": lambda op: _accumulator_count(op.type, op.shape)},
-    version=(6, 3),
-    target=70,
-    legal=_accumulator_legal,
-    gates=GATES,
-)
-def wmma_store(
-    op: Op,
-    p: Any,
-    r: Registers,
-    stride: Lanes = None,
-    *,
-    memory: Any,
-    lane: Lanes,
-    device: Any,
-    active: Lanes,
-    report: Any,
-) -> None:
-    """Store an accumulator fragment."""
-    half = op.type.name == "f16"
-    held = [part for register in r for part in halves(register.view(np.uint32), "u2")] if half else r
-    for value, at in zip(held, _places(op, p, stride, memory, lane, device, active, report), strict=True):
-        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
-
-
-def _places(
-    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
-) -> Iterator[Any]:
-    """The address of each element of an accumulator fragment."""
-    m, n, _ = layout.dimensions(op.shape)
-    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
-    by_row = op.layout == "row"
-    ld = _stride(op, p, stride, n if by_row else m, fragment, memory, active, report)
-    for value in range(fragment.values):
-        row, column = fragment.place(lane, value)
-        place = row * ld + column if by_row else column * ld + row
-        yield memory.shifted(p, place * op.type.bits // 8)
-
-
-# ---- wmma.mma -----------------------------------------------------------------------------------
 
 _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
 
@@ -263,16 +71,16 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
     types={
-        "d": lambda op: _accumulator_type(op.dtype),
+        "d": lambda op: accumulator_type(op.dtype),
         "a": ".f16x2",
         "b": ".f16x2",
-        "c": lambda op: _accumulator_type(op.ctype),
+        "c": lambda op: accumulator_type(op.ctype),
     },
     vectors={
-        "d": lambda op: _accumulator_count(op.dtype, op.shape),
+        "d": lambda op: accumulator_count(op.dtype, op.shape),
         "a": lambda op: 8,
         "b": lambda op: 8,
-        "c": lambda op: _accumulator_count(op.ctype, op.shape),
+        "c": lambda op: accumulator_count(op.ctype, op.shape),
     },
     registers=("a", "b"),
     version=(6, 3),
@@ -353,24 +161,24 @@ def _mixed_legal(op: Op) -> str | None:
     wmma.mma.sync.aligned.alayout.blayout.shape{{.rnd}}.dtype.atype.btype.ctype{{.satfinite}} d, a, b, c;
     .rnd = {{ .rn, .rz, .rm, .rp }};  .dtype = {{ .f32, .s32, .f64 }};  .ctype = {{ .f32, .s32, .f64 }};
     .atype = {{ .bf16, .tf32, .f64, .s8, .u8, .s4, .u4 }};  .btype = {{ .bf16, .tf32, .f64, .s8, .u8, .s4, .u4 }};
-    {_LAYOUTS}  {_SHAPE}
+    {_LAYOUTS}  {ALL_SHAPES}
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
     types={
         "d": "dtype",
-        "a": lambda op: _register_type(op.atype),
-        "b": lambda op: _register_type(op.btype),
+        "a": lambda op: register_type(op.atype),
+        "b": lambda op: register_type(op.btype),
         "c": "ctype",
     },
     vectors={
-        "d": lambda op: _accumulator_count(op.dtype, op.shape),
+        "d": lambda op: accumulator_count(op.dtype, op.shape),
         "a": lambda op: layout.multiplicand("a", op.shape, op.atype.name).registers,
         "b": lambda op: layout.multiplicand("b", op.shape, op.btype.name).registers,
-        "c": lambda op: _accumulator_count(op.ctype, op.shape),
+        "c": lambda op: accumulator_count(op.ctype, op.shape),
     },
     registers=("a", "b"),
-    exact={"a": _only_bits("atype"), "b": _only_bits("btype")},
+    exact={"a": only_bits("atype"), "b": only_bits("btype")},
     version=(6, 3),
     target=72,
     legal=_mixed_legal,
