@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+import contractions_ptx
 import ml_dtypes
 import numpy as np
 from case_files import (
@@ -351,6 +352,29 @@ def half_expressions():
 @case
 def half_expressions_sm90():
     return {**half_expressions(), "target": "sm_90", "file": "half_expressions"}
+
+
+@case
+def contractions():
+    """Programs of contractions_ptx.py, with numbers of few digits and of many."""
+    text, types = contractions_ptx.kernel(200)
+    raw, kinds = (
+        np.zeros((len(types), 128), np.uint8),
+        {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16, "f64": np.float64},
+    )
+    for k, type in enumerate(types):
+        numbers = random(16, seed=k, scale=1e-30 if type == "ftz.f32" and k % 2 else 2).astype(
+            kinds.get(type, np.float32)
+        )
+        raw[k, : numbers.nbytes] = numbers.view(np.uint8)
+    buffers = {"a": source("u8", raw), "b": result("u8", len(types), 128)}
+    return {
+        "ptx": text,
+        "grid": (len(types), 1, 1),
+        "block": (1, 1, 1),
+        "buffers": buffers,
+        "params": pointers(buffers),
+    }
 
 
 # ---- memory ---------------------------------------------------------------------------------------
@@ -1166,6 +1190,10 @@ def compile_numba(name, parts):
 def write(folder, name):
     """One case directory."""
     parts = CASES[name]()
+    if "ptx" in parts:
+        about = {"origin": "written by hand", "source": "contractions_ptx.py", "target": "sm_90"}
+        write_case(Path(folder) / name, parts["ptx"], {**parts, "entry": name}, about)
+        return
     build = compile_triton if "triton" in parts else compile_numba if "numba" in parts else compile_cuda
     text, entry, about = build(name, parts)
     write_case(Path(folder) / name, text, {**parts, "entry": entry}, about)

@@ -6,8 +6,8 @@ ptxas does so, whatever compiler wrote the text, and the bits of the GPU are tho
 * Product and sum have one type and flush alike; the sum may clamp or have a guard, the product neither.
 * Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`. No
   sum has the product as both operands. Uses by dead code do not count.
-* Sums take their products in the order of the text, those with one use first. Of two products a sum takes that with fewer
-  uses, or the first; the other is then a plain term, and no further sum takes it.
+* Sums take their products in the order of the text, in f32 and f64 first those with one use. Of two products a sum takes
+  that with fewer uses, or the first; the other is then a plain term, and no further sum takes it.
 """
 
 from __future__ import annotations
@@ -157,9 +157,11 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
 def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, bool]]:
     """Which product each sum takes, of the ``sums`` in the order of the text."""
     chosen: dict[int, tuple[_Product, int, bool]] = {}
-    for single in (True, False):
+    for first in (True, False):
         for at, products in sums.items():
-            open_ = [p for p in products if p.fusible and (len(p.uses) == 1 or not single)]
+            open_ = [p for p in products if p.fusible]
+            if first:
+                open_ = [p for p in open_ if len(p.uses) == 1 and p.kind[-1] in ("f32", "f64")]
             if at in chosen or not open_:
                 continue
             taken = min(open_, key=lambda p: len(p.uses))
