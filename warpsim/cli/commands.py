@@ -232,7 +232,7 @@ def command_examples(options: Namespace) -> int:
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if (path / "case.json").exists() and options.name in (None, path.name):
             readme = path / "README.md"
-            line = readme.read_text().strip().splitlines()[0] if readme.exists() else ""
+            line = readme.read_text(encoding="utf-8").strip().splitlines()[0] if readme.exists() else ""
             print(f"{path.name:16} {path}\n                 {line}")
             if options.name:
                 return 0

@@ -101,10 +101,10 @@ def run_case(
     path = Path(folder)
     printed: list[str] = []
     with _reading(path):
-        case = json.loads((path / "case.json").read_text())
+        case = json.loads((path / "case.json").read_text(encoding="utf-8"))
         with np.load(path / "data.npz") as stored:
             data = {name: stored[name] for name in stored.files}
-        expected_text = (path / "stdout.txt").read_text() if (path / "stdout.txt").exists() else None
+        expected_text = (path / "stdout.txt").read_text(encoding="utf-8") if (path / "stdout.txt").exists() else None
         target = device or case.get("hardware", {}).get("sm") or case["target"]
         gpu = Device(target, numerics=numerics, stdout=printed.append)
         buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
