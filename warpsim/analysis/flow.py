@@ -6,9 +6,23 @@ the threads with the lowest block lets the others wait where control flow joins 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import attrs
 
-from warpsim.program.program import Addr, Arguments, Function, Instruction, LabelRef, Operand, Reg, Targets, Vec
+from warpsim.program.program import (
+    Addr,
+    Arguments,
+    Function,
+    FunctionRef,
+    Instruction,
+    LabelRef,
+    Operand,
+    Program,
+    Reg,
+    Targets,
+    Vec,
+)
 
 KEEP = "keep_registers"
 """A directive of our own: every register is read after the function's end (snippets)."""
@@ -235,3 +249,21 @@ def is_poll(instruction: Instruction) -> bool:
         return True
     words = instruction.text.split(".")
     return root == "ld" and any(w in ("volatile", "relaxed", "acquire", "mmio") for w in words)
+
+
+def polling_functions(program: Program) -> frozenset[str]:
+    """Functions that poll, themselves or in what they call; one that calls through a register may."""
+    calls = {name: [i for i in f.code if i.form.root == "call"] for name, f in program.functions.items()}
+    found = {name for name, f in program.functions.items() if any(is_poll(i) for i in f.code)}
+    grown = True
+    while grown:
+        more = {name for name, made in calls.items() if any(calls_into(i, found, program) for i in made)}
+        grown = not more <= found
+        found |= more
+    return frozenset(found)
+
+
+def calls_into(call: Instruction, functions: Collection[str], program: Program) -> bool:
+    """Whether a call may enter one of these functions."""
+    named = [o.name for o in call.operands if isinstance(o, FunctionRef)]
+    return not named or program.aliases.get(named[0], named[0]) in functions

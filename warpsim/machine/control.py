@@ -203,6 +203,7 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
                 _copy_in(group, plan, argument, base + target.offset(param), param)
         stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
         inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
+        inner.laps, inner.idle = group.laps, group.idle
         for argument, param in zip(arguments, target.function.params, strict=False):
             if param.registers:
                 _hand_over(group, argument, inner, param)
@@ -287,6 +288,7 @@ def _return(group: Group) -> int | None:
         return None
     caller, block, following, base = group.stack[-1]
     back = Group(group.batch, group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
+    back.laps, back.idle = group.laps, group.idle
     local, positions = group.batch.local, group.selection.positions.reshape(-1)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):

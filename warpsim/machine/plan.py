@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.analysis.contraction import contract
-from warpsim.analysis.flow import Block, blocks_of, is_poll
+from warpsim.analysis.flow import Block, blocks_of, calls_into, is_poll, polling_functions
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.machine.group import Group
@@ -176,6 +176,7 @@ class KernelPlan:
         self.image = image
         self.program = image.program
         self.entry = image.program.functions[name]
+        self.polling = polling_functions(image.program)
         self.async_proxy = uses_async_proxy(image.program)
         self.shared = place_shared(image.program, self.entry)
         self.dynamic_offset = self.shared.dynamic
@@ -208,9 +209,14 @@ class KernelPlan:
         raise InternalError(f"no address for {symbol.unique}")
 
 
-def mark_waits(function: Function, blocks: list[Block]) -> None:
+def mark_waits(kernel: KernelPlan, function: Function, blocks: list[Block]) -> None:
     """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write."""
-    polls = [any(is_poll(i) for i in function.code[b.first : b.last]) for b in blocks]
+
+    def polls_in(instruction: Instruction) -> bool:
+        called = instruction.form.root == "call" and calls_into(instruction, kernel.polling, kernel.program)
+        return called or is_poll(instruction)
+
+    polls = [any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks]
     for block in blocks:
         for target in block.successors:
             if target <= block.index and any(polls[target : block.index + 1]):
