@@ -293,6 +293,18 @@ def test_hidden_initialisation_is_a_warning():
     assert [(f.rule, f.severity) for f in findings] == [("mbarrier", "warning")]
 
 
+def test_who_touched_the_register():
+    """A missing fence names the instruction behind the last one, and what the assembler says of it."""
+    text = edited(WGMMA, {"fence": "wgmma.fence.sync.aligned;", "first": "add.f32 %f2, %f1, %f1;//@add\n" + FIRST})
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(text)
+    (found,) = caught.value.findings
+
+    assert (found.line, found.other.line) == (line_of(text, "first"), line_of(text, "add"))
+    assert "%f2" in found.message
+    assert "C7519" in found.advice
+
+
 def test_other_party():
     """A register that is read too early names the wgmma that uses it."""
     text = edited(WGMMA, {"wait": ""})

@@ -162,7 +162,11 @@ class BulkReach:
             )
         size = self.batch.shared.size
         if len(to.start) and int(to.start.max()) + boxes.extent > size:
-            self.fault("tensor-map", f"a box of {boxes.extent} bytes leaves the {size} bytes of shared memory")
+            self.fault(
+                "tensor-map",
+                f"a box of {boxes.extent} bytes at shared address 0x{int(to.start.max()):x} leaves the {size} bytes of the CTA",
+                advice="make room for the whole box: also what lies outside the tensor is filled in",
+            )
             return False
         return True
 
@@ -180,7 +184,13 @@ class BulkReach:
             if address % 64:
                 problem = "no multiple of 64, and so no tensor map,"
             if problem:
-                self.fault("tensor-map", f"{problem} at address 0x{address:x}")
+                self.fault(
+                    "tensor-map",
+                    f"{problem} at address 0x{address:x}",
+                    address=address,
+                    advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
+                    " tensormap.replace",
+                )
             elif fields is not None:
                 self.batch.ports["maps"].check(address, lanes.columns[addresses == address])
                 found.append((fields, np.flatnonzero(addresses == address)))

@@ -158,10 +158,10 @@ def check_present(group: Group, members: Members, guarded: Any, matrix: bool) ->
         batch.strays[positions[active]] = False
         if strayed.any():
             rule = "aligned-divergence" if members is None else "membermask"
-            _report_absent(group, rule, active, strayed, "went another way and have exited since")
+            _report_absent(group, rule, active, strayed, "gone another way, and exited since")
             return
     if matrix and absent.any():
-        _report_absent(group, "exited-lane", active, absent, "have exited or never were")
+        _report_absent(group, "exited-lane", active, absent, "exited before, or never were")
 
 
 def _report_absent(group: Group, rule: str, active: Array, absent: Array, why: str) -> None:
@@ -169,7 +169,7 @@ def _report_absent(group: Group, rule: str, active: Array, absent: Array, why: s
     gone = np.flatnonzero(absent[warp, :, column])
     group.batch.fault(
         rule,
-        f"lanes {spans(gone)} of the warp do not come: they {why}",
+        f"{counted('lane', gone)} of the warp will not come any more: {why}",
         group,
         _in_group(group, active & absent.any(axis=1, keepdims=True)),
         absent=tuple(gone.tolist()),
@@ -188,11 +188,11 @@ def report_warpgroup(group: Group, broken: Array) -> bool:
     here[group.selection.positions.reshape(-1)] = True
     absent = threads[~here[threads * n_ctas + first % n_ctas]]
     strayed = batch.strays is not None and batch.strays[absent * n_ctas + first % n_ctas].any()
-    missing = f"threads {spans(absent)}" if len(absent) else f"threads from {len(threads) + thread} on"
+    missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
     batch.fault(
         "aligned-divergence" if strayed else "exited-lane",
-        f"{missing} of the warpgroup do not come: they "
-        + ("went another way and have exited since" if strayed else "have exited or never were"),
+        f"{missing} of the warpgroup will not come any more: "
+        + ("gone another way, and exited since" if strayed else "exited before, or never were"),
         group,
         np.broadcast_to(broken, group.selection.shape),
         advice="all 128 threads of the four warps execute the instruction",
@@ -203,6 +203,11 @@ def report_warpgroup(group: Group, broken: Array) -> bool:
     if goes is not None:
         batch.push(goes)
     return True
+
+
+def counted(what: str, numbers: Array) -> str:
+    """``lane 5`` or ``lanes 0-3, 7``."""
+    return f"{what}{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
 
 
 def spans(numbers: Array) -> str:

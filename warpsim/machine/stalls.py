@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.machine.convergence import alive, spans, wanted
+from warpsim.machine.convergence import alive, counted, wanted
 from warpsim.machine.meetings import membermask, warps_of
 from warpsim.machine.reporting import party, present
 from warpsim.program.program import Instruction
@@ -119,10 +119,10 @@ def _collective(group: Group, polling: Array) -> Stall:
     excused = bool((polling & np.isin(unit, unit[here])).any())
     if absent.any():
         warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
-        who = f"lanes {spans(np.flatnonzero(active[warp, :, column]))} of a warp"
+        who = f"{counted('lane', np.flatnonzero(active[warp, :, column]))} of a warp"
         missing = np.flatnonzero(absent[warp, :, column])
     kind = "warpgroup" if wide else "warp"
-    whom = f"for its lanes {spans(missing)}" if missing is not None else f"for the other threads of their {kind}"
+    whom = f"for {counted('lane', missing)}" if missing is not None else f"for the other threads of their {kind}"
     advice = (
         f"all lanes of a {kind} execute this together: move it out of divergent code"
         if rule == "aligned-divergence"

@@ -27,6 +27,19 @@ if TYPE_CHECKING:
 FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 """What happened to a register since the last fence: nothing, plain moves, anything else."""
+WAIT_ADVICE = "wgmma.wait_group for the group of that wgmma comes first"
+SERIALISED = {
+    "read": "; ptxas injects warpgroup.wait (C7517) or serialises the wgmma, for non wgmma instructions read accumulator"
+    " registers between start and end of the pipeline stage (C7514)",
+    "written": "; ptxas serialises the wgmma, for non wgmma instructions define accumulator registers between start and end"
+    " of the pipeline stage (C7515)",
+}
+ADVICE = {
+    FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma; ptxas injects"
+    " warpgroup.arrive (C7519)",
+    IN_FLIGHT: WAIT_ADVICE,
+    UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
+}
 GROUPS = 8
 """wait_group takes 0 to 7: of older groups nobody can ask."""
 
@@ -41,6 +54,8 @@ class RegisterUse:
         self.shape = np.zeros((n_rows, n_columns), np.int64)
         self.user = np.full(n_rows, None, object)
         """The wgmma that used each row last."""
+        self.accessed = np.full(n_rows, None, object)
+        """The other instruction that read or wrote each row last."""
         self.again: tuple[bytes, Array] | None = None
         """The accumulators and columns of the wgmma before, where nothing has happened to any register since."""
         self.held: dict[int, Array] = {}
@@ -186,11 +201,13 @@ class Wgmma:
                 hidden[len(issue.rows_d) :] = np.minimum(hidden[len(issue.rows_d) :], MOVED)
             worst = hidden.max()
             row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
+            last: Instruction | None = use.accessed[row]
+            since = f"was accessed in line {last.span.line}" if last is not None else "is used for the first time"
             self._fault(
                 group,
                 FENCE,
-                f"register {self._name(group, row)} was accessed, and no wgmma.fence has been executed since",
-                None,
+                f"register {self._name(group, row)} {since}, and no wgmma.fence has been executed since",
+                last,
                 hidden.any(axis=0),
                 severity="error" if worst == ACCESSED else "warning",
             )
@@ -222,6 +239,7 @@ class Wgmma:
         if busy.any():
             self._early(group, use, rows, columns, tickets, busy, written)
         use.unfenced[where] = np.maximum(use.unfenced[where], kind)
+        use.accessed[rows] = present(group)
 
     def rename(self, group: Group, source: int, target: int) -> bool:
         """A move from a row to another: compilers rename accumulators in flight, which no longer is a use of them. False
@@ -234,7 +252,7 @@ class Wgmma:
         use.again = None
         for state in (use.accumulator, use.operand, use.unfenced, use.shape):
             state[target, columns] = state[source, columns]
-        use.user[target] = use.user[source]
+        use.user[target], use.accessed[target] = use.user[source], use.accessed[source]
         return True
 
     def _early(
@@ -255,13 +273,17 @@ class Wgmma:
                 place=self.waited_at,
             )
             return
+        user = use.user[row]
+        accumulates = bool((use.accumulator[row, columns] > self.done[columns]).any())
         self._fault(
             group,
             IN_FLIGHT,
-            f"register {name} is {verb} while a wgmma in flight uses it",
-            use.user[row],
+            f"register {name} is {verb} while the wgmma in line {user.span.line} is in flight, which"
+            + (" accumulates in it" if accumulates else " reads A from it"),
+            user,
             busy.any(axis=0),
             columns,
+            advice=WAIT_ADVICE + ((SERIALISED[verb]) if accumulates else ""),
         )
 
     def exit(self, group: Group) -> None:
@@ -287,15 +309,12 @@ class Wgmma:
         columns: Array | None = None,
         place: Any = None,
         severity: str = "error",
+        advice: str = "",
     ) -> None:
         columns = self.columns(group.selection) if columns is None else columns
         chosen = np.zeros(self.n_columns, np.bool_)
         chosen[columns[bad]] = True
-        advice = {
-            FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma",
-            IN_FLIGHT: "wgmma.wait_group for the group of that wgmma comes first",
-            UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
-        }[rule]
+        advice = advice or ADVICE[rule]
         lanes = chosen[self.lane_columns(group.selection)]
         self.batch.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
 
