@@ -57,3 +57,36 @@ def test_correct_programs_are_silent(body):
 def test_unchecked():
     """Without the check nothing is said."""
     assert launch("st.global.u32 [q], x;", checks="none").findings == ()
+
+
+FUNCTION = """.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b32 out) f(.param .b32 in) {{ .reg .b32 a, b; .reg .pred p; ld.param.b32 a, [in]; setp.lt.u32 p, a, 7;
+{0}
+st.param.b32 [out], b; ret; }}
+.visible .entry k(.param .u64 a) {{ .reg .b32 t, x; .reg .b64 q, w; ld.param.u64 q, [a]; mov.u32 t, %tid.x; mul.wide.u32 w, t, 4; add.u64 q, q, w;
+{{ .param .b32 i; .param .b32 o; st.param.b32 [i], t; call (o), f, (i); ld.param.b32 x, [o]; }}
+{{ .param .b32 i; .param .b32 o; mov.u32 t, 9; st.param.b32 [i], t; call (o), f, (i); ld.param.b32 x, [o]; }}
+st.global.u32 [q], x; ret; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "lanes"),
+    [("mov.u32 b, 1;", None), ("", range(32)), ("@p mov.u32 b, 1;", range(32)), ("@!p mov.u32 b, 1;", None)],
+)
+def test_registers_of_a_function(body, lanes):
+    """What an earlier call left in them is gone."""
+    result = warpsim.load(FUNCTION.format(body))["k"](1, 32, (np.zeros(64, np.uint32),), on_finding="collect")
+    found = [(f.rule, f.line, f.lanes) for f in result.findings]
+
+    assert found == ([] if lanes is None else [("uninitialised", 10, tuple(lanes))])
+
+
+def test_undefined_parts_of_128_bits():
+    """They count as defined."""
+    body = "{ .reg .b128 z; .reg .b64 u; mov.b128 z, {u, u}; mov.b128 {u, w}, z; }"
+    text = HEAD.replace("8.0", "8.3").replace("sm_80", "sm_90") + body + "\nret; }\n"
+
+    assert warpsim.load(text)["k"](1, 32, (np.zeros(64, np.uint32),)).findings == ()

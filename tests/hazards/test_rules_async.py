@@ -197,6 +197,7 @@ def test_correct_programs(name, effects):
 SHAPE = (
     "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1,%f2,%f3,%f4,%f5,%f6,%f7,%f8}, %rd7, %rd8, %p2, 1, 1, 0, 0;"
 )
+FIRST = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd8, %p2, 1, 1, 0, 0;"
 SECOND = (
     "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r5, %r6, %r7, %r8}, %rd8, %p2, 1, 1, 0;"
 )
@@ -301,7 +302,7 @@ def test_who_touched_the_register():
     (found,) = caught.value.findings
 
     assert (found.line, found.other.line) == (line_of(text, "first"), line_of(text, "add"))
-    assert "%f2" in found.message
+    assert "%f1" in found.message
     assert "C7519" in found.advice
 
 

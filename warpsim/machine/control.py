@@ -11,6 +11,7 @@ from warpsim.errors import InternalError
 from warpsim.machine.group import Group
 from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
+from warpsim.machine.shadow_rules import RULE, undefine
 from warpsim.machine.stack import ThreadStack
 from warpsim.machine.values import Affine, Array, as_array, extend
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable, Vec
@@ -204,6 +205,8 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
         stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
         inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
         inner.laps, inner.idle = group.laps, group.idle
+        if RULE in group.batch.launch.settings.checks:
+            undefine(inner)
         for argument, param in zip(arguments, target.function.params, strict=False):
             if param.registers:
                 _hand_over(group, argument, inner, param)

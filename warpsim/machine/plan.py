@@ -72,6 +72,7 @@ class FunctionPlan:
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
         self.wgmma_rows: dict[int, int] = {}
+        self.unwritten: list[int] | None = None
 
     def _layout(self) -> None:
         """Offsets of local variables and of parameters in the function's stack frame."""

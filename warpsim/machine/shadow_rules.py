@@ -105,6 +105,21 @@ def unwritten(plan: FunctionPlan) -> list[int]:
     ]
 
 
+def undefine(group: Group) -> None:
+    """The group enters a function: registers that are read before they are written hold nothing, whatever the frame kept."""
+    plan, frame = group.plan, group.frame
+    if plan.unwritten is None:
+        plan.unwritten = unwritten(plan)
+    for slot in plan.unwritten:
+        bits = frame.shadows.get(slot)
+        if bits is None or bits.size != group.batch.shape.n:
+            none = ones(plan, slot, np.zeros(group.batch.shape.extents, np.bool_))
+            bits = none if bits is None else none | bits
+        whole = ones(plan, slot, np.ones(1, np.bool_))
+        bits.reshape(-1)[group.selection.positions.reshape(-1)] = whole
+        frame.shadows[slot] = bits
+
+
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, Any], Any]:
     """How an instruction spreads undefined bits: ``rule(group, active)`` gives them by destination register."""
     root = instruction.form.root

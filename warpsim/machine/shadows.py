@@ -217,6 +217,8 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 
 def _write(group: Group, slots: list[int], bits: Array | None, active: Any) -> None:
     """The new undefined bits of registers, in the lanes that execute."""
+    if bits is not None and bits.dtype.itemsize > 8:  # 128 bits count as defined
+        bits = None
     for slot in slots:
         group.padding.pop(slot, None)
         if active is not None:

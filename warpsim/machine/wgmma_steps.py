@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.machine.group import Group
+from warpsim.machine.operand_slots import value_getter
 from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.shadow_rules import RULE as UNINITIALISED
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.wgmma import ACCESSED, MOVED, Wgmma
 from warpsim.program.program import Function, Imm, Instruction, Vec
@@ -81,7 +85,31 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
         np.array([plan.wgmma_rows[s] for s in slots_d], np.int64),
         np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
     )
-    return lambda group: state(group).issue(group, issue, execute)
+    names = [o.name for o in instruction.form.operands]
+    scale_d = value_getter(plan, dict(zip(names, instruction.operands, strict=False))["scale_d"])
+
+    def start(group: Group) -> None:
+        found = state(group)
+        if found.uses(group.plan).user[issue.rows_d[0]] is None and UNINITIALISED in group.batch.launch.settings.checks:
+            _check_written(group, issue, scale_d)
+        found.issue(group, issue, execute)
+
+    return start
+
+
+def _check_written(group: Group, issue: Issue, scale_d: Callable[[Group], Array]) -> None:
+    """Report accumulators that no thread has written, where they are added to."""
+    for slot in issue.slots_d:
+        if group.env[slot] is None and group.frame.values[slot] is None and scale_d(group).any():
+            name = group.plan.function.registers[slot].name
+            group.batch.fault(
+                UNINITIALISED,
+                f"wgmma adds to its accumulator {name} before anything wrote it",
+                group,
+                register=name,
+                advice="let the first wgmma of a sum have scale-d false, or write zeros and a wgmma.fence before it",
+            )
+            return
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
