@@ -11,7 +11,7 @@ from .conftest import ROOT, findings, recorded
 CASES = sorted(p.parent.name for f in ("programs", "tests/cases") for p in (ROOT / f).glob("*/kernel.ptx"))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (k % 6 > 0)) for k, n in enumerate(CASES)])
 def test_recorded_kernels(name):
     """No finding of severity error in a kernel that ran on the hardware."""
     assert [f for f in findings(recorded(name)) if f[2] == "error"] == []
