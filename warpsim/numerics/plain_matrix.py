@@ -44,12 +44,15 @@ def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
         whole = WORKSPACE.take("whole", sums.shape, np.int32)
         whole[...] = sums
         total[part] = whole  # across, where the batch comes last in c
+    wrapped: Array = np.add(total, c)
     if not saturate:
-        total += c
-        return total
-    exact = np.add(total, c, dtype=F64)
-    total[...] = np.clip(exact, -(2**31), 2**31 - 1, out=exact)
-    return total
+        return wrapped
+    lost = wrapped ^ total
+    lost &= wrapped ^ c  # negative where both terms have the sign that the sum has not
+    if int(lost.min(initial=0)) < 0:
+        ends = np.where(c < 0, np.int32(-(2**31)), np.int32(2**31 - 1))
+        return np.where(lost < 0, ends, wrapped)
+    return wrapped
 
 
 def _as_f32(name: str, integers: Array) -> Array:
