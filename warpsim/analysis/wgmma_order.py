@@ -15,16 +15,11 @@ from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.analysis.groups import NOTHING, Fates
+from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
 from warpsim.errors import Finding
 from warpsim.program.program import FunctionRef, Imm, Instruction, Vec
 
-FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
 ORDERED, MOVED, ACCESSED = 0, 1, 2
-ADVICE = {
-    FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma",
-    IN_FLIGHT: "wgmma.wait_group for the group of that wgmma comes first",
-    UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
-}
 EVERYBODY = -1
 
 
@@ -229,14 +224,16 @@ class _Walk:
                 who = state.accumulates.get(register, 0) | state.reads.get(register, 0)
                 wgmma = state.in_flight(who)
                 if wgmma is not None:
-                    self._early(at, instruction, self._name(register), verb, wgmma, state, found)
+                    self._early(at, instruction, register, verb, wgmma, state, found)
                     break
         for register in (*reads, *writes):
             state.unfenced[register] = max(state.unfenced.get(register, ORDERED), MOVED if plain else ACCESSED)
 
     def _early(
-        self, at: int, instruction: Instruction, name: str, verb: str, wgmma: int, state: State, found: list[Finding] | None
+        self, at: int, instruction: Instruction, register: int, verb: str, wgmma: int, state: State,
+        found: list[Finding] | None,
     ) -> None:  # fmt: skip
+        name = self._name(register)
         if state.fates.only_lost >> wgmma & 1:
             place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
             message = (
@@ -245,8 +242,13 @@ class _Walk:
             )
             self._tell(found, UNCOMMITTED, wgmma, self.facts.function.code[place], message)
         else:
-            message = f"register {name} is {verb} while a wgmma in flight uses it"
-            self._tell(found, IN_FLIGHT, wgmma, instruction, message)
+            accumulates = state.accumulates.get(register, 0) >> wgmma & 1
+            line = self.facts.function.code[self.mmas[wgmma]].span.line
+            message = f"register {name} is {verb} while the wgmma in line {line} is in flight, which" + (
+                " accumulates in it" if accumulates else " reads A from it"
+            )
+            advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
+            self._tell(found, IN_FLIGHT, wgmma, instruction, message, advice=advice)
         if found is not None:  # one missing wait is one finding
             state.fates = state.fates.ended(EVERYBODY)
 
@@ -254,15 +256,13 @@ class _Walk:
         return self.facts.function.registers[register].name
 
     def _tell(
-        self, found: list[Finding] | None, rule: str, wgmma: int, place: Instruction, message: str, severity: str = "error"
+        self, found: list[Finding] | None, rule: str, wgmma: int, place: Instruction, message: str,
+        severity: str = "error", advice: str = "",
     ) -> None:  # fmt: skip
         """Report once for each wgmma."""
         if found is None or (rule, wgmma) in self.told:
             return
         self.told.add((rule, wgmma))
         other = self.facts.function.code[self.mmas[wgmma]]
-        found.append(
-            self.facts.finding(
-                rule, place, message, severity=severity, advice=ADVICE[rule], other=None if other is place else other
-            )
-        )
+        advice, party = advice or ADVICE[rule], None if other is place else other
+        found.append(self.facts.finding(rule, place, message, severity=severity, advice=advice, other=party))

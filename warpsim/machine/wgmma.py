@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
 from warpsim.machine.footprints import MatrixFootprint
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
@@ -24,22 +25,8 @@ if TYPE_CHECKING:
     from warpsim.machine.wgmma_steps import Issue
     from warpsim.program.program import Instruction
 
-FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 """What happened to a register since the last fence: nothing, plain moves, anything else."""
-WAIT_ADVICE = "wgmma.wait_group for the group of that wgmma comes first"
-SERIALISED = {
-    "read": "; ptxas injects warpgroup.wait (C7517) or serialises the wgmma, for non wgmma instructions read accumulator"
-    " registers between start and end of the pipeline stage (C7514)",
-    "written": "; ptxas serialises the wgmma, for non wgmma instructions define accumulator registers between start and end"
-    " of the pipeline stage (C7515)",
-}
-ADVICE = {
-    FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma; ptxas injects"
-    " warpgroup.arrive (C7519)",
-    IN_FLIGHT: WAIT_ADVICE,
-    UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
-}
 GROUPS = 8
 """wait_group takes 0 to 7: of older groups nobody can ask."""
 
