@@ -68,7 +68,7 @@ def test_sample():
     try_mutations(1, 300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_many(seed):
     """20,000 in all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -174,8 +175,17 @@ def _named(op: Op) -> tuple[ScalarType, ScalarType]:
 # ---- .relu, .satfinite, packed ------------------------------------------------------------------
 
 _FINITE = {"satfinite": (80, (8, 1))}
-_FP8: Any = {"target": 90, "version": (7, 8)}
-_FP8_ADA: Any = {"target": 89, "version": (8, 1)}
+
+
+def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
+    """A conversion of e4m3 and e5m2: since PTX 7.8 for sm_90, since 8.1 for sm_89."""
+
+    def declare(function: Any) -> Any:
+        for target, version in ((89, (8, 1)), (90, (7, 8))):
+            function = instruction(syntax, anchor=CVT, target=target, version=version, **options)(function)
+        return function
+
+    return declare
 
 
 @instruction(
@@ -231,19 +241,10 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     return convert.tf32(a, op.frnd or "rna", bool(op.relu), op.satfinite)
 
 
-@instruction(
+@_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
     relaxed=True,
-    **_FP8,
-)
-@instruction(
-    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
-    types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=True,
-    **_FP8_ADA,
 )
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
@@ -259,19 +260,10 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint16(8)
 
 
-@instruction(
+@_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
     types={"d": "f8type", "a": ".f16x2"},
     relaxed=True,
-    **_FP8,
-)
-@instruction(
-    "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
-    types={"d": "f8type", "a": ".f16x2"},
-    relaxed=True,
-    **_FP8_ADA,
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     """Two halves to packed 8-bit formats."""
@@ -279,19 +271,10 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     return cvt_small(op, high, low)
 
 
-@instruction(
+@_fp8(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
     types={"d": ".f16x2", "a": "f8type"},
     relaxed=True,
-    **_FP8,
-)
-@instruction(
-    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    anchor=CVT,
-    types={"d": ".f16x2", "a": "f8type"},
-    relaxed=True,
-    **_FP8_ADA,
 )
 @instruction(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
