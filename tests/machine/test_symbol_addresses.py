@@ -1,4 +1,4 @@
-"""A variable as the address of an instruction without a state space: the assembler takes the variable's own space.
+"""Addresses of variables by name, and one address for many lanes.
 
 ptxas 13.0 makes STS, LDS, ATOMS and STL, LDL of these (sm_90), not generic accesses."""
 
@@ -29,3 +29,19 @@ def test_own_space(body: str, expected: int):
     warpsim.load(HEAD + body + "st.global.u32 [o], a1; ret; }")["k"]((1,), (1,), (out,), checks="all")
 
     assert out[0] == expected
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("threads", [64, 96, 128])
+def test_one_address_from_parts_of_warps(space: str, threads: int):
+    """Half of each warp stores different values to one place: the last lane's stays."""
+    body = f"""
+      .reg .u32 lane, tid; mov.u32 lane, %laneid; mov.u32 tid, %tid.x; mov.u32 a1, 0; setp.lt.u32 p, lane, 16;
+      @!p bra late; st.{space}.u32 [{"g" if space == "global" else "s"}], tid; bra.uni end;
+    late: nanosleep.u32 1;
+    end: bar.sync 0; ld.{space}.u32 a1, [{"g" if space == "global" else "s"}];
+    """
+    out = np.zeros(1, np.uint32)
+    warpsim.load(HEAD + body + "st.global.u32 [o], a1; ret; }")["k"]((1,), (threads,), (out,), checks="none")
+
+    assert out[0] == threads - 17

@@ -46,8 +46,10 @@ def bits_of(array: Array) -> Array:
 
 def last_along(value: Array, shape: tuple[int, ...]) -> Array:
     """The last thread's value along axes that the target does not have."""
-    if value.size == 1 or value.ndim != len(shape):
+    if value.size == 1:
         return value
+    if value.ndim != len(shape):  # of a list of lanes, all at one address
+        return value.reshape(-1)[-1:]
     for axis, extent in enumerate(shape):
         if extent == 1 and value.shape[axis] > 1:
             value = value.take([-1], axis=axis)
