@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.machine.memory import GlobalMemory
+from warpsim.machine.memory.global_memory import GlobalMemory
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.machine.launch import DeviceSpec
-from warpsim.machine.memory import GlobalMemory
+from warpsim.machine.memory.global_memory import GlobalMemory
 
 SHARED_LIMIT = {
     70: 96,

@@ -14,7 +14,7 @@ import numpy as np
 from warpsim.errors import Finding, PtxError, UnknownName
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device
-from warpsim.machine.memory import SHARED_WINDOW
+from warpsim.machine.memory.global_memory import SHARED_WINDOW
 from warpsim.machine.plan import Image
 from warpsim.program.build import load_program
 from warpsim.program.program import Program, Variable

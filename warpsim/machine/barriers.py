@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.machine.asynchrony.register_counts import bind_register_count
+from warpsim.machine.binding.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.group import Group
-from warpsim.machine.operand_slots import destination, guard_of, value_getter
+from warpsim.machine.hazards.stalls import is_aligned_barrier
 from warpsim.machine.plan import FunctionPlan, Step
-from warpsim.machine.register_counts import bind_register_count
 from warpsim.machine.reporting import present
-from warpsim.machine.stalls import is_aligned_barrier
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction, Reg
 

@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.access import Memory
-from warpsim.machine.cp_async import AsyncGroups
-from warpsim.machine.defined import DefinedBits
+from warpsim.machine.asynchrony.cp_async import AsyncGroups
+from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
+from warpsim.machine.asynchrony.register_counts import RegisterCounts
+from warpsim.machine.asynchrony.transfers import Transfers
+from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.group import Frame, Group
-from warpsim.machine.mbarrier_objects import MbarrierObjects
-from warpsim.machine.proxies import Proxies
-from warpsim.machine.race_exits import check_exit
-from warpsim.machine.races import Races
-from warpsim.machine.register_counts import RegisterCounts
+from warpsim.machine.hazards.defined import DefinedBits
+from warpsim.machine.hazards.proxies import Proxies
+from warpsim.machine.hazards.race_exits import check_exit
+from warpsim.machine.hazards.races import Races
+from warpsim.machine.hazards.shadow_rules import RULE, ones, unwritten
+from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.word_space import WordSpace
 from warpsim.machine.selection import Selection, Shape, from_positions, union
-from warpsim.machine.shadow_rules import RULE, ones, unwritten
-from warpsim.machine.slots import SpecialSlot
-from warpsim.machine.transfers import Transfers
 from warpsim.machine.values import Affine, Array
-from warpsim.machine.word_space import WordSpace
 
 if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.wgmma import Wgmma
     from warpsim.machine.launch import Launch
     from warpsim.machine.plan import FunctionPlan
-    from warpsim.machine.wgmma import Wgmma
     from warpsim.program.program import Instruction
 
 U32 = np.dtype(np.uint32)

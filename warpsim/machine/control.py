@@ -9,10 +9,10 @@ import numpy as np
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.machine.group import Group
+from warpsim.machine.hazards.shadow_rules import RULE, undefine
+from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
-from warpsim.machine.shadow_rules import RULE, undefine
-from warpsim.machine.stack import ThreadStack
 from warpsim.machine.values import Affine, Array, as_array, extend
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable, Vec
 

@@ -3,7 +3,7 @@
 An instruction with ``.sync`` executes for a warp when all lanes that take part have arrived: the lanes of its
 membermask, or the whole warp, less those that have exited. A group that holds only a part of a warp's lanes parks
 here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling; they may
-come to the same instruction at another place (see `warpsim.machine.meetings`).
+come to the same instruction at another place (see `warpsim.machine.hazards.meetings`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.machine.convergence import (
+from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.group import Group
+from warpsim.machine.hazards.convergence import (
     MATRIX,
     Members,
     alive,
@@ -26,9 +28,7 @@ from warpsim.machine.convergence import (
     taking_part,
     wanted,
 )
-from warpsim.machine.group import Group
-from warpsim.machine.meetings import meet, membermask
-from warpsim.machine.operand_slots import guard_of
+from warpsim.machine.hazards.meetings import meet, membermask
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Selection
 from warpsim.machine.values import Array, as_array

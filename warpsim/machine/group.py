@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class Frame:
     """Registers of one activation depth of one function, for all threads of a batch; ``shadows`` holds the undefined
-    bits of those that have any (see `warpsim.machine.shadows`)."""
+    bits of those that have any (see `warpsim.machine.hazards.shadows`)."""
 
     __slots__ = ("owned", "shadows", "values")
 

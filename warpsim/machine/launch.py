@@ -11,19 +11,20 @@ import attrs
 import numpy as np
 
 from warpsim.errors import ExecutionError, Finding
-from warpsim.machine import reporting, runtime, specials, stalls
+from warpsim.machine import reporting, runtime, specials
 from warpsim.machine.batch import Batch
 from warpsim.machine.events import Observer
 from warpsim.machine.group import Group
-from warpsim.machine.memory import PARAM_ADDRESS, GlobalMemory
+from warpsim.machine.hazards import stalls
+from warpsim.machine.hazards.proxies import RULE as PROXY
+from warpsim.machine.hazards.proxies import LaunchProxies
+from warpsim.machine.hazards.race_events import LaunchRaces
+from warpsim.machine.hazards.race_findings import RULE as RACE
+from warpsim.machine.hazards.raced import steps_of
+from warpsim.machine.hazards.shadows import SHADOWED, check_end
+from warpsim.machine.memory.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
-from warpsim.machine.proxies import RULE as PROXY
-from warpsim.machine.proxies import LaunchProxies
-from warpsim.machine.race_events import LaunchRaces
-from warpsim.machine.race_findings import RULE as RACE
-from warpsim.machine.raced import steps_of
 from warpsim.machine.selection import Shape
-from warpsim.machine.shadows import SHADOWED, check_end
 from warpsim.machine.values import Affine, Array
 from warpsim.types import ScalarType
 

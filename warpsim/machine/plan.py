@@ -16,8 +16,8 @@ from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, blocks_of, calls_into, is_poll, polling_functions
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
+from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.group import Group
-from warpsim.machine.slots import SpecialSlot
 from warpsim.machine.values import Affine
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
@@ -189,7 +189,7 @@ class KernelPlan:
         name = self.program.aliases.get(name, name)
         plan = self._functions.get(name)
         if plan is None:
-            from warpsim.machine.bind import bind_function
+            from warpsim.machine.binding.bind import bind_function
 
             plan = self._functions[name] = FunctionPlan(self.program.functions[name], self)
             bind_function(plan)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine import heap
-from warpsim.machine.addresses import CLUSTER_SHIFT
-from warpsim.machine.bulk import BulkCopies
+from warpsim.machine.asynchrony.bulk import BulkCopies
 from warpsim.machine.clusters import ClusterBarrier
-from warpsim.machine.map_fences import MapFences
+from warpsim.machine.hazards.map_fences import MapFences
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.thread_text import ThreadText, global_string

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.word_space import WordSpace
+from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.memory.word_space import WordSpace
 
 if TYPE_CHECKING:
     from warpsim.machine.batch import Batch

@@ -1,0 +1,1 @@
+"""What is in flight: copies, mbarriers, wgmma, and the registers that warps give back."""

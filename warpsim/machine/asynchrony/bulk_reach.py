@@ -1,0 +1,288 @@
+"""What bulk copies ask of a batch: lanes, addresses of the cluster, tensor maps, and memory by boxes and runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.isa.ports import Choose
+from warpsim.layout import tensor_map
+from warpsim.layout.boxes import Boxes
+from warpsim.layout.tensor_map import ROW_UNIT
+from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.values import Array, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+
+ALIGNMENT = 128
+"""Of a box in shared memory, in bytes."""
+OFFSET = (1 << CLUSTER_SHIFT) - 1
+
+
+@attrs.frozen(eq=False)
+class Lanes:
+    """The active lanes of a step: place in the group, CTA column, and flat position in the batch."""
+
+    index: Array
+    columns: Array
+    positions: Array
+
+
+@attrs.frozen(eq=False)
+class Receivers:
+    """Where copies to shared memory go: for each receiver the lane, its column, the start there, and its mbarrier."""
+
+    lane: Array
+    columns: Array
+    start: Array
+    bar_columns: Array
+    bar: Array
+
+
+class BulkReach:
+    """The part of the port that reaches lanes and memory."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+    # ---- lanes and addresses -----------------------------------------------------------------
+
+    def lanes(self) -> Lanes:
+        """The active lanes of the step, in the order CTA, warp, lane."""
+        memory = self.batch.memory
+        selection = memory.group.selection
+        if memory.active is None:
+            index = np.arange(selection.n)
+        else:
+            index = np.flatnonzero(np.broadcast_to(memory.active, selection.shape).reshape(-1))
+        columns, threads = selection.ctas.reshape(-1)[index], selection.threads.reshape(-1)[index]
+        order = np.lexsort((threads, columns))
+        index = index[order]
+        return Lanes(index, columns[order].astype(np.int64), selection.positions.reshape(-1)[index])
+
+    def flat(self, value: Any, lanes: Lanes) -> Array:
+        """An operand's value for each of the lanes."""
+        shape = self.batch.memory.group.selection.shape
+        array = as_array(value)
+        if array.size == 1:
+            return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
+        return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
+
+    def address(self, address: Any, lanes: Lanes) -> Array:
+        """The address of each of the lanes, int64."""
+        return self.flat(address[0], lanes).astype(np.int64) + address[1]
+
+    def shared(self, columns: Array, address: Array) -> tuple[Array, Array]:
+        """Column and offset of shared (or generic) addresses of threads in ``columns``."""
+        window = (address >= SHARED_WINDOW) & (address < SHARED_WINDOW + WINDOW)
+        address = np.where(window, address - SHARED_WINDOW, address) & 0xFFFFFFFF
+        rank = (address >> CLUSTER_SHIFT) - 1
+        if (rank < 0).all():
+            return columns, address
+        return np.where(rank < 0, columns, self.peer(columns, np.maximum(rank, 0))), address & OFFSET
+
+    def peer(self, columns: Array, rank: Array) -> Array:
+        """The columns of CTAs of a rank in the clusters of ``columns``; those themselves where there is none (reported)."""
+        found = self.batch.cluster_peer(columns, rank)
+        if (found < 0).any():
+            self.fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
+        return np.where(found < 0, columns, found)
+
+    def receivers(self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None) -> Receivers:
+        """Where copies to shared memory go; with ``masks`` to every CTA whose bit is set, at the same offsets."""
+        columns, start = self.shared(lanes.columns, targets)
+        bar_columns, bar = self.shared(lanes.columns, bars)
+        every = np.arange(len(start))
+        if masks is None:
+            return Receivers(every, columns, start, bar_columns, bar)
+        lane, rank = np.nonzero(masks.astype(np.int64)[:, None] >> np.arange(16) & 1)
+        peers = self.peer(lanes.columns[lane], rank)
+        return Receivers(lane, peers, start[lane], peers, bar[lane])
+
+    def fault(self, rule: str, message: str, **more: object) -> None:
+        """Report a broken rule at the present step."""
+        self.batch.fault(rule, message, self.batch.memory.group, self.batch.memory.active, **more)
+
+    def inside(self, start: Array, nbytes: int) -> bool:
+        """Whether runs lie in shared memory (reported where not)."""
+        size = self.batch.shared.size
+        if len(start) and (int(start.min()) < 0 or int(start.max()) + nbytes > size):
+            self.fault("out-of-bounds", f"a bulk copy of {nbytes} bytes leaves the {size} bytes of shared memory")
+            return False
+        return True
+
+    def placed(self, boxes: Boxes, store: bool = False) -> bool:
+        """Whether boxes begin where a copy may begin in the tensor (read off an H200, which faults elsewhere)."""
+        if store and any((c < 0).any() for c in boxes.coordinates):
+            self.fault("tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0")
+            return False
+        for axis, wrong in boxes.outside():
+            at = int(boxes.coordinates[axis][wrong][0])
+            self.fault(
+                "tensor-map",
+                f"coordinate {at} of dimension {axis} is outside the bounding box of the im2col map",
+                advice="boxes begin inside the bounding box; the offsets move them beyond",
+            )
+            return False
+        wrong = boxes.misplaced()
+        if wrong.any():
+            first = int(boxes.coordinates[0][wrong][0])
+            self.fault(
+                "tensor-map",
+                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}",
+                advice="boxes begin at multiples of 16 bytes; other coordinates are free",
+            )
+        return not wrong.any()
+
+    def reduces(self, fields: tensor_map.Fields, reduction: Choose | None) -> bool:
+        """Whether a reduction exists for the elements of a map."""
+        if reduction is None or reduction(BY_DATA_TYPE[fields.data_type], False) is not None:
+            return True
+        name = tensor_map.DATA_TYPES[fields.data_type]
+        self.fault(
+            "tensor-map",
+            f"the reduction does not exist for elements of {name}",
+            advice="see the operations of cp.reduce.async.bulk and their types",
+        )
+        return False
+
+    def fits(self, to: Receivers, boxes: Boxes) -> bool:
+        """Whether boxes lie in shared memory, and where the copy asks for them to lie."""
+        odd = to.start % ALIGNMENT != 0
+        if odd.any():
+            self.fault(
+                "tensor-map",
+                f"a box at shared address 0x{int(to.start[odd][0]):x}, which is not a multiple of {ALIGNMENT}",
+                advice="boxes in shared memory are aligned to 128 bytes",
+            )
+        size = self.batch.shared.size
+        if len(to.start) and int(to.start.max()) + boxes.extent > size:
+            self.fault(
+                "tensor-map",
+                f"a box of {boxes.extent} bytes at shared address 0x{int(to.start.max()):x} leaves the {size} bytes of the CTA",
+                advice="make room for the whole box: also what lies outside the tensor is filled in",
+            )
+            return False
+        return True
+
+    # ---- maps --------------------------------------------------------------------------------
+
+    def maps(self, map: Any, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
+        """The maps that the lanes use, each with its lanes."""
+        addresses = self.address(map, lanes)
+        found = []
+        for address in np.unique(addresses).tolist():
+            raw = self.map_bytes(int(lanes.columns[0]), address)
+            fields = None if raw is None else tensor_map.decode(raw.tobytes())
+            rank = len(coordinates(map))
+            problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
+            if address % 64:
+                problem = "no multiple of 64, and so no tensor map,"
+            if problem:
+                self.fault(
+                    "tensor-map",
+                    f"{problem} at address 0x{address:x}",
+                    address=address,
+                    advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
+                    " tensormap.replace",
+                )
+            elif fields is not None:
+                self.batch.ports["maps"].check(address, lanes.columns[addresses == address])
+                found.append((fields, np.flatnonzero(addresses == address)))
+        return found
+
+    def map_bytes(self, column: int, address: int) -> Array | None:
+        """The 128 bytes of a map in global memory or among the parameters."""
+        if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW or LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
+            return None
+        return self.global_bytes(address, 128, False)
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def global_bytes(self, address: int, nbytes: int, write: bool) -> Array | None:
+        """Bytes of global memory, in place; None where a fault was reported."""
+        allocation = self.batch.memory.globals.find(address, address + nbytes)
+        if allocation is None:
+            self.fault("out-of-bounds", self.batch.memory.global_port.outside(address, nbytes), address=address)
+            return None
+        if write and allocation.read_only:
+            self.fault("read-only", f"a bulk copy writes {allocation.name}, which is read-only", address=address)
+            return None
+        return allocation.data[address - allocation.start :][:nbytes]
+
+    def note(self, addresses: Array, nbytes: int, write: bool) -> None:
+        """Tell those who follow accesses through proxies."""
+        if self.batch.memory.proxies is not None:
+            self.batch.memory.proxies.bulk_globals(addresses, nbytes, write)
+
+    def runs(self, addresses: Array, nbytes: int) -> Array:
+        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported."""
+        self.note(addresses, nbytes, False)
+        out = np.zeros((len(addresses), nbytes), np.uint8)
+        for address in np.unique(addresses).tolist():
+            raw = self.global_bytes(address, nbytes, False)
+            if raw is not None:
+                out[addresses == address] = raw
+        return out
+
+    def put_runs(self, addresses: Array, values: Array) -> None:
+        """Store runs of bytes in global memory, one after the other."""
+        self.note(addresses, values.shape[-1], True)
+        for address, row in zip(addresses.tolist(), values, strict=True):
+            raw = self.global_bytes(address, len(row), True)
+            if raw is not None:
+                raw[:] = row
+
+    def gather(self, boxes: Boxes, lane: Array) -> Array:
+        """The elements ``[boxes, count]`` of boxes, as a load delivers them."""
+        place, inside = boxes.elements(lane)
+        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)  # the fill is no value that a type would round
+        kept = place[inside]
+        if len(kept):
+            low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
+            raw = self.global_bytes(boxes.fields.address + low, high - low, False)
+            self.note(boxes.fields.address + kept, boxes.dtype.itemsize, False)
+            if raw is not None:
+                elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
+                out[inside] = boxes.finished(elements[(kept - low) // boxes.dtype.itemsize])
+        return out
+
+    def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
+        """Store elements ``[boxes, count]`` (or combine them with what is there); those outside the tensor are left out."""
+        place, inside = boxes.elements(lanes)
+        place, values = place[inside], values[inside]
+        if not len(place):
+            return
+        low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
+        raw = self.global_bytes(boxes.fields.address + low, high - low, True)
+        if raw is None:
+            return
+        self.note(boxes.fields.address + place, boxes.dtype.itemsize, True)
+        elements = raw.view(boxes.dtype)
+        index = (place - low) // boxes.dtype.itemsize
+        if reduction is not None:
+            kind = boxes.fields.data_type
+            flush = tensor_map.DATA_TYPES[kind].endswith("_FTZ")
+            values = combine(reduction, BY_DATA_TYPE[kind], elements[index], values, flush)
+        elements[index] = values
+
+    def read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:
+        """Elements of shared memory at addresses in columns."""
+        return self.batch.shared.gather(address, columns, dtype)
+
+    def write(self, columns: Array, address: Array, values: Array) -> None:
+        """Store elements in shared memory."""
+        self.batch.shared.scatter(address, np.broadcast_to(columns, address.shape), values)
+
+
+def coordinates(address: Any) -> tuple[Any, ...]:
+    """The coordinates of a tensor address."""
+    found: list[Any] = []
+    for part in address[2]:
+        found += part if isinstance(part, tuple) else [part]
+    return tuple(found)

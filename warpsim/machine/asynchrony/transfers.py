@@ -1,0 +1,338 @@
+"""Asynchronous copies in flight: the shared memory that they read and write, and when their effects appear.
+
+A `Transfer` is what one step started, for a number of receivers: all of its arrays have one element for each. With
+eager effects it acts at once and is kept, until its completion is observed, only to name accesses that come too early.
+With late ones (``async_effects="at_wait"``) it acts when a thread observes its completion: when the thread that started
+it waits for its group, or when any thread looks at its mbarrier and nothing else is missing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.layout import mbarriers
+from warpsim.machine.asynchrony.footprints import Footprint, hits
+from warpsim.machine.reporting import present
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.group import Group
+    from warpsim.program.program import Instruction
+
+Which = Array
+"""Indices of receivers."""
+EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
+
+
+@attrs.frozen(eq=False)
+class Signal:
+    """The mbarrier of each receiver, and what completion counts there: bytes, or ``arrivals``."""
+
+    columns: Array
+    address: Array
+    nbytes: Array
+    arrivals: int = 0
+
+    @property
+    def keys(self) -> Array:
+        """One number for each mbarrier."""
+        return self.columns << 32 | self.address
+
+
+@attrs.define(eq=False)
+class Transfer:
+    """Copies of one step. ``fetch`` takes the source of some receivers, ``deliver`` writes what was taken;
+    ``asynchronous`` where that goes through the async proxy."""
+
+    group: Group
+    positions: Array
+    deliver: Callable[[Which], None]
+    fetch: Callable[[Which], None] | None = None
+    writes: Footprint | None = None
+    reads: Footprint | None = None
+    kind: str = ""
+    asynchronous: bool = True
+    signal: Signal | None = None
+    number: Any = None
+    phase: Any = None
+    place: Instruction | None = None
+    open: Array = attrs.field(init=False)
+    fetched: Array = attrs.field(init=False)
+    free: Array = attrs.field(init=False)
+    """Receivers that are not complete; whose source was taken; whose source may be written again."""
+
+    def __attrs_post_init__(self) -> None:
+        self.open = np.ones(len(self.positions), np.bool_)
+        self.fetched = ~self.open
+        self.free = ~self.open
+
+
+class Transfers:
+    """The copies of a batch, in the order in which they were started."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        settings = batch.launch.settings
+        self.late = settings.async_effects == "at_wait"
+        self.watched = bool(settings.checks & {EARLY, OVERWRITE}) or batch.memory.proxies is not None
+        self.open: list[Transfer] = []
+        self.matrices: list[Any] = []
+        self._groups: dict[str, Array] = {}
+
+    # ---- start -------------------------------------------------------------------------------
+
+    def start(self, transfer: Transfer) -> None:
+        """Begin copies: they act now, or when their completion is observed."""
+        races = self.batch.memory.races
+        if self.watched:
+            self._touch_all(transfer)
+        if self.watched or races is not None:
+            transfer.place = present(transfer.group)
+        if transfer.kind:
+            transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
+        if transfer.signal is not None:
+            transfer.phase = mbarriers.phase(self._words(transfer.signal.columns, transfer.signal.address))
+        proxies = self.batch.memory.proxies
+        if proxies is not None and transfer.asynchronous:
+            proxies.copies(transfer.writes, transfer.reads, transfer.positions)
+        if races is not None and (self.late or transfer.kind != "cp.async"):
+            races.copies(transfer)
+        if not self.late:
+            self._act(transfer, np.arange(len(transfer.positions)))
+        if self.late or self.watched or races is not None:
+            self.open.append(transfer)
+            self._attend()
+            self.batch.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
+
+    def read_by_matrices(self, footprint: Any) -> None:
+        """A wgmma in flight reads shared memory until ``footprint.open`` says otherwise."""
+        self.matrices.append(footprint)
+        self._attend()
+
+    def matrices_done(self) -> None:
+        """Forget the wgmma that are complete."""
+        self.matrices = [m for m in self.matrices if m.open.any()]
+        self._attend()
+
+    def _attend(self) -> None:
+        busy = self.watched and (self.open or self.matrices)
+        self.batch.memory.flight = self if busy else None
+
+    # ---- groups ------------------------------------------------------------------------------
+
+    def _group_numbers(self, kind: str) -> Array:
+        """The present group of each thread of the batch."""
+        found = self._groups.get(kind)
+        if found is None:
+            found = self._groups[kind] = np.zeros(self.batch.shape.n, np.int64)
+        return found
+
+    def commit(self, kind: str) -> None:
+        """Close the present group of the threads of the step."""
+        if self.late or self.watched or self.batch.memory.races is not None:
+            self._group_numbers(kind)[self.lanes()] += 1
+
+    def wait(self, kind: str, n: int, *, read_only: bool = False, everything: bool = False) -> None:
+        """Complete (or only fetch) all but the ``n`` newest groups of the threads of the step."""
+        if not any(t.kind == kind for t in self.open):
+            return
+        limit = np.full(self.batch.shape.n, -1, np.int64)
+        lanes = self.lanes()
+        limit[lanes] = np.iinfo(np.int64).max if everything else self._group_numbers(kind)[lanes] - n
+        for transfer in self.open:
+            if transfer.kind == kind:
+                due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
+                if self.batch.memory.races is not None:
+                    self.batch.memory.races.waited(transfer, due[~transfer.free[due]])
+                transfer.free[due] = True
+                if not read_only:
+                    self._complete(transfer, due)
+                elif self.late:
+                    self._fetch(transfer, due)
+        self._sweep()
+
+    def lanes(self) -> Array:
+        """Flat positions of the threads that execute the present step."""
+        memory = self.batch.memory
+        positions = memory.group.selection.positions
+        if memory.active is None:
+            return positions.reshape(-1)
+        chosen: Array = positions[np.broadcast_to(memory.active, positions.shape)]
+        return chosen
+
+    # ---- mbarriers ---------------------------------------------------------------------------
+
+    def observe(self, columns: Array, address: Array, parity: Array) -> None:
+        """Threads look whether the phase of ``parity`` of their mbarriers is over: complete what only they lack."""
+        if not any(t.signal is not None for t in self.open):
+            return
+        keys, first = np.unique(columns << 32 | address, return_index=True)
+        columns, address, parity = columns[first], address[first], parity[first]
+        words = self._words(columns, address)
+        if self.late:
+            stop = self._ready(keys, words, mbarriers.phase(words) == parity)
+        for number, transfer in enumerate(list(self.open)):
+            if transfer.signal is None:
+                continue
+            at, known = _find(keys, transfer.signal.keys)
+            mine = known & transfer.open
+            over = number <= stop[at] if self.late else mbarriers.phase(words)[at] != transfer.phase
+            self._complete(transfer, np.flatnonzero(mine & over))
+        self._sweep()
+
+    def _ready(self, keys: Array, words: Array, wanted: Array) -> Array:
+        """The last transfer whose completion ends the present phase of each mbarrier, -1 where none does."""
+        nbytes, arrivals = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+        stop = np.full(len(keys), -1, np.int64)
+        tx, pending = mbarriers.tx_count(words), mbarriers.pending(words)
+        for number, transfer in enumerate(self.open):
+            signal = transfer.signal
+            if signal is None:
+                continue
+            at, known = _find(keys, signal.keys)
+            mine = np.flatnonzero(known & transfer.open)
+            np.add.at(nbytes, at[mine], np.broadcast_to(signal.nbytes, at.shape)[mine])
+            np.add.at(arrivals, at[mine], signal.arrivals)
+            stop[wanted & (stop < 0) & (nbytes == tx) & (arrivals == pending)] = number
+        return stop
+
+    def _words(self, columns: Array, address: Array) -> Array:
+        return self.batch.shared.gather(address, columns, np.dtype(np.uint64))
+
+    # ---- completion --------------------------------------------------------------------------
+
+    def _act(self, transfer: Transfer, which: Which) -> None:
+        self._fetch(transfer, which)
+        races = self.batch.memory.races
+        if self.late or transfer.kind != "cp.async":
+            self.batch.memory.races = None  # the copies themselves were noted when they began
+        transfer.deliver(which)
+        self.batch.memory.races = races
+        if transfer.signal is not None:
+            self._count(transfer.signal, which)
+            if races is not None:
+                signal = transfer.signal
+                races.release_to(transfer.positions[which], signal.columns[which], signal.address[which])
+        self.batch.memory.globals.version += 1
+
+    def _fetch(self, transfer: Transfer, which: Which) -> None:
+        which = which[~transfer.fetched[which]]
+        if transfer.fetch is not None and len(which):
+            transfer.fetch(which)
+        transfer.fetched[which] = True
+
+    def _complete(self, transfer: Transfer, which: Which) -> None:
+        if not len(which):
+            return
+        if transfer.signal is not None and transfer.signal.arrivals:
+            self._complete_before(transfer, which)
+        if self.late:
+            self._act(transfer, which)
+        if self.batch.memory.proxies is not None and transfer.kind == "cp.async":
+            self.batch.memory.proxies.landed(transfer, which)
+        transfer.open[which] = False
+
+    def _complete_before(self, arrival: Transfer, which: Which) -> None:
+        """An arrival that was to follow the copies of its threads: those come first."""
+        mine = np.zeros(self.batch.shape.n, np.bool_)
+        mine[arrival.positions[which]] = True
+        for transfer in self.open:
+            if transfer is arrival:
+                return
+            if transfer.kind == "cp.async":
+                self._complete(transfer, np.flatnonzero(transfer.open & mine[transfer.positions]))
+
+    def _count(self, signal: Signal, which: Which) -> None:
+        """Count at the mbarriers, one receiver after the other where they share one."""
+        columns, address = signal.columns[which], signal.address[which]
+        nbytes = np.broadcast_to(signal.nbytes, signal.columns.shape)[which]
+        keys = signal.keys[which]
+        left = np.arange(len(which))
+        while len(left):
+            _, first = np.unique(keys[left], return_index=True)
+            now = left[first]
+            words = self._words(columns[now], address[now])
+            if signal.arrivals:
+                words = mbarriers.arrive(words, np.full(len(now), signal.arrivals))
+            else:
+                words = mbarriers.complete_bytes(words, nbytes[now])
+            self.batch.shared.scatter(address[now], columns[now], words)
+            left = np.delete(left, first)
+
+    def finish(self) -> None:
+        """The batch has ended: what was to be written to global memory is written."""
+        if self.late:
+            for transfer in self.open:
+                if transfer.signal is None and transfer.writes is None:
+                    self._complete(transfer, np.flatnonzero(transfer.open))
+        self.open = []
+
+    def _sweep(self) -> None:
+        self.open = [t for t in self.open if t.open.any()]
+        self._attend()
+
+    # ---- accesses that come too early --------------------------------------------------------
+
+    def touch(self, access: str, place: Any, nbytes: int, columns: Array, active: Array | None) -> None:
+        """Other accesses (``read`` or ``write``) to shared memory while copies or wgmma are in flight."""
+        place = np.asarray(place)
+        low, high = int(place.min()), int(place.max()) + nbytes
+        for transfer in self.open:
+            self._meet(access, transfer, (place, nbytes, columns, active), low, high)
+        if access == "write":
+            for matrix in self.matrices:
+                if matrix.low < high and low < matrix.high:
+                    found = hits(matrix.bitmap(), matrix.low, place, nbytes, columns, active)
+                    if found.any():
+                        self._report(
+                            OVERWRITE, "is written while a wgmma in flight reads it", matrix.place, place, found
+                        )
+
+    def _meet(self, access: str, transfer: Transfer, what: tuple[Any, ...], low: int, high: int) -> None:
+        place, nbytes, columns, active = what
+        for footprint, rule, done in (
+            (transfer.writes, EARLY, transfer.open),
+            (transfer.reads if access == "write" else None, OVERWRITE, transfer.open & ~transfer.free),
+        ):
+            if footprint is None or footprint.low >= high or low >= footprint.high:
+                continue
+            bitmap = footprint.bitmap(done, self.batch.shared.n_columns)
+            found = hits(bitmap, footprint.low, place, nbytes, columns, active)
+            if found.any():
+                verb = "written" if access == "write" else "read"
+                how = "an unfinished copy writes" if rule == EARLY else "an unfinished copy reads"
+                self._report(rule, f"is {verb} while {how} it", transfer.place, place, found)
+
+    def _report(self, rule: str, what: str, other: Instruction | None, place: Array, found: Array) -> None:
+        group = self.batch.memory.group
+        address = int(np.broadcast_to(place, found.shape)[found][0])
+        shape = group.selection.shape
+        lanes = found if found.shape == shape else None
+        advice = (
+            "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination"
+            if rule == EARLY
+            else "wait until the operation has read its source before writing there again"
+        )
+        self.batch.fault(
+            rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
+        )
+
+    def _touch_all(self, transfer: Transfer) -> None:
+        """The new copies as accesses: they may meet those in flight."""
+        if not (self.open or self.matrices):
+            return
+        for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
+            if footprint is not None:
+                for place, columns, nbytes in footprint.parts():
+                    self.touch(access, place, nbytes, columns, None)
+
+
+def _find(keys: Array, wanted: Array) -> tuple[Array, Array]:
+    """The index in sorted ``keys`` of each of ``wanted``, and whether it is there."""
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return at, keys[at] == wanted

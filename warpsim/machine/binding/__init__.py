@@ -1,0 +1,1 @@
+"""Instructions and operands as closures over a group's slots."""

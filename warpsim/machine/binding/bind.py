@@ -1,0 +1,86 @@
+"""Binding: each typed instruction becomes a closure over slots that fetches, computes and commits.
+
+Semantics come from ``form.function``; everything around them (registers, guards, ports, the warp view) is in
+``operand_slots``, ``thread_steps`` and ``warp_steps``. Nothing is looked up by name while running.
+"""
+
+from __future__ import annotations
+
+from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, returned_by
+from warpsim.analysis.wmma_fragments import mismatches
+from warpsim.isa.spec import Scope
+from warpsim.machine.barriers import bind_sync
+from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
+from warpsim.machine.binding.warp_steps import bind_warp
+from warpsim.machine.binding.wgmma_steps import bind_wgmma, rows_of, watch_registers
+from warpsim.machine.control import bind_end, jump
+from warpsim.machine.gate import bind_gate
+from warpsim.machine.hazards.proxies import bind_proxies
+from warpsim.machine.hazards.wmma_provenance import watch_fragments
+from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
+from warpsim.program.program import (
+    Instruction,
+)
+
+
+def bind_function(plan: FunctionPlan) -> None:
+    """Make the steps of a function."""
+    blocks, plan.place_of = blocks_of(plan.function)
+    plan.wgmma_rows = rows_of(plan.function)
+    wrong = mismatches(plan.function, blocks)
+    mark_waits(plan.kernel, plan.function, blocks)
+    code = plan.function.code
+    for block in blocks:
+        bound = BoundBlock(block, code[block.first : block.last])
+        plan.blocks.append(bound)
+    for block, bound in zip(blocks, plan.blocks, strict=True):
+        following = plan.place_of.get(block.last)
+        body = bound.instructions
+        if body and body[-1].form.root in ENDS:
+            bound.end = bind_end(plan, body[-1], bound, following)
+            body = body[:-1]
+        else:
+            bound.end = jump(following)
+        unread = _unread(plan, block, body)
+        for number, instruction in enumerate(body):
+            step = bind_proxies(plan, instruction, bind_step(plan, instruction, number in unread))
+            step = watch_fragments(wrong.get(block.first + number), step)
+            bound.steps.append(watch_registers(plan, instruction, step))
+
+
+def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
+    """Instructions of a block whose results nobody reads."""
+    live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
+    for successor in block.successors:
+        live |= plan.blocks[successor].live_in
+    live |= set(returned_by(plan.function))
+    if len(body) < block.last - block.first:
+        live |= set(reads_and_writes(plan.function.code[block.last - 1])[0])
+    found = set()
+    for number in range(len(body) - 1, -1, -1):
+        reads, writes = reads_and_writes(body[number])
+        if writes and not any(w in live for w in writes):
+            found.add(number)
+        if body[number].guard is None:
+            live -= set(writes)
+        live |= set(reads)
+    return found
+
+
+def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False) -> Step:
+    """The closure of one instruction."""
+    form = instruction.form
+    if form.scope is Scope.THREAD:
+        special = bind_parameter_load(plan, instruction)
+        if special is not None:
+            return special
+        step = bind_plain(plan, instruction) or bind_thread(plan, instruction, unread)
+        if form.root in ("wmma", "tensormap"):
+            step = bind_gate(plan, instruction, step)
+    elif form.root == "wgmma":
+        step = bind_gate(plan, instruction, bind_wgmma(plan, instruction, bind_warp(plan, instruction)))
+    elif form.scope in (Scope.WARP, Scope.WARPGROUP):
+        step = bind_gate(plan, instruction, bind_warp(plan, instruction))
+    else:
+        step = bind_sync(plan, instruction)
+    return step

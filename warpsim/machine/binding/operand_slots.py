@@ -1,0 +1,242 @@
+"""Operands as closures over slots: reading a register, constant, symbol or address as the type an instruction wants,
+writing a result to registers of any width, and the guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import InternalError
+from warpsim.isa.data_movement import Unpacked
+from warpsim.machine.group import Group
+from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.plan import FunctionPlan, literal
+from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
+from warpsim.program.program import (
+    Addr,
+    FunctionRef,
+    Imm,
+    Instruction,
+    Operand,
+    Param,
+    Reg,
+    Special,
+    SymbolAddress,
+    Variable,
+    Vec,
+)
+from warpsim.types import StateSpace
+
+Getter = Callable[[Group], Any]
+Setter = Callable[[Group, Any, Any], None]
+U64 = np.dtype(np.uint64)
+U32 = np.dtype(np.uint32)
+VOLATILE = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
+
+
+def slot_of(plan: FunctionPlan, operand: Operand) -> int:
+    """The slot that holds an operand's value."""
+    if isinstance(operand, Reg):
+        return operand.register.index
+    if isinstance(operand, Imm):
+        return plan.constant(literal(operand.bits, operand.type))
+    if isinstance(operand, Special):
+        return plan.special(operand.name)
+    if isinstance(operand, SymbolAddress):
+        return _symbol_slot(plan, operand)
+    if isinstance(operand, FunctionRef):
+        return plan.constant(Affine.constant(plan.kernel.image.function_address(operand.name), U64))
+    raise InternalError(f"operand {operand!r} has no value")
+
+
+def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
+    symbol = operand.symbol
+    dtype = operand.type.dtype if operand.type.dtype.kind in "iu" else np.dtype(f"u{operand.type.dtype.itemsize}")
+    if isinstance(symbol, Param):
+        if plan.function.entry:
+            return plan.special(f"param+{symbol.offset + operand.offset}:{dtype.itemsize}")
+        return plan.special(f"frame+{plan.offset(symbol) + operand.offset}:{dtype.itemsize}")
+    if isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM):
+        return plan.special(f"frame+{plan.offset(symbol) + operand.offset}:{dtype.itemsize}")
+    return plan.constant(Affine.constant(plan.kernel.address(symbol) + operand.offset, dtype))
+
+
+def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
+    """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
+    if isinstance(operand, Special) and operand.name in VOLATILE:
+        dtype, name = operand.type.dtype, operand.name
+        return lambda group: (
+            Affine.constant(group.batch.launch.clock(name), dtype)
+            if linear
+            else np.array([group.batch.launch.clock(name)], np.uint64).astype(dtype)
+        )
+    if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
+        return _frame_getter(plan, operand, linear)
+    slot = slot_of(plan, operand)
+    dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
+    negated = isinstance(operand, Reg) and operand.negated
+
+    def get(group: Group) -> Any:
+        value = group.env[slot]
+        if value is None:
+            value = group.fetch(slot)
+        if type(value) is Affine:
+            if linear:
+                try:
+                    return value.view(dtype)
+                except NotAffine:
+                    pass
+            value = value.array()
+        if value.dtype is not dtype and value.dtype != dtype:
+            value = retype(value, dtype)
+        return ~value if negated else value
+
+    return get
+
+
+def in_frame(plan: FunctionPlan, operand: SymbolAddress) -> bool:
+    """Whether a symbol's address differs by thread: it lies in the frame of a function."""
+    symbol = operand.symbol
+    if isinstance(symbol, Param):
+        return not plan.function.entry
+    return isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM)
+
+
+def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, linear: bool) -> Getter:
+    offset = plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
+    dtype = operand.type.dtype
+
+    def get(group: Group) -> Any:
+        value = Affine.constant(group.local_base + offset, dtype)
+        return value if linear else value.array()
+
+    return get
+
+
+def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
+    """A closure that gives ``(base, offset)`` as the memory port takes it."""
+    base, offset = operand.base, operand.offset
+    if base is None:
+        pair = (Affine.constant(0, U64), offset)
+        return lambda group: pair
+    if isinstance(base, Reg):
+        slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
+        narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
+
+        def get(group: Group) -> Any:
+            value = group.env[slot]
+            if value is None:
+                value = group.need(slot, "an address")
+            if narrow is not None:
+                value = as_array(value).view(narrow).astype(U32)
+            if type(value) is not Affine:
+                if value.dtype is not dtype:
+                    value = value.view(dtype)
+                if value.size == 1:
+                    value = Affine.constant(int(value.reshape(-1)[0]), dtype)
+            elif value.dtype is not dtype:
+                value = value.view(dtype)
+            return value, offset
+
+        return get
+    if isinstance(base, Param) and plan.function.entry:
+        at = base.offset + offset
+        return lambda group: (Affine.constant(group.batch.launch.param_address + at, U64), 0)
+    if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
+        at = plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
+        return lambda group: (Affine.constant(group.local_base + at, U64), 0)
+    window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
+    fixed = (Affine.constant(plan.kernel.address(base) + window, U64), offset)
+    return lambda group: fixed
+
+
+def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
+    """A closure for any source operand."""
+    if isinstance(operand, Addr):
+        get_address = address_getter(plan, operand)
+        if not operand.coordinates:
+            return get_address
+        rest = [source_getter(plan, c) for c in operand.coordinates]
+        return lambda group: (*get_address(group), tuple([g(group) for g in rest]))
+    if isinstance(operand, Vec):
+        parts = [source_getter(plan, e) for e in operand.elements]
+        return lambda group: tuple([g(group) for g in parts])
+    if isinstance(operand, (Reg, Imm, Special, SymbolAddress, FunctionRef)):
+        return value_getter(plan, operand, linear)
+    return lambda group: operand
+
+
+def destination(operand: Operand) -> Setter:
+    """A closure that commits a result to a destination: ``set(group, value, active or None)``."""
+    if isinstance(operand, Vec):
+        parts = [destination(e) for e in operand.elements]
+
+        def set_all(group: Group, value: Any, active: Any) -> None:
+            if isinstance(value, Unpacked):
+                value = value.parts(len(parts))
+            for part, element in zip(parts, value, strict=True):
+                if element is not None:
+                    part(group, element, active)
+
+        return set_all
+    if not isinstance(operand, Reg):
+        return lambda group, value, active: None
+    slot, width, signed = operand.register.index, operand.register.type.dtype.itemsize, operand.type.signed
+    read_dtype = operand.register.type.dtype
+
+    def set_one(group: Group, value: Any, active: Any) -> None:
+        if type(value) is not Affine and value.dtype.itemsize != width:
+            value = (
+                extend(value, signed, width) if value.dtype.itemsize < width else retype(value, np.dtype(f"u{width}"))
+            )
+        elif type(value) is Affine and value.dtype.itemsize != width:
+            value = extend(value.array(), signed, width)
+        if active is not None:
+            value = as_array(value)
+            old = as_array(group.read(slot))
+            if old.dtype != value.dtype:
+                old = old.view(value.dtype) if old.dtype.itemsize == width else old.view(read_dtype).astype(value.dtype)
+            value = np.where(active, value, old)
+        group.env[slot] = value
+        group.dirty.add(slot)
+
+    return set_one
+
+
+def commit_of(instruction: Instruction) -> Setter | None:
+    """A closure that commits everything a body returned."""
+    setters = [destination(o) for o in instruction.operands[: instruction.form.n_dest]]
+    if not setters:
+        return None
+    if len(setters) == 1:
+        return setters[0]
+
+    def commit(group: Group, value: Any, active: Any) -> None:
+        for setter, part in zip(setters, value, strict=True):
+            if part is not None:
+                setter(group, part, active)
+
+    return commit
+
+
+def guard_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group], Any]:
+    """A closure that gives None (all lanes), False (no lane) or the mask of the lanes that execute."""
+    assert instruction.guard is not None
+    register, negated = instruction.guard
+    slot = register.index
+
+    def active(group: Group) -> Any:
+        value = group.env[slot]
+        if value is None:
+            value = group.fetch(slot)
+        if value.size == 1:
+            return None if bool(value.reshape(-1)[0]) != negated else False
+        mask = ~value if negated else value
+        if mask.all():
+            return None
+        return mask if mask.any() else False
+
+    return active

@@ -1,0 +1,193 @@
+"""Steps of instructions that every thread executes for itself: fetch, compute, commit, over all threads of a group at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.binding.operand_slots import (
+    VOLATILE,
+    Getter,
+    commit_of,
+    destination,
+    guard_of,
+    in_frame,
+    slot_of,
+    source_getter,
+)
+from warpsim.machine.binding.ports import port
+from warpsim.machine.group import Group
+from warpsim.machine.hazards.shadows import commit_loaded, loaded
+from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
+from warpsim.program.program import (
+    Addr,
+    Imm,
+    Instruction,
+    Operand,
+    Param,
+    Reg,
+    Special,
+    SymbolAddress,
+    Vec,
+)
+
+
+def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
+    """Loads of kernel parameters by name: constants of the launch."""
+    form = instruction.form
+    if form.root != "ld" or instruction.guard is not None or not plan.function.entry:
+        return None
+    address = instruction.operands[form.n_dest]
+    if not (isinstance(address, Addr) and isinstance(address.base, Param)):
+        return None
+    offset = address.base.offset + address.offset
+    target = instruction.operands[0]
+    regs = target.elements if isinstance(target, Vec) else (target,)
+    setters = [destination(r) for r in regs]
+    types = [getattr(r, "type", None) for r in regs]
+    first = next(t for t in types if t is not None)
+
+    def step(group: Group) -> None:
+        for k, setter in enumerate(setters):
+            setter(group, group.batch.launch.param(offset + k * first.bytes, first), None)
+
+    return step
+
+
+def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
+    """The common case: registers in, one register out, no ports, no guard."""
+    form, op = instruction.form, instruction.op
+    if form.ports or instruction.guard is not None or form.n_dest != 1:
+        return None
+    target, sources = instruction.operands[0], instruction.operands[1:]
+    if not isinstance(target, Reg) or not 1 <= len(sources) <= 3:
+        return None
+    if not all(isinstance(s, (Reg, Imm, Special, SymbolAddress)) for s in sources):
+        return None
+    if any(
+        (isinstance(s, Reg) and s.negated)
+        or (isinstance(s, Special) and s.name in VOLATILE)
+        or (isinstance(s, SymbolAddress) and in_frame(plan, s))
+        for s in sources
+    ):
+        return None
+    slots = [slot_of(plan, s) for s in sources]
+    dtypes = [s.type.dtype for s in sources]  # type: ignore[union-attr]
+    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    function, linear = form.function, form.linear
+    pairs = list(zip(slots, dtypes, strict=True))
+
+    def step(group: Group) -> None:
+        env = group.env
+        values = []
+        affine = linear
+        for slot, dtype in pairs:
+            value = env[slot]
+            if value is None:
+                value = group.fetch(slot)
+            if type(value) is not Affine:
+                if value.dtype is not dtype and value.dtype != dtype:
+                    value = retype(value, dtype)
+                if affine and value.size > 1:
+                    affine = False
+            values.append(value)
+        if affine:
+            try:
+                result = function(op, *[_lift(v, dtype) for v, (_, dtype) in zip(values, pairs, strict=True)])
+            except NotAffine:
+                pass
+            else:
+                if result.dtype.itemsize != width:
+                    result = (
+                        extend(result.array(), signed, width)
+                        if result.dtype.itemsize < width
+                        else result.astype(f"u{width}")
+                    )
+                env[d] = result
+                group.dirty.add(d)
+                return
+        for k, value in enumerate(values):
+            if type(value) is Affine:
+                array = value.array()
+                dtype = dtypes[k]
+                values[k] = array if array.dtype is dtype else retype(array, dtype)
+        result = function(op, *values)
+        if result.dtype.itemsize != width:
+            result = (
+                extend(result, signed, width)
+                if result.dtype.itemsize < width
+                else retype(result, np.dtype(f"u{width}"))
+            )
+        env[d] = result
+        group.dirty.add(d)
+
+    return step
+
+
+def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
+    """A value as affine of a type; arrays of one integer become uniform."""
+    if type(value) is Affine:
+        return value.view(dtype)
+    if dtype.kind not in "iu" or dtype.itemsize > 8:
+        raise NotAffine
+    return Affine.constant(int(value.reshape(-1)[0]), dtype)
+
+
+def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> Step:
+    """Any element-wise instruction, with ports and guards."""
+    form, op, function = instruction.form, instruction.op, instruction.form.function
+    linear = form.linear and instruction.guard is None
+    getters = [source_getter(plan, o, linear) for o in instruction.operands[form.n_dest :]]
+    if form.root == "st" and "global" in op.text.split("."):
+        getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
+    commit = commit_of(instruction)
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
+    ports = tuple(sorted(form.ports))
+    loads = "memory" in ports
+
+    def step(group: Group) -> object:
+        active = None
+        if guard is not None:
+            active = guard(group)
+            if active is False:
+                return None
+        batch = group.batch
+        memory = batch.memory
+        memory.group = group
+        memory.active = active
+        memory.unused = unread
+        memory.undefined = False
+        arguments = [get(group) for get in getters]
+        if ports:
+            result = function(op, *arguments, **{p: port(batch, p, group, active) for p in ports})
+        elif linear:
+            try:
+                result = function(op, *arguments)
+            except NotAffine:
+                result = function(op, *[as_array(a) for a in arguments])
+        else:
+            result = function(op, *arguments)
+        if commit is not None and result is not None:
+            commit(group, result, active)
+        if loads and memory.undefined:
+            bits = loaded(group, instruction, arguments, {p: port(batch, p, group, active) for p in ports})
+            return None if commit is None or bits is None else commit_loaded(group, commit, instruction, bits, active)
+        return None
+
+    return step
+
+
+def _needed(get: Getter, operand: Operand) -> Getter:
+    """A getter of a value that leaves the thread: its registers must have been written."""
+    parts = operand.elements if isinstance(operand, Vec) else (operand,)
+    slots = [o.register.index for o in parts if isinstance(o, Reg)]
+
+    def checked(group: Group) -> Any:
+        for slot in slots:
+            if group.env[slot] is None:
+                group.need(slot, "the value of a store to global memory")
+        return get(group)
+
+    return checked

@@ -1,0 +1,158 @@
+"""Binding of the wgmma instructions, and of other instructions that touch their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.machine.asynchrony.wgmma import ACCESSED, MOVED, Wgmma
+from warpsim.machine.binding.operand_slots import value_getter
+from warpsim.machine.group import Group
+from warpsim.machine.hazards.shadow_rules import RULE as UNINITIALISED
+from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Function, Imm, Instruction, Vec
+
+
+@attrs.frozen(eq=False)
+class Issue:
+    """A ``wgmma.mma_async`` with the registers it uses: slots, and rows of `RegisterUse`."""
+
+    instruction: Instruction
+    shape: str
+    slots_d: tuple[int, ...]
+    slots_other: tuple[int, ...]
+    rows_d: Array
+    rows_a: Array
+    rows: Array = attrs.field(init=False)
+
+    key: bytes = attrs.field(init=False)
+    """The same for the same accumulators in the same shape, with A by descriptor."""
+
+    @rows.default
+    def _all_rows(self) -> Array:
+        return np.r_[self.rows_d, self.rows_a]
+
+    @key.default
+    def _key(self) -> bytes:
+        return b"A" if len(self.rows_a) else self.shape.encode() + self.rows_d.tobytes()
+
+
+def is_mma(instruction: Instruction) -> bool:
+    """True for ``wgmma.mma_async`` and its sparse form."""
+    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
+
+
+def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
+    """The registers of D, and those of A."""
+    d, a = instruction.operands[:2]
+    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
+
+
+def rows_of(function: Function) -> dict[int, int]:
+    """A row for each register that a wgmma of the function accumulates in or reads A from."""
+    rows: dict[int, int] = {}
+    for instruction in function.code:
+        if is_mma(instruction):
+            for slots in operand_registers(instruction):
+                for slot in slots:
+                    rows.setdefault(slot, len(rows))
+    return rows
+
+
+def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
+    """The step of a wgmma instruction; ``execute`` computes a product at once."""
+    words = instruction.op.modifiers
+    if "fence" in words:
+        return lambda group: state(group).fence(group)
+    if "commit_group" in words:
+        return lambda group: state(group).commit(group)
+    if "wait_group" in words:
+        count = instruction.operands[0]
+        n = count.bits if isinstance(count, Imm) else 0
+        return lambda group: state(group).wait(group, n)
+    slots_d, slots_a = operand_registers(instruction)
+    used = set(slots_d) | set(slots_a)
+    reads, _ = reads_and_writes(instruction)
+    issue = Issue(
+        instruction,
+        str(instruction.op.shape),
+        tuple(dict.fromkeys(slots_d)),
+        tuple(dict.fromkeys(s for s in reads if s not in used)),
+        np.array([plan.wgmma_rows[s] for s in slots_d], np.int64),
+        np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
+    )
+    names = [o.name for o in instruction.form.operands]
+    scale_d = value_getter(plan, dict(zip(names, instruction.operands, strict=False))["scale_d"])
+
+    def start(group: Group) -> None:
+        found = state(group)
+        if found.uses(group.plan).user[issue.rows_d[0]] is None and UNINITIALISED in group.batch.launch.settings.checks:
+            _check_written(group, issue, scale_d)
+        found.issue(group, issue, execute)
+
+    return start
+
+
+def _check_written(group: Group, issue: Issue, scale_d: Callable[[Group], Array]) -> None:
+    """Report accumulators that no thread has written, where they are added to."""
+    for slot in issue.slots_d:
+        if group.env[slot] is None and group.frame.values[slot] is None and scale_d(group).any():
+            name = group.plan.function.registers[slot].name
+            group.batch.fault(
+                UNINITIALISED,
+                f"wgmma adds to its accumulator {name} before anything wrote it",
+                group,
+                register=name,
+                advice="let the first wgmma of a sum have scale-d false, or write zeros and a wgmma.fence before it",
+            )
+            return
+
+
+def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """``step`` of another instruction, with a look at the wgmma in flight where it touches their registers."""
+    if instruction.form.root == "wgmma" or not plan.wgmma_rows:
+        return step
+    reads, writes = (
+        np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
+        for slots in reads_and_writes(instruction)
+    )
+    if not (len(reads) or len(writes)):
+        return step
+
+    plain = instruction.form.root == "mov" and len(instruction.operands) == 2
+    kind = MOVED if plain else ACCESSED
+    renames = plain and len(reads) == 1 and len(writes) == 1
+    guard = instruction.guard
+
+    def watched(group: Group) -> object:
+        found = group.batch.wgmma
+        if found is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
+            return step(group)
+        if renames and found.rename(group, int(reads[0]), int(writes[0])):
+            return step(group)
+        if found.checked:
+            if len(reads):
+                found.access(group, reads, False, kind)
+            if len(writes):
+                found.access(group, writes, True, kind)
+        return step(group)
+
+    return watched
+
+
+def _skipped(group: Group, slot: int, negated: bool) -> bool:
+    """Whether no thread of the group passes a guard."""
+    value = as_array(group.read(slot)).view(np.bool_)
+    return not (~value if negated else value).any()
+
+
+def state(group: Group) -> Wgmma:
+    """The wgmma of the group's batch."""
+    found = group.batch.wgmma
+    if found is None:
+        found = group.batch.wgmma = Wgmma(group.batch)
+    return found

@@ -1,0 +1,1 @@
+"""What the text calls undefined: convergence, undefined bits, races, proxies, stalls."""

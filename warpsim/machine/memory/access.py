@@ -1,0 +1,197 @@
+"""The memory port: loads, stores and atomics of one group in every state space.
+
+An address reaches the port as ``(base, offset)``, base affine or an array. Affine addresses become strided views of the
+memory; others are checked by their extremes and gathered. Bounds, alignment and read-only mappings are always checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.memory.addresses import Address, lifted, space_of
+from warpsim.machine.memory.atomics import apply_atomic
+from warpsim.machine.memory.global_access import GlobalAccess
+from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, GlobalMemory
+from warpsim.machine.memory.row_access import RowAccess
+from warpsim.machine.memory.word_access import WordAccess
+from warpsim.machine.memory.word_space import WordSpace
+from warpsim.machine.values import Affine, Array, as_array
+from warpsim.types import ScalarType
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.transfers import Transfers
+    from warpsim.machine.batch import Batch
+    from warpsim.machine.group import Group
+    from warpsim.machine.hazards.proxies import Proxies
+    from warpsim.machine.hazards.races import Races
+
+
+class Memory:
+    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
+
+    ``flight`` is set while asynchronous operations use shared memory: it is told of every access, and
+    so are ``races`` and ``proxies`` in launches that look at them. ``undefined`` is set when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
+    twins for the moment)."""
+
+    def __init__(self, batch: Batch, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
+        self.batch = batch
+        self.globals = memory
+        self.shared = shared
+        self.local = local
+        self.group: Group = None  # type: ignore[assignment]
+        self.active: Array | None = None
+        self.unused = False
+        self.flight: Transfers | None = None
+        self.races: Races | None = None
+        self.proxies: Proxies | None = None
+        self.undefined = False
+        self.twins = False
+        self.global_port = GlobalAccess(self)
+        self.word_port = WordAccess(self)
+        self.row_port = RowAccess(self)
+
+    # ---- the port ----------------------------------------------------------------------------
+
+    def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
+        """``count`` consecutive elements from each lane's address."""
+        if space == "const" or space.startswith("param"):
+            address = lifted(space, address)
+        kind = space_of(space, address)
+        if kind == "":
+            return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)
+        if kind == "global":
+            if self.twins:
+                return self.global_port.defined_bits(address, type.dtype, count)
+            return self.global_port.load(address, type.dtype, count)
+        return self.word_port.load(kind, address, type.dtype, count)
+
+    def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
+        """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        kind = space_of(space, address)
+        if kind == "":
+            self._by_space(address, lambda k, a: self.store(k, a, type, values), None, 0)
+            return
+        self.globals.version += 1
+        values = tuple([_view(v, type.dtype) for v in values])
+        if kind == "global":
+            if not self.twins:
+                self.global_port.store(address, values)
+        else:
+            self.word_port.store(kind, address, values)
+
+    def atomic(
+        self,
+        space: str,
+        address: Address,
+        type: ScalarType,
+        update: Callable[..., Array],
+        operands: tuple[Array, ...],
+        *,
+        returns: bool,
+        kind: str = "",
+        shared: Callable[..., Array] | None = None,
+        room: Callable[[Array], Array] | None = None,
+    ) -> Array | None:
+        """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
+
+        ``shared`` is the update in shared memory where it differs; ``room`` as for `apply_atomic`."""
+        returns = returns and not self.unused
+        name = space_of(space)
+        if name == "":
+
+            def access(k: str, a: Address) -> tuple[Array | None]:
+                return (
+                    self.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared, room=room),
+                )
+
+            got = self._by_space(address, access, type, 1)
+            return got[0] if returns else None
+        if shared is not None and name.startswith("shared"):
+            update = shared
+        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind, room)
+
+    def shifted(self, address: Address, delta: Array) -> Address:
+        """An address moved by a number of bytes of each lane."""
+        base, offset = address
+        return as_array(base).astype(np.int64) + delta, offset
+
+    def residue(self, address: Address, nbytes: int) -> Array:
+        """Each lane's address modulo a number of bytes."""
+        return (as_array(address[0]).astype(np.int64) + address[1]) % nbytes
+
+    def uneven(self, value: Address | Array) -> Array:
+        """Which lanes' value (or address) is another than that of the first lane of their warp."""
+        array = as_array(value[0]) if isinstance(value, tuple) else as_array(value)
+        if array.size == 1:
+            return np.zeros(array.shape, np.bool_)
+        warps = self.group.warps
+        wide = warps.spread(array)
+        wrong = (wide != wide[:, :1]) & warps.active
+        return warps.collect(np.broadcast_to(wrong, warps.active.shape))
+
+    def outside(self, space: str, address: Address) -> Array:
+        """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
+        place = as_array(address[0]).astype(np.int64) + address[1]
+        in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
+        in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
+        kind = space_of(space)
+        if kind.startswith("shared"):
+            return (place < 0) | (place >= WINDOW)
+        return in_local if kind == "" else in_local | in_shared
+
+    def advance(self, address: Address, nbytes: int) -> Address:
+        """The address ``nbytes`` further on."""
+        return address[0], address[1] + nbytes
+
+    def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
+        """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
+        return self.row_port.access(space, address, count, None, None)
+
+    def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
+        """32-bit words of matrix rows, stored where ``active``."""
+        self.globals.version += 1
+        self.row_port.access(space, address, len(words), words, active)
+
+    # ---- generic addresses -------------------------------------------------------------------
+
+    def _by_space(
+        self, address: Address, access: Callable[[str, Address], Any], type: ScalarType | None, count: int
+    ) -> Any:
+        base, offset = address
+        array = as_array(base).view(np.int64)
+        low, high = int(array.min()) + offset, int(array.max()) + offset
+        for kind, window in (("shared::cluster", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+            if window <= low and high < window + WINDOW:
+                return access(kind, (base - window if isinstance(base, Affine) else array - window, offset))
+        if high < LOCAL_WINDOW or low >= SHARED_WINDOW + WINDOW:
+            return access("global", address)
+        place = array + offset
+        in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
+        in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
+        outer, parts = self.active, []
+        for kind, window, mask in (
+            ("shared::cluster", SHARED_WINDOW, in_shared),
+            ("local", LOCAL_WINDOW, in_local),
+            ("global", 0, ~(in_shared | in_local)),
+        ):
+            mask = mask if outer is None else mask & outer
+            if mask.any():
+                self.active = np.broadcast_to(mask, self.group.selection.shape)
+                parts.append((self.active, access(kind, (array - window, offset))))
+        self.active = outer
+        if type is None or not parts or parts[0][1] is None or parts[0][1][0] is None:
+            return (None,)
+        shape = self.group.selection.shape
+        out = tuple([np.zeros(shape, type.dtype) for _ in range(count)])
+        for mask, values in parts:
+            for target, value in zip(out, values, strict=True):
+                np.copyto(target, value, where=mask)
+        return out
+
+
+def _view(value: Any, dtype: np.dtype[Any]) -> Array:
+    array = as_array(value)
+    return array if array.dtype is dtype else array.view(dtype)

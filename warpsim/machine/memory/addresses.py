@@ -1,0 +1,93 @@
+"""What the ports of all state spaces ask of addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.memory.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
+from warpsim.machine.values import Affine, Array, as_array
+
+Address = tuple[Any, int]
+"""(base, offset): the base affine or an array."""
+CLUSTER_SHIFT = 24
+"""A shared::cluster address holds the rank of its CTA plus one above this bit."""
+
+
+def misaligned(array: Array, offset: int, nbytes: int) -> bool:
+    """True where some address is not a multiple of the access size."""
+    if nbytes == 1:
+        return False
+    if array.size == 1:
+        return bool((int(array.reshape(-1)[0]) + offset) % nbytes)
+    seen = (
+        int(np.bitwise_or.reduce(array, axis=None))
+        if offset % nbytes == 0
+        else int(np.bitwise_or.reduce(array + offset, axis=None))
+    )
+    return bool(seen & (nbytes - 1))
+
+
+def disjoint(base: Affine, nbytes: int) -> bool:
+    """True where no two index tuples (of axes with a stride) touch the same byte."""
+    reach = nbytes
+    for stride, extent in sorted((abs(s), e) for s, e in zip(base.strides, base.extents, strict=True) if s):
+        if stride < reach:
+            return False
+        reach = stride * (extent - 1) + reach
+    return True
+
+
+def bits_of(array: Array) -> Array:
+    """Elements as unsigned integers, so that equal NaNs are equal."""
+    return array if array.dtype.itemsize > 8 else array.view(f"u{array.dtype.itemsize}")
+
+
+def last_along(value: Array, shape: tuple[int, ...]) -> Array:
+    """The last thread's value along axes that the target does not have."""
+    if value.size == 1:
+        return value
+    if value.ndim != len(shape):  # of a list of lanes, all at one address
+        return value.reshape(-1)[-1:]
+    for axis, extent in enumerate(shape):
+        if extent == 1 and value.shape[axis] > 1:
+            value = value.take([-1], axis=axis)
+    return value
+
+
+def cta_order(array: Array) -> Array:
+    """CTA axes first, so that the last in C order is the last in the order CTA, warp, lane."""
+    return array.transpose(2, 3, 0, 1) if array.ndim == 4 else array
+
+
+_SPACES = {
+    "": "",
+    "generic": "",
+    "const": "global",
+    "global": "global",
+    "param": "param",
+    "param::entry": "global",
+    "param::func": "local",
+    "shared::cta": "shared",
+}
+
+
+def lifted(name: str, address: Address) -> Address:
+    """The address of a load from constants or parameters with the upper half that compilers leave out."""
+    base, offset = address
+    if base.dtype.itemsize == 8:
+        return address
+    wide = as_array(base).astype(np.uint64)
+    if name == "const":
+        return wide + np.uint64(CONST_ADDRESS), offset
+    return np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset
+
+
+def space_of(name: str, address: Address | None = None) -> str:
+    """The memory that a state space lies in; a function's parameters are local, a kernel's a read-only allocation."""
+    if name.startswith("param") and address is not None:
+        base, offset = address
+        first = base.base if type(base) is Affine else int(base.reshape(-1)[0])
+        return "global" if first + offset >= FIRST_ADDRESS else "local"
+    return _SPACES.get(name, name)

@@ -1,0 +1,116 @@
+"""Rows of matrices (ldmatrix, stmatrix, wmma): consecutive words at addresses of single lanes, in warp view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.machine.memory.addresses import misaligned, space_of
+from warpsim.machine.memory.global_memory import SHARED_WINDOW, WINDOW
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.memory.access import Memory
+
+
+class RowAccess:
+    """The part of a batch's port that moves rows of matrices."""
+
+    def __init__(self, port: Memory) -> None:
+        self.port = port
+
+    def access(
+        self, space: str, address: Array, count: int, words: tuple[Array, ...] | None, active: Array | None
+    ) -> tuple[Array, ...]:
+        """Word accesses in warp view: ``address`` is ``[n, k, m]``."""
+        warps = self.port.group.warps
+        kind = space_of(space)
+        array = address.astype(np.int64)
+        if kind == "":
+            array = array - SHARED_WINDOW
+        if int(array.min()) < 0 or int(array.max()) >= WINDOW:
+            active = self._check_space(array, address, active)
+        nbytes = count * 4
+        shape = (warps.n, array.shape[1], warps.m)
+        if self.port.flight is not None:
+            access = "read" if words is None else "write"
+            self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
+        if self.port.proxies is not None:
+            self.port.proxies.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
+        if self.port.races is not None:
+            self.port.races.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
+        bits = self.port.shared.defined if words is None else None
+        if bits is not None and int(array.min()) >= 0 and int(array.max()) + nbytes <= self.port.shared.size:
+            columns = self._warp_columns(shape)
+            rows = columns.size == self.port.shared.n_columns and array.shape[2] == 1 and warps.dense
+            self.port.undefined |= bits.lacks(array & -4, columns, rows, nbytes, active)
+        if warps.dense and array.shape[2] == 1 and words is None:
+            selection = self.port.group.selection
+            assert isinstance(selection, Rect)
+            if (
+                selection.all_ctas
+                and int(array.min()) >= 0
+                and int(array.max()) + nbytes <= self.port.shared.size
+                and not misaligned(array, 0, nbytes)
+            ):
+                index = array.reshape(-1) >> 2
+                out = (array.shape[0], array.shape[1], self.port.shared.n_columns)
+                return tuple([self.port.shared.words.take(index + k, axis=0).reshape(out) for k in range(count)])
+        array = np.broadcast_to(array, shape)
+        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        size = self.port.shared.size
+        bad = mask & ((array < 0) | (array + nbytes > size))
+        odd = mask & ~bad & (array % nbytes != 0)
+        for wrong, rule in ((bad, "out-of-bounds"), (odd, self._known("matrix-alignment", "misaligned"))):
+            if wrong.any():
+                first = int(array[wrong][0])
+                what = "is not a multiple of" if wrong is odd else "of shared memory cannot be accessed with"
+                lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
+                self.port.batch.fault(
+                    rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.port.group, lanes, address=first
+                )
+                mask = mask & ~wrong
+        array = np.where(mask, array, 0) if not mask.all() else array
+        columns = self._warp_columns(shape)
+        if words is None:
+            return tuple([self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
+        for k, word in enumerate(words):
+            full = np.broadcast_to(word, shape)
+            self.port.shared.scatter(
+                array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
+            )
+        return ()
+
+    def _check_space(self, array: Array, address: Array, active: Array | None) -> Array:
+        """The rows that lie in shared memory at all; what names another space is reported."""
+        warps = self.port.group.warps
+        shape = (warps.n, array.shape[1], warps.m)
+        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        wrong = mask & ((array < 0) | (array >= WINDOW))
+        if not wrong.any():
+            return mask
+        first = int(np.broadcast_to(address, shape)[wrong][0])
+        lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
+        self.port.batch.fault(
+            self._known("matrix-address-space", "out-of-bounds"),
+            f"row address 0x{first:x} is not in shared memory",
+            self.port.group,
+            lanes,
+            address=first,
+            advice="ldmatrix and stmatrix move rows of shared memory only",
+        )
+        return mask & ~wrong
+
+    def _known(self, rule: str, always: str) -> str:
+        """A rule, or what stands for it in launches that do not check it."""
+        return rule if rule in self.port.batch.launch.settings.checks else always
+
+    def _warp_columns(self, shape: tuple[int, ...]) -> Array:
+        warps = self.port.group.warps
+        if warps.dense:
+            return (self.port.group.selection.positions[0, 0].reshape(-1) % self.port.batch.shape.n_ctas).reshape(
+                1, 1, -1
+            )
+        return warps.warp_ctas.reshape(-1, 1, 1)

@@ -1,0 +1,220 @@
+"""Loads and stores of shared and local memory: whole rows of words where all columns have one address, else gathers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
+from warpsim.machine.memory.word_space import WordSpace, join_words, split_words
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import FLAT, Affine, Array, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.memory.access import Memory
+
+
+class WordAccess:
+    """The part of a batch's port that reaches the words of its CTAs and threads."""
+
+    def __init__(self, port: Memory) -> None:
+        self.port = port
+
+    def columns(self, kind: str) -> tuple[WordSpace, Array, bool]:
+        """The words of a space, each lane's column, and whether the group covers all columns in order."""
+        selection = self.port.group.selection
+        if kind == "local":
+            return self.port.local, selection.positions, selection.n == self.port.batch.shape.n
+        covered = isinstance(selection, Rect) and selection.all_ctas
+        if isinstance(selection, Rect):
+            return self.port.shared, selection.columns, covered
+        return self.port.shared, selection.ctas, False
+
+    def address(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+        """Byte address (int or int64 array) in a column, the space, the columns, whether rows serve, and who may."""
+        base, offset = address
+        space, columns, covered = self.columns(kind)
+        if type(base) is Affine:
+            low, high = base.limits()
+            if low + offset >= 0 and high + offset + nbytes <= space.size:  # so no CTA rank stands above the offset
+                first = base.base + offset
+                if base.strides == FLAT:
+                    if first % nbytes == 0:
+                        return first, space, columns, covered, self.port.active
+                elif not any(part % nbytes for part in (first, *base.strides)):
+                    place = base.array().astype(np.int64) + offset
+                    # a base below zero has wrapped round: only with the offset it is an address again
+                    return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.port.active
+        array = as_array(base)
+        array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
+        if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
+            array, columns = self._remote(array, columns)
+            covered = False
+        low, high = int(array.min()), int(array.max())
+        if low >= 0 and high + nbytes <= space.size and not misaligned(array, 0, nbytes):
+            return array, space, columns, covered, self.port.active
+        return self._word_faults(kind, array, space, columns, nbytes)
+
+    def _remote(self, array: Array, columns: Array) -> tuple[Array, Array]:
+        """Addresses in another CTA of the cluster: the rank plus one stands in the bits above the offset."""
+        rank = (array >> CLUSTER_SHIFT) - 1
+        peer = self.port.batch.cluster_peer(columns, np.maximum(rank, 0))
+        bad = (rank >= 0) & (peer < 0)
+        if bad.any():
+            self.port.batch.fault(
+                "out-of-bounds",
+                "shared::cluster address names a CTA that is not in the cluster",
+                self.port.group,
+                np.broadcast_to(bad, self.port.group.selection.shape),
+            )
+        return array & ((1 << CLUSTER_SHIFT) - 1), np.where(rank >= 0, peer, columns)
+
+    def _word_faults(
+        self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
+    ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+        shape = self.port.group.selection.shape
+        place = np.broadcast_to(array, shape)
+        active = np.ones(shape, np.bool_) if self.port.active is None else np.broadcast_to(self.port.active, shape)
+        outside = active & ((place < 0) | (place + nbytes > space.size))
+        odd = active & ~outside & (place % nbytes != 0)
+        name = kind.split("::")[0]
+        if odd.any():
+            first = int(place[odd][0])
+            self.port.batch.fault(
+                "misaligned",
+                f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
+                self.port.group,
+                odd,
+                address=first,
+            )
+        if outside.any():
+            first = int(place[outside][0])
+            self.port.batch.fault(
+                "out-of-bounds",
+                f"access of {nbytes} bytes at {name} address 0x{first:x} is outside the {space.size} bytes of {name} memory, by {first + nbytes - space.size} bytes",
+                self.port.group,
+                outside,
+                address=first,
+            )
+        good = active & ~outside & ~odd
+        return np.where(good, place, 0), space, columns, False, good
+
+    def load(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+        """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
+        place, space, columns, covered, active = self.address(kind, address, dtype.itemsize * count)
+        size = dtype.itemsize
+        if self.port.flight is not None and kind != "local":
+            self.port.flight.touch("read", place, size * count, columns, active)
+        if self.port.proxies is not None and kind != "local":
+            self.port.proxies.shared(place, size * count, columns, active, False)
+        if self.port.races is not None and kind != "local":
+            self.port.races.shared(place, size * count, columns, active, False)
+        if space.defined is not None:
+            rows = covered and _by_rows(kind, place)
+            self.port.undefined |= space.defined.lacks(place, columns, rows, size * count, active)
+        if covered and size * count >= 4:
+            n_words = size * count // 4
+            parts = self._rows(kind, space, place, n_words)
+            if parts is not None:
+                if size == 4:
+                    return tuple([p.view(dtype) for p in parts])
+                if size > 4:
+                    step = size // 4
+                    return tuple([join_words(parts[k * step : (k + 1) * step], dtype) for k in range(count)])
+        place = np.asarray(place, np.int64)
+        if place.ndim == 0:
+            place = place.reshape((1,) * len(self.port.group.selection.shape))
+        return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
+
+    def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
+        """Whole rows of words where the address does not depend on the column."""
+        shape = self.port.batch.shape.extents
+        tail = shape if kind == "local" else (1, 1, *shape[2:])
+        if isinstance(place, int):
+            word = place >> 2
+            return [space.words[word + k].reshape(tail).copy() for k in range(n_words)]
+        if kind == "local" or place.ndim != 4 or place.shape[2] != 1 or place.shape[3] != 1:
+            return None
+        word = place.reshape(-1) >> 2
+        out = (place.shape[0], place.shape[1], *shape[2:])
+        return [space.words.take(word + k if k else word, axis=0).reshape(out) for k in range(n_words)]
+
+    def store(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
+        """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        size, count = values[0].dtype.itemsize, len(values)
+        races = self.port.races
+        if races is not None and kind != "local":
+            place, space, columns, _, active = self.address(kind, address, size * count)
+            races.shared(place, size * count, columns, active, True)
+            if races.doubts:
+                self.port.races = None
+                changed = self._differs(space, place, columns, active, values)
+                self.store(kind, address, values)
+                self.port.races = races
+                races.settle(changed, self._differs(space, place, columns, active, values))
+                return
+        place, space, columns, covered, active = self.address(kind, address, size * count)
+        shape = self.port.group.selection.shape
+        if self.port.flight is not None and kind != "local":
+            self.port.flight.touch("write", place, size * count, columns, active)
+        if self.port.proxies is not None and kind != "local":
+            self.port.proxies.shared(place, size * count, columns, active, True)
+        rows = covered and _by_rows(kind, place)
+        if rows and active is None and size >= 4:
+            if space.defined is not None:
+                space.defined.mark(place, columns, True, size * count, None)
+            if kind != "local":
+                self._store_rows(space, place, values, shape)
+                return
+            words = [w for v in values for w in (split_words(v) if size > 4 else [v.view(np.uint32)])]
+            for k, word in enumerate(words):
+                space.words[(place >> 2) + k].reshape(shape)[...] = word
+            return
+        if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane's value stays
+            for k, value in enumerate(values):
+                space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
+            return
+        place = np.broadcast_to(np.asarray(place, np.int64), shape)
+        columns = np.broadcast_to(columns, shape)
+        for k, value in enumerate(values):
+            full = np.broadcast_to(value, shape)
+            if active is None:
+                space.scatter(place + k * size, columns, full)
+            else:
+                mask = np.broadcast_to(active, shape)
+                space.scatter(place[mask] + k * size, columns[mask], full[mask])
+
+    def _differs(
+        self, space: WordSpace, place: Any, columns: Array, active: Array | None, values: tuple[Array, ...]
+    ) -> Array:
+        """The lanes that do not find their values in memory."""
+        shape = self.port.group.selection.shape
+        found: Array = np.zeros(shape, np.bool_)
+        at = np.broadcast_to(np.asarray(place, np.int64), shape)
+        for k, value in enumerate(values):
+            held = space.gather(at + k * value.dtype.itemsize, np.broadcast_to(columns, shape), value.dtype)
+            found |= bits_of(held) != bits_of(value)
+        return found if active is None else found & active
+
+    def _store_rows(self, space: WordSpace, place: Any, values: tuple[Array, ...], shape: tuple[int, ...]) -> None:
+        words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]
+        n_columns = space.n_columns
+        if isinstance(place, int):
+            for k, word in enumerate(words):
+                last = last_along(word, (1, 1, *shape[2:]))
+                space.words[(place >> 2) + k] = np.broadcast_to(last, (1, 1, *shape[2:])).reshape(n_columns)
+            return
+        index = place.reshape(-1) >> 2
+        out = (*place.shape[:2], *shape[2:])
+        for k, word in enumerate(words):
+            last = last_along(word, out)
+            rows = np.broadcast_to(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
+            space.words[index + k] = rows
+
+
+def _by_rows(kind: str, place: Any) -> bool:
+    """Whether all columns are accessed at the same addresses."""
+    if isinstance(place, int):
+        return True
+    return kind != "local" and place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1
