@@ -43,6 +43,10 @@ def load_program(module: ast.Module, source: str = "") -> Program:
                 problems.add("redeclared", item.span, f"{item.name} is declared twice")
             if known is None or item.body is not None:
                 resolver.globals[item.name] = item
+            if item.body is not None and item.linkage == "extern":
+                problems.add(
+                    "linkage", item.span, f"{item.name} is .extern, and has a body here", "leave one of them out"
+                )
             if item.body is not None:
                 bodies.append(item)
         elif isinstance(item, ast.Directive):

@@ -80,7 +80,7 @@ class Operands:
                     "operand-count",
                     node.span,
                     f"operand {s.name} of {op.text} has {count} elements, not {len(node.elements)}",
-                    weight=3,
+                    weight=4,
                 )
             if all(isinstance(e, ast.Sink) for e in node.elements):
                 raise Mismatch("operand-type", node.span, "a vector needs at least one register beside _", weight=2)

@@ -151,6 +151,8 @@ class Resolver:
             dimensions = list(item.dimensions)
             data, relocations = b"", ()
             if item.initialiser is not None:
+                if node.linkage == "extern":
+                    self.problems.add("linkage", item.span, f"{item.name} is .extern, and has an initial value here")
                 if node.space not in ("global", "const"):
                     self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
                 else:
