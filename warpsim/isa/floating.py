@@ -306,8 +306,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     if "xorsign" in op.text:
         sign = np.signbit(a) ^ np.signbit(b)
         a, b = np.abs(a), np.abs(b)
-    first = np.where((a == b) & (np.signbit(a) if least else ~np.signbit(a)), a, (np.fmin if least else np.fmax)(a, b))
-    r = np.where((a == b) & (np.signbit(b) if least else ~np.signbit(b)), b, first)
+    r = floating.extreme(a, b, least)
     if op.__dict__.get("NaN"):
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
     if sign is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert
-from warpsim.numerics.floating import odd_sum
+from warpsim.numerics.floating import extreme, odd_sum
 
 Lanes = Any
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
@@ -176,9 +176,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
         if "xorsign" in op.text:
             flip = np.signbit(x) ^ np.signbit(y)
             x, y = np.abs(x), np.abs(y)
-        r = (np.fmin if least else np.fmax)(x, y)
-        for v in (x, y):
-            r = np.where((x == y) & (np.signbit(v) if least else ~np.signbit(v)), v, r)
+        r = extreme(x, y, least)
         if op.NaN:
             r = np.where(np.isnan(x) | np.isnan(y), np.nan, r)
         return r if flip is None else np.where(flip, -r, r)

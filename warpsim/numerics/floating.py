@@ -61,8 +61,17 @@ def flush_quotient(r: Array, mode: str, a: Array, b: Array) -> Array:
 
 def saturate(x: Array) -> Array:
     """Clamped to [0, 1]; NaN and -0 become +0."""
-    x = np.fmax(x, x.dtype.type(0))
-    return np.fmin(np.where(x == 0, x.dtype.type(0), x), x.dtype.type(1))
+    zero, one = x.dtype.type(0), x.dtype.type(1)
+    return np.minimum(np.where(x > 0, x, zero), one)
+
+
+def extreme(a: Array, b: Array, least: bool) -> Array:
+    """The least or the greatest of two: -0 is less than +0, and a NaN loses against a number.
+
+    np.fmin and np.fmax do as the processor does that they run on: on Arm, a signalling NaN wins."""
+    first = (a < b) if least else (a > b)
+    first |= (a == b) & (np.signbit(a) if least else ~np.signbit(a))
+    return np.where(first | np.isnan(b), a, b)
 
 
 def odd_sum(p: Array, c: Array) -> Array:
