@@ -24,11 +24,21 @@ def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Arra
     )
     with np.errstate(all="ignore"):
         if present is None:
-            total = np.matmul(np.moveaxis(left, 0, -1).astype(F64), np.moveaxis(right, 0, -2).astype(F64))
+            total = _products(left.astype(F64), right.astype(F64))
         else:
             stored = np.moveaxis(present, -1, 0)[..., None]
             total = plain_sum(left[..., None], right[..., None, :], stored)
         return (total + c).astype(c.dtype)
+
+
+def _products(left: Array, right: Array) -> Array:
+    """The products of ``[K, ..., M]`` and ``[K, ..., N]`` added in the order of K, as no BLAS promises on every machine."""
+    total = left[0][..., :, None] * right[0][..., None, :]
+    term = np.empty_like(total)
+    for row, column in zip(left[1:], right[1:], strict=True):
+        np.multiply(row[..., :, None], column[..., None, :], out=term)
+        np.add(total, term, out=total)
+    return total
 
 
 def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
