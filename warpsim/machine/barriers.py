@@ -53,16 +53,9 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         target(group, result, None)
 
     def step(group: Group) -> bool:
-        if guard is not None:
-            active = guard(group)
-            if active is False:
-                return False
-            if active is not None:
-                return _leave_out(group, active)
-        if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
-            lacking = missing_lanes(group, None)
-            if lacking is not None:
-                return wait(group, lacking)
+        gone = _before(group, guard, aligned)
+        if gone is not None:
+            return gone
         return arrive(group)
 
     def _by_number(group: Group, values: list[Array]) -> bool:
@@ -168,20 +161,28 @@ def _trap(instruction: Instruction, guard: Any) -> Step:
     return step
 
 
+def _before(group: Group, guard: Any, aligned: bool) -> bool | None:
+    """What comes before a barrier: the guard, and lanes that an aligned one waits for; None where all arrive now."""
+    if guard is not None:
+        active = guard(group)
+        if active is False:
+            return False
+        if active is not None:
+            return _leave_out(group, active)
+    if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
+        lacking = missing_lanes(group, None)
+        if lacking is not None:
+            return wait(group, lacking)
+    return None
+
+
 def _cluster_barrier(words: list[str], guard: Any, aligned: bool) -> Step:
     arrives, waits = "arrive" in words, "wait" in words
 
     def step(group: Group) -> bool:
-        if guard is not None:
-            active = guard(group)
-            if active is False:
-                return False
-            if active is not None:
-                return _leave_out(group, active)
-        if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
-            lacking = missing_lanes(group, None)
-            if lacking is not None:
-                return wait(group, lacking)
+        gone = _before(group, guard, aligned)
+        if gone is not None:
+            return gone
         if arrives:
             group.batch.launch.cluster_barrier(group, True, False)
         at = group.at
