@@ -314,4 +314,4 @@ def _return(group: Group) -> int | None:
     return None
 
 
-__all__ = ["bind_end", "from_positions", "part"]
+__all__ = ["bind_end", "jump", "part"]

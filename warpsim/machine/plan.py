@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from warpsim.analysis.contraction import contract
-from warpsim.analysis.flow import Block, blocks_of, calls_into, is_poll, polling_functions
+from warpsim.analysis.flow import Block, calls_into, is_poll, polling_functions
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.machine.binding.slots import SpecialSlot
@@ -151,6 +152,11 @@ class Image:
         self.function_numbers = {name: i for i, name in enumerate([*program.functions, *program.externs])}
         self.plans: dict[str, KernelPlan] = {}
 
+    @cached_property
+    def polling(self) -> frozenset[str]:
+        """Functions that may wait for other threads; asked for only where a kernel calls any."""
+        return polling_functions(self.program)
+
     def function_address(self, name: str) -> int:
         """The code address of a function."""
         name = self.program.aliases.get(name, name)
@@ -177,7 +183,6 @@ class KernelPlan:
         self.image = image
         self.program = image.program
         self.entry = image.program.functions[name]
-        self.polling = polling_functions(image.program)
         self.async_proxy = uses_async_proxy(image.program)
         self.shared = place_shared(image.program, self.entry)
         self.dynamic_offset = self.shared.dynamic
@@ -214,7 +219,7 @@ def mark_waits(kernel: KernelPlan, function: Function, blocks: list[Block]) -> N
     """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write."""
 
     def polls_in(instruction: Instruction) -> bool:
-        called = instruction.form.root == "call" and calls_into(instruction, kernel.polling, kernel.program)
+        called = instruction.form.root == "call" and calls_into(instruction, kernel.image.polling, kernel.program)
         return called or is_poll(instruction)
 
     polls = [any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks]
@@ -224,4 +229,4 @@ def mark_waits(kernel: KernelPlan, function: Function, blocks: list[Block]) -> N
                 block.waits = True
 
 
-__all__ = ["BoundBlock", "FunctionPlan", "Image", "KernelPlan", "blocks_of"]
+__all__ = ["BoundBlock", "FunctionPlan", "Image", "KernelPlan"]
