@@ -1,14 +1,23 @@
-"""Names of rules and groups of rules that a launch checks."""
+"""Names of rules and groups of rules that a launch checks, and the words that choose among them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from warpsim.errors import LaunchError
 
 GROUPS: dict[str, frozenset[str]] = {
     "sync": frozenset(
-        {"aligned-divergence", "exited-lane", "nonuniform-operand", "membermask", "barrier-divergence", "setmaxnreg"}
+        {
+            "aligned-divergence",
+            "exited-lane",
+            "nonuniform-operand",
+            "membermask",
+            "barrier-divergence",
+            "setmaxnreg",
+            "deadlock",
+        }
     ),
     "matrix": frozenset(
         {
@@ -35,30 +44,58 @@ GROUPS: dict[str, frozenset[str]] = {
             "tensor-map",
         }
     ),
-    "memory": frozenset({"out-of-bounds", "misaligned", "read-only"}),
+    "memory": frozenset({"out-of-bounds", "misaligned", "read-only", "limit"}),
     "init": frozenset({"uninitialised"}),
     "race": frozenset({"race"}),
 }
 EVERY = frozenset().union(*GROUPS.values())
+NOTE = "note"
+"""Stands in what "all" gives: findings of this severity are told too."""
+WORDS: dict[str, frozenset[str]] = {
+    "default": EVERY - GROUPS["race"],
+    "all": EVERY | {NOTE},
+    "none": frozenset(),
+    **GROUPS,
+    **{rule: frozenset({rule}) for rule in EVERY},
+}
+_WORD = "|".join(sorted(map(re.escape, WORDS), key=len, reverse=True))
+_TERM = re.compile(rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)")
 
 
 def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
-    """The rules that ``checks=`` names: "default", "all", "none", or rules and groups."""
-    if checks is None or checks == "default":
-        return EVERY - GROUPS["race"]
-    if checks == "all":
-        return EVERY
-    if checks == "none":
-        return frozenset()
-    names = checks.split(",") if isinstance(checks, str) else list(checks)
-    chosen: set[str] = set()
-    for name in names:
-        if name in GROUPS:
-            chosen |= GROUPS[name]
-        elif name in EVERY:
-            chosen.add(name)
-        elif name in ("default", "all", "none"):
-            chosen |= resolve_checks(name)
-        else:
-            raise LaunchError(f"{name!r} is no rule and no group of rules; groups are {', '.join(GROUPS)}")
-    return frozenset(chosen)
+    """The rules that ``checks=`` names.
+
+    Args:
+        checks: "default", "all", "none", a rule or a group, each with ``-NAME`` and ``+NAME`` behind
+            (``"default+race"``, ``"all-proxy-fence"``), several of them with commas between or in a set; None is
+            "default". Rules that are always on stay on.
+
+    Raises:
+        LaunchError: for a name that is no rule and no group.
+    """
+    if checks is None:
+        return WORDS["default"]
+    if isinstance(checks, str):
+        return frozenset().union(*(_term(term.strip()) for term in checks.split(",")))
+    if isinstance(checks, Iterable):
+        terms = list(checks)
+        if all(isinstance(term, str) for term in terms):
+            return frozenset().union(*map(resolve_checks, terms))
+    raise LaunchError(f"checks= takes {GRAMMAR}, not {checks!r:.200}")
+
+
+GRAMMAR = (
+    "'default', 'all' or 'none', with -NAME and +NAME behind ('default+race'), or a set of rules and of the groups "
+    + ", ".join(GROUPS)
+)
+
+
+def _term(term: str) -> frozenset[str]:
+    """One word and the words added to it and taken from it, from left to right."""
+    match = _TERM.fullmatch(term)
+    if match is None:
+        raise LaunchError(f"{term[:200]!r} is no rule and no group of rules; checks= takes {GRAMMAR}")
+    chosen = WORDS[match[1]]
+    for sign, word in re.findall(rf"([+-])({_WORD})(?=[+-]|$)", match[2]):
+        chosen = chosen | WORDS[word] if sign == "+" else chosen - WORDS[word]
+    return chosen
