@@ -11,6 +11,10 @@ ROOT = Path(__file__).parent.parent
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
 
 
+FINDINGS = {"assert_fails": ["assert"], "warp_votes": ["membermask", "membermask"]}
+"""Rules that recorded programs break: a failing assertion, and two shuffles that read lanes outside of their mask."""
+
+
 @pytest.mark.parametrize("path", [c.parent for c in CASES], ids=lambda p: p.name)
 def test_every_bit(path):
     """A recorded launch leaves the bytes of the hardware, and breaks no rule."""
@@ -18,6 +22,7 @@ def test_every_bit(path):
 
     assert result.error is None
     assert result.bits_equal
+    assert [f.rule for f in result.findings] == FINDINGS.get(path.name, [])
     assert result.outputs or path.name in ("assert_fails", "printf_vprintf")
 
 

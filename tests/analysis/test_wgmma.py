@@ -29,15 +29,15 @@ MISSING, FLIGHT, LOST = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommi
         ([FENCE, MMA, COMMIT, WAIT, USE], []),
         ([MMA, COMMIT, WAIT, USE], [(1, MISSING, "error")]),
         ([FENCE, ADD, MMA, COMMIT, WAIT, USE], [(3, MISSING, "error")]),
-        ([FENCE, SET, MMA, COMMIT, WAIT, USE], [(3, MISSING, "warning")]),
+        ([FENCE, SET, MMA, COMMIT, WAIT, USE], [(3, MISSING, "note")]),
         ([ADD, FENCE, MMA, COMMIT, WAIT, USE], []),
         ([FENCE, MMA, MMA, COMMIT, WAIT, USE], []),
         ([FENCE, MMA, COMMIT, WAIT, ADD, MMA, COMMIT, WAIT, USE], [(6, MISSING, "error")]),
         ([FENCE, MMA, COMMIT, WAIT, ADD, FENCE, MMA, COMMIT, WAIT, USE], []),
         ([FENCE, TALL, MMA, COMMIT, WAIT, USE], [(3, MISSING, "error")]),
         ([FENCE, TALL, FENCE, MMA, COMMIT, WAIT, USE], []),
-        ([FENCE, "mov.u32 r1, n;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "warning")]),
-        ([FENCE, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "warning")]),  # compilers rely on it
+        ([FENCE, "mov.u32 r1, n;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "note")]),
+        ([FENCE, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(3, MISSING, "note")]),  # compilers rely on it
         ([FENCE, MMA, COMMIT, "add.u32 r1, n, 1;", FROM_A, COMMIT, WAIT, USE], [(5, MISSING, "error")]),
         ([FENCE, "add.u32 r5, n, 1;", FROM_A, COMMIT, WAIT, USE], []),
     ],

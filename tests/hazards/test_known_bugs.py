@@ -103,7 +103,7 @@ BUGS = {
     ),
     "an mbarrier initialised without a fence before the first TMA": (
         "mbarrier",
-        "warning",
+        "note",
         START.format(fence="") + EXPECT + LOAD + "//!" + ARRIVED.format("L", 0),
         START.format(fence=FENCE) + EXPECT + LOAD + ARRIVED.format("L", 0),
         {},

@@ -286,12 +286,14 @@ def test_poison_in_flight():
     assert set(out.tolist()) == {0xFFFADEAD}
 
 
-def test_hidden_initialisation_is_a_warning():
-    """An mbarrier that only a CTA barrier made visible works, with a warning."""
-    out, findings = launch(edited(BULK, {"visible": ""}))
+def test_hidden_initialisation_is_a_note():
+    """An mbarrier that only a CTA barrier made visible works, with a note."""
+    program = edited(BULK, {"visible": ""})
+    out, findings = launch(program, checks="all")
 
     assert out.tolist() == INPUT.tolist()
-    assert [(f.rule, f.severity) for f in findings] == [("mbarrier", "warning")]
+    assert severities(findings) == [("mbarrier", "note")]
+    assert launch(program)[1] == launch(program, checks="default+race")[1] == ()
 
 
 def test_who_touched_the_register():
@@ -346,14 +348,14 @@ def test_warps_at_different_barriers():
 
 
 @pytest.mark.parametrize("source", ["0f3F800000", "%f1"])
-def test_moves_past_the_fence_are_a_warning(source):
+def test_moves_past_the_fence_are_a_note(source):
     """Compilers place copies there, and the assembler puts a fence of its own after them."""
     program = edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; mov.f32 %f2, {source};"})
-    out, findings = launch(program)
+    out, findings = launch(program, checks="all")
 
     assert out.tolist() == CORRECT["wgmma"][1].tolist()
     assert [(f.rule, f.severity, f.line) for f in findings] == [
-        ("wgmma-missing-fence", "warning", line_of(program, "first"))
+        ("wgmma-missing-fence", "note", line_of(program, "first"))
     ]
 
 
@@ -362,14 +364,14 @@ def severities(findings):
     return [(f.rule, f.severity) for f in findings]
 
 
-def test_operands_made_past_the_fence_are_a_warning():
+def test_operands_made_past_the_fence_are_a_note():
     """Compilers make A there, behind the fence of its group; without a fence of its own it is an error."""
     made = "add.u32 %r5, %r5, 0; add.u32 %r8, %r5, 0;"
     program = edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; {made}"})
-    out, findings = launch(program)
+    out, findings = launch(program, checks="all")
 
     assert out.tolist() == CORRECT["wgmma"][1].tolist()
-    assert severities(findings) == [("wgmma-missing-fence", "warning")]
+    assert severities(findings) == [("wgmma-missing-fence", "note")]
     with pytest.raises(warpsim.ExecutionError):
         launch(edited(WGMMA, {"fence": f"wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; {made}"}))
 
@@ -377,10 +379,10 @@ def test_operands_made_past_the_fence_are_a_warning():
 def test_mbarriers_made_again():
     """Compilers make an object where another one was that nobody used, a barrier later, and put data there."""
     again = "bar.sync 0; @%p1 mbarrier.init.shared.b64 [%r20], 1;"
-    out, findings = launch(edited(BULK, {"init2": again}))
+    out, findings = launch(edited(BULK, {"init2": again}), checks="all")
 
     assert out.tolist() == CORRECT["bulk"][1].tolist()
-    assert severities(findings) == [("mbarrier", "warning")]
+    assert severities(findings) == [("mbarrier", "note")]
     used = "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [%r20]; " + again
     with pytest.raises(warpsim.ExecutionError, match="initialised already"):
         launch(edited(BULK, {"init2": used}))
@@ -409,23 +411,25 @@ st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
 
 
 def test_stages_handed_over_by_an_mbarrier():
-    """A bulk load over what was read, without a proxy fence: a warning, since libraries do so; behind a barrier an error."""
-    out, findings = launch(HANDED)
+    """A bulk load over what was read, without a proxy fence: a note, since libraries do so; behind a barrier an error."""
+    out, findings = launch(HANDED, checks="all")
 
     assert out.tolist() == INPUT.tolist()
-    assert severities(findings) == [("proxy-fence", "warning")]
+    assert severities(findings) == [("proxy-fence", "note")]
     assert launch(edited(HANDED, {"read": "fence.proxy.async;"}))[1] == ()
     with pytest.raises(warpsim.ExecutionError, match="no proxy fence"):
         launch(edited(HANDED, {"read": "bar.sync 0;"}))
 
 
 def test_data_where_an_mbarrier_was():
-    """No fence stands between the mbarrier.init of an object that nobody used and the copy over it: a warning."""
+    """No fence stands between the mbarrier.init of an object that nobody used and the copy over it: a note."""
     early = "@%p1 mbarrier.init.shared.b64 [%r2+8], 1;"
     for more in ("", "@%p1 mbarrier.inval.shared.b64 [%r2+8];"):
-        _, findings = launch(edited(BULK, {"init": early + more + "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}))
+        _, findings = launch(
+            edited(BULK, {"init": early + more + "@%p1 mbarrier.init.shared.b64 [%r20], 1;"}), checks="all"
+        )
 
-        assert severities(findings) == [("proxy-fence", "warning")]
+        assert severities(findings) == [("proxy-fence", "note")]
 
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])

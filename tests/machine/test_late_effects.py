@@ -13,9 +13,9 @@ NAMES = sorted(c.parent.name for c in CASES.glob("*/kernel.ptx") if any(word in 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_late_effects_change_no_bit(name):
-    """The bytes of the hardware, and no finding but warnings."""
+    """The bytes of the hardware, and no finding but notes."""
     result = run_case(CASES / name, async_effects="at_wait", checks="all")
 
     assert result.error is None
     assert result.bits_equal
-    assert [f.headline() for f in result.findings if f.severity == "error"] == []
+    assert [f.headline() for f in result.findings if f.severity != "note"] == []

@@ -169,7 +169,7 @@ class _Order:
             if site.access.meets(access):
                 yield from self._tell(conflict, number, access.instruction)
             elif not fates.passed >> number & 1 and self._alike(site, access):
-                severity = "warning" if site.kind == GENERIC else conflict.severity
+                severity = "warning" if site.kind == GENERIC and conflict.severity == "error" else conflict.severity
                 yield from self._tell(attrs.evolve(conflict, severity=severity), number, access.instruction)
         if access.mode == OBJECT:
             yield from self._initialised(access, fates)
@@ -225,7 +225,7 @@ class _Order:
             "mbarrier", instruction,
             f"{instruction.text} uses an mbarrier, and no fence has made its initialisation in line {init.span.line}"
             " visible beyond the CTA's own threads",
-            severity="warning", other=init,
+            severity="note", other=init,
             advice="fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the others wait at",
         )  # fmt: skip
 
@@ -304,5 +304,5 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
         f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} has written through the"
         " generic one, and no fence.proxy.async is between",
         FENCE,
-        "warning" if copied else "error",
+        "note" if copied else "warning" if access.mode == WRITE else "error",
     )

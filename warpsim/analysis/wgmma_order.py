@@ -173,7 +173,7 @@ class _Walk:
                 self.number[at],
                 instruction,
                 message,
-                severity="error" if worst == ACCESSED else "warning",
+                severity="error" if worst == ACCESSED else "note",
             )
             state.unfenced.update(dict.fromkeys(state.unfenced if found is not None else used, ORDERED))
         else:

@@ -147,7 +147,8 @@ def command_check(options: Namespace) -> int:
         try:
             module = _load(name)
             kernels = list(module.kernels)
-            findings = check_program(module.program) if options.strict else ()
+            found = check_program(module.program) if options.strict else ()
+            findings = tuple([f for f in found if f.severity != "note"])
             lines = [f"{name}: {len(kernels)} kernels, {_summary(findings)}"]
             lines += [f"{f.severity}: {describe(f)}" for f in findings]
         except PtxError as problem:

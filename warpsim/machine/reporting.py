@@ -31,7 +31,7 @@ class Collector:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.muted = 0
-        self._found: dict[tuple[str, int, int], Finding] = {}
+        self._found: dict[tuple[str, int, int, str], Finding] = {}
 
     def all(self) -> list[Finding]:
         """Every finding, in the order in which the places were first seen."""
@@ -50,10 +50,11 @@ class Collector:
         advice = str(values.pop("advice", ADVICE.get(rule, "")))
         if self.muted:
             return
-        if rule not in ALWAYS and rule not in self.launch.settings.checks:
+        checks = self.launch.settings.checks
+        if (rule not in ALWAYS and rule not in checks) or (severity == "note" and severity not in checks):
             return
         instruction: Instruction = place or present(group)  # type: ignore[assignment]
-        key = rule, instruction.span.line, instruction.span.column
+        key = rule, instruction.span.line, instruction.span.column, severity  # a note hides no error
         known = self._found.get(key)
         if known is not None:
             self._found[key] = attrs.evolve(known, count=known.count + 1)

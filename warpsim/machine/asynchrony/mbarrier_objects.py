@@ -154,7 +154,7 @@ class MbarrierObjects:
             unused &= (self.made[np.searchsorted(self.keys, again)] < self.batch.meetings).all()
             self._report(
                 f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
-                severity="warning" if unused else "error",
+                severity="note" if unused else "error",
                 advice="mbarrier.inval ends its use before it is initialised again",
             )
         new = keys[~np.isin(keys, self.keys)]
@@ -188,7 +188,7 @@ class MbarrierObjects:
             self._report(
                 f"the initialisation of the mbarrier at shared address 0x{int(address[hidden][0]):x} was made visible"
                 " to the async proxy and to the cluster by no fence",
-                severity="warning",
+                severity="note",  # compilers rely on the barrier alone
                 advice=_FENCE_ADVICE,
             )
             self.fenced = self.fenced | np.isin(self.keys, columns << 32 | address)

@@ -196,7 +196,7 @@ class Wgmma:
                 f"register {self._name(group, row)} {since}, and no wgmma.fence has been executed since",
                 last,
                 hidden.any(axis=0),
-                severity="error" if worst == ACCESSED else "warning",
+                severity="error" if worst == ACCESSED else "note",
             )
             use.unfenced[rows[:, None], at] = ORDERED
             return

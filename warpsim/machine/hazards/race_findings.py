@@ -115,7 +115,7 @@ class RaceFindings(RaceFlags):
         return f"byte {at} of {allocation.name}"
 
     def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
-        """An error, or a warning that says why the race does no harm."""
+        """An error, or a note that says why the race does no harm."""
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
             here, threads = here // self.batch.shape.n_ctas, threads // self.batch.shape.n_ctas
@@ -128,5 +128,5 @@ class RaceFindings(RaceFlags):
             address=doubt.address,
             other=doubt.other,
             advice=ADVICE,
-            severity="warning" if excuse else "error",
+            severity="note" if excuse else "error",
         )
