@@ -98,6 +98,15 @@ class InternalError(AssertionError):
     """Cannot happen for a valid program: a defect of warpsim itself. Please report it."""
 
 
+def shown(value: object) -> str:
+    """What a message shows of a value that somebody passed: at most a line of it, and of any object at all."""
+    try:
+        text = repr(value)
+    except Exception:  # integers of more than 4300 digits, and whatever a stranger's __repr__ does
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
 def describe(finding: Finding) -> str:
     """A finding in full: its headline, the PTX line with a caret, where, the other party, what to do."""
     lines = [finding.headline()]

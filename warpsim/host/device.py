@@ -58,6 +58,7 @@ class Device:
         self.numerics = numerics
         self.memory = GlobalMemory()
         self.checks: Any = None
+        self.max_seconds: float | None = None
         self.stdout = stdout or (lambda text: sys.stdout.write(text))
 
     @property

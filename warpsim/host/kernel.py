@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.errors import Finding, LaunchError
+from warpsim.errors import ExecutionError, Finding, LaunchError, shown
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device, bytes_of
+from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.host.tensor_map import TensorMap
 from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
 from warpsim.program.program import Function, Param
@@ -21,9 +23,10 @@ from warpsim.program.program import Function, Param
 if TYPE_CHECKING:
     from warpsim.host.module import Module
 
-Dim = int | Sequence[int]
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
+MAX_CLUSTER = 16
+"""CTAs of a cluster, where the kernel asks for more than the 8 that every GPU has room for."""
 
 
 @attrs.frozen
@@ -57,6 +60,9 @@ class Kernel:
         self.name = function.name
         self.params = tuple(KernelParam(p.name, p.type.name, p.size, p.align) for p in function.params)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self.module).get_function, (self.module, self.name)
+
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, target={self.module.target!r})"
 
@@ -74,6 +80,7 @@ class Kernel:
         on_finding: str = "raise",
         async_effects: str = "eager",
         max_instructions: int | None = 10**9,
+        max_seconds: float | None = None,
         observer: Any = None,
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
@@ -86,14 +93,13 @@ class Kernel:
         """
         import time
 
-        device = device or self.module.device
-        grid3, block3 = _dim(grid, "grid"), _dim(block, "block")
-        cluster3 = self._cluster(cluster, grid3)
+        device = self.module.device if device is None else device
+        if not isinstance(device, Device):
+            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
+        grid3, block3 = dims("grid", grid), dims("block", block)
+        shared_mem = integer("shared_mem", shared_mem)
+        cluster3 = self._cluster(cluster, grid3, device)
         self._check(device, grid3, block3, shared_mem)
-        if on_finding not in ("raise", "collect"):
-            raise LaunchError(f"on_finding is 'raise' or 'collect', not {on_finding!r}")
-        if async_effects not in ("eager", "at_wait"):
-            raise LaunchError(f"async_effects is 'eager' or 'at_wait', not {async_effects!r}")
         printed: list[str] = []
 
         def stdout(text: str) -> None:
@@ -103,12 +109,13 @@ class Kernel:
         settings = Settings(
             dynamic_shared=shared_mem,
             cluster=cluster3,
-            cooperative=cooperative,
+            cooperative=bool(cooperative),
             checks=resolve_checks(device.checks if checks is None else checks),
-            on_finding=on_finding,
-            async_effects=async_effects,
-            max_instructions=max_instructions,
-            batch_threads=batch_threads,
+            on_finding=choice("on_finding", on_finding, ("raise", "collect")),
+            async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
+            max_instructions=budget("max_instructions", max_instructions),
+            max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
+            batch_threads=integer("batch_threads", batch_threads, 1),
             observer=observer,
             stdout=stdout,
             progress=progress,
@@ -119,6 +126,8 @@ class Kernel:
         try:
             params = self._pack(args, device, mapped)
             stats = Launch(image, self.name, grid3, block3, params, device.memory, device.spec, settings).run()
+        except MemoryError as problem:
+            raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
         finally:
             for address in mapped:
                 device.memory.unmap(address)
@@ -132,22 +141,35 @@ class Kernel:
             seconds,
         )
 
+    def _out_of_memory(self, problem: MemoryError) -> Finding:
+        return Finding(
+            "limit",
+            f"this machine has too little memory for the launch: {problem}",
+            advice="launch fewer or smaller CTAs, or pass a smaller batch_threads=",
+            kernel=self.name,
+            file=self.module.program.file,
+        )
+
     # ---- limits ------------------------------------------------------------------------------
 
-    def _cluster(self, cluster: Dim | None, grid: tuple[int, int, int]) -> tuple[int, int, int] | None:
+    def _cluster(self, cluster: Dim | None, grid: tuple[int, int, int], device: Device) -> tuple[int, int, int] | None:
         declared = self.function.directives.get("reqnctapercluster")
-        fixed = tuple([*(int(v) for v in declared), 1, 1][:3]) if declared else None
-        if cluster is None:
-            chosen = fixed
-        else:
-            chosen = _dim(cluster, "cluster")
-            if fixed is not None and chosen != fixed:
-                raise LaunchError(f"{self.name} requires clusters of {fixed} CTAs (.reqnctapercluster), not {chosen}")
+        fixed = dims(".reqnctapercluster", [int(v) for v in declared]) if declared else None
+        chosen = fixed if cluster is None else dims("cluster", cluster)
         if chosen is None:
             return None
+        if fixed is not None and chosen != fixed:
+            raise LaunchError(
+                f"{self.name} requires clusters of {fixed} CTAs (.reqnctapercluster), not {shown(chosen)}"
+            )
+        size = math.prod(chosen)
+        if size > MAX_CLUSTER:
+            raise LaunchError(f"a cluster of {shown(chosen)} has {shown(size)} CTAs; the limit is {MAX_CLUSTER}")
+        if size > 1 and device.sm < 90:
+            raise LaunchError(f"{device.target} has no clusters: they came with sm_90")
         if any(g % c for g, c in zip(grid, chosen, strict=True)):
-            raise LaunchError(f"a grid of {grid} CTAs cannot be divided into clusters of {chosen}")
-        return chosen  # type: ignore[return-value]
+            raise LaunchError(f"a grid of {shown(grid)} CTAs cannot be divided into clusters of {chosen}")
+        return chosen
 
     def _check(self, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int) -> None:
         needed = self.module.program.target
@@ -157,7 +179,7 @@ class Kernel:
             raise LaunchError(f"the module is for {needed}; {device.target} cannot run it")
         for given, limit, what in ((grid, MAX_GRID, "grid"), (block, MAX_BLOCK, "block")):
             if any(g > m for g, m in zip(given, limit, strict=True)):
-                raise LaunchError(f"a {what} of {given} is over the limit {limit}")
+                raise LaunchError(f"a {what} of {shown(given)} is over the limit {limit}")
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             raise LaunchError(f"a block of {block} has {threads} threads; the limit is 1024")
@@ -167,11 +189,9 @@ class Kernel:
             if block != required:
                 raise LaunchError(f"{self.name} requires blocks of {required} threads (.reqntid), not {block}")
         if "maxntid" in directives:
-            most = int(np.prod([int(v) for v in directives["maxntid"]]))
+            most = math.prod(int(v) for v in directives["maxntid"])
             if threads > most:
                 raise LaunchError(f"{self.name} takes at most {most} threads in a block (.maxntid), not {threads}")
-        if shared_mem < 0:
-            raise LaunchError(f"shared_mem of {shared_mem} bytes")
         total = self.module.image(device).plan(self.name).dynamic_offset + shared_mem
         if total > device.max_shared:
             raise LaunchError(f"{total} bytes of shared memory in a CTA; {device.target} has {device.max_shared}")
@@ -180,6 +200,10 @@ class Kernel:
 
     def _pack(self, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
         params = self.function.params
+        try:
+            args = list(args)
+        except TypeError:
+            raise LaunchError(f"args is a sequence of the kernel's arguments, not {shown(args)}") from None
         if len(args) != len(params):
             raise LaunchError(
                 f"{self.name} takes {len(params)} arguments, not {len(args)}: "
@@ -309,11 +333,3 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
     if not -(1 << (bits - 1)) <= integer < 1 << bits:
         raise LaunchError(f"{integer} does not fit {bits} bits")
     return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
-
-
-def _dim(value: Dim, what: str) -> tuple[int, int, int]:
-    given = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
-    if not 1 <= len(given) <= 3 or any(not isinstance(v, (int, np.integer)) or v < 1 for v in given):
-        raise LaunchError(f"{what} must be one to three positive integers, not {value!r}")
-    x, y, z = (*(int(v) for v in given), 1, 1)[:3]
-    return x, y, z

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.errors import Finding, PtxError, UnknownName
+from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device
+from warpsim.host.sources import read
 from warpsim.machine.memory.global_memory import SHARED_WINDOW
 from warpsim.machine.plan import Image
 from warpsim.program.build import load_program
@@ -26,67 +26,33 @@ if TYPE_CHECKING:
 
 
 def load(source: str | bytes | os.PathLike[str]) -> Module:
-    """Load a PTX module from a path, or from text (a ``str`` or ``bytes`` that holds a newline).
+    """Load a PTX module.
+
+    Args:
+        source: a path (``os.PathLike``), or a ``str`` or ``bytes``: text where it holds a newline, a brace or a
+            semicolon, or begins with a directive (``.version``), else a path. A fatbin or an executable gives its PTX.
 
     Raises:
-        PtxError: for a text that cannot be read or is no valid PTX, with every problem found.
+        PtxError: for what cannot be read or is no valid PTX, with every problem found.
     """
-    text, file = _read(source)
-    program = load_program(parse(text, file), text)
-    return Module(program)
+    return _loaded(*read(source))
 
 
-def _read(source: str | bytes | os.PathLike[str]) -> tuple[str, str]:
-    if isinstance(source, bytes):
-        if source[:4] in (b"\x7fELF", b"\x50\xed\x55\xba") or b"\n" in source:
-            return _decode(source, "<ptx>"), "<ptx>"
-        source = os.fsdecode(source)
-    if isinstance(source, str) and "\n" in source:
-        return _checked(source, "<ptx>"), "<ptx>"
-    path = os.fspath(source)
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise _unreadable(
-            path, f"cannot read {path!r}: {reason}", "give a path to a PTX file, or PTX text with its newlines"
-        ) from None
-    return _decode(data, path), path
+def load_file(path: str) -> Module:
+    """Load a PTX module from a path, whatever characters it holds; findings name the file as it is written here."""
+    return _loaded(*read(_Path(path)))
 
 
-def _decode(data: bytes, file: str) -> str:
-    if data[:4] == b"\x7fELF":
-        raise _unreadable(
-            file,
-            "this is a cubin: machine code, not PTX",
-            "extract the PTX: cuobjdump -ptx FILE, or compile with nvcc -ptx",
-        )
-    if data[:4] == b"\x50\xed\x55\xba":
-        raise _unreadable(file, "this is a fatbin", "extract the PTX: cuobjdump -ptx FILE")
-    try:
-        return _checked(data.rstrip(b"\0").decode("utf-8"), file)
-    except UnicodeDecodeError:
-        try:
-            return _checked(data.decode("latin-1"), file) if b".version" in data else _raise(file)
-        except UnicodeDecodeError:
-            return _raise(file)
+class _Path(os.PathLike[str]):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
-def _raise(file: str) -> str:
-    raise _unreadable(file, "this is not text", "give PTX text")
-
-
-def _checked(text: str, file: str) -> str:
-    if ".version" not in text and re.search(r"__global__|#include\s*<", text):
-        raise _unreadable(
-            file, "this is CUDA source, not PTX", "compile it: nvcc -ptx -arch=sm_90a FILE.cu -o FILE.ptx"
-        )
-    return text
-
-
-def _unreadable(file: str, message: str, advice: str) -> PtxError:
-    return PtxError(findings=(Finding("unreadable", message, advice=advice, file=file, line=1, column=1),))
+def _loaded(text: str, file: str) -> Module:
+    return Module(load_program(parse(text, file), text))
 
 
 class Module:
@@ -100,6 +66,10 @@ class Module:
         self._images: weakref.WeakKeyDictionary[Device, Image] = weakref.WeakKeyDictionary()
         self._default: Device | None = None
         self._kernels = {name: Kernel(self, f) for name, f in program.functions.items() if f.entry}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is loaded anew from the text: it has variables of its own."""
+        return _loaded, (self.program.module.source, self.program.file)
 
     @property
     def kernels(self) -> Mapping[str, Kernel]:
@@ -115,8 +85,8 @@ class Module:
         Raises:
             UnknownName: a `LaunchError` that is a ``KeyError`` too.
         """
-        if name not in self._kernels:
-            raise UnknownName(f"the module has no kernel {name!r}; it has: {', '.join(self._kernels) or 'none'}")
+        if not isinstance(name, str) or name not in self._kernels:
+            raise UnknownName(f"the module has no kernel {shown(name)}; it has: {', '.join(self._kernels) or 'none'}")
         return self._kernels[name]
 
     def to_ptx(self) -> str:
@@ -134,7 +104,9 @@ class Module:
 
     def get_global(self, name: str, device: Device | None = None) -> DeviceArray:
         """A view of a module variable (``.global`` or ``.const``)."""
-        device = device or self.device
+        device = self.device if device is None else device
+        if not isinstance(device, Device):
+            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
         image = self.image(device)
         for variable in self.program.variables:
             if variable.name == name and variable.unique in image.addresses:
@@ -144,17 +116,22 @@ class Module:
                 dtype = variable.type.dtype if variable.size % variable.type.dtype.itemsize == 0 else np.dtype(np.uint8)
                 return DeviceArray(allocation.data.view(dtype), address, device.memory)
         names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
-        raise UnknownName(f"the module has no variable {name!r} in .global or .const; it has: {names or 'none'}")
+        raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
 
     def image(self, device: Device) -> Image:
         """The program placed in a device's memory."""
         image = self._images.get(device)
         if image is None:
-            image = self._images[device] = self._place(device)
+            addresses: dict[str, int] = {}
+            try:
+                image = self._images[device] = self._place(device, addresses)
+            except BaseException:
+                for address in set(addresses.values()):
+                    device.memory.unmap(address)
+                raise
         return image
 
-    def _place(self, device: Device) -> Image:
-        addresses: dict[str, int] = {}
+    def _place(self, device: Device, addresses: dict[str, int]) -> Image:
         image = Image(self.program, addresses)
         placed = []
         variables = list(self.program.variables)

@@ -63,7 +63,8 @@ class Settings:
     checks: frozenset[str] = frozenset()
     on_finding: str = "raise"
     async_effects: str = "eager"
-    max_instructions: int | None = 10**9
+    max_instructions: float | None = 10**9
+    max_seconds: float | None = None
     batch_threads: int = BATCH_THREADS
     observer: Observer | None = None
     stdout: Callable[[str], object] = lambda text: None
@@ -125,6 +126,7 @@ class Launch:
         self._param_address: int | None = None
         self._workspace: int | None = None
         self._next_report = time.monotonic() + 2.0
+        self._deadline = None if settings.max_seconds is None else time.monotonic() + settings.max_seconds
 
     # ---- waves and scheduling ----------------------------------------------------------------
 
@@ -152,13 +154,13 @@ class Launch:
                         stalls.deadlock(self)
                         break
         finally:
-            runtime.flush_output(self)
             if self._param_address is not None:
                 self.memory.unmap(self._param_address)
             if self._workspace is not None:
                 self.memory.unmap(self._workspace)
             self.memory.settle()
             self._tally()
+            runtime.flush_output(self)  # last: whoever takes the text may raise
         return self.stats
 
     def _waits(self, batch: Batch) -> bool:
@@ -279,6 +281,13 @@ class Launch:
                 group,
                 f"more than {budget} warp-instructions executed",
                 "raise max_instructions, or None to lift it",
+            )
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            reporting.limit(
+                self,
+                group,
+                f"the launch has taken more than {self.settings.max_seconds} seconds",
+                "does this loop end? Raise max_seconds, or None to lift it",
             )
         if self.settings.progress is not None and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + 0.5
