@@ -98,8 +98,10 @@ def test_early_exit_is_not_waited_for():
 
 
 def test_limit():
-    """The instruction budget ends an endless loop."""
-    assert rule_of("mov.u32 %r1, 0; again: add.u32 %r1, %r1, 1; bra again;", max_instructions=10000).rule == "limit"
+    """The instruction budget ends a loop of too many laps."""
+    body = "mov.u32 %r1, 0; again: add.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0; @%p1 bra again;"
+
+    assert rule_of(body, max_instructions=10000).rule == "limit"
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,8 @@ def _conditional(
             group.batch.push(no)
         if target is not None:
             yes.block, yes.at = target, 0
-            if target <= group.block:
-                group.batch.launch.lap(yes, group.plan.blocks[group.block])
-            group.batch.push(yes)
+            if target > group.block or not group.batch.launch.waiting.lap(yes, group.plan.blocks[group.block]):
+                group.batch.push(yes)
             return None
         where = taken(yes)
         if where is not None:
@@ -204,7 +203,7 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
                 _copy_in(group, plan, argument, base + target.offset(param), param)
         stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
         inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
-        inner.laps, inner.idle = group.laps, group.idle
+        inner.follow(group)
         if RULE in group.batch.launch.settings.checks:
             undefine(inner)
         for argument, param in zip(arguments, target.function.params, strict=False):
@@ -291,7 +290,7 @@ def _return(group: Group) -> int | None:
         return None
     caller, block, following, base = group.stack[-1]
     back = Group(group.batch, group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
-    back.laps, back.idle = group.laps, group.idle
+    back.follow(group)
     local, positions = group.batch.local, group.selection.positions.reshape(-1)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):

@@ -58,6 +58,7 @@ class Group:
         "shadows",
         "stack",
         "stacked",
+        "wakes",
     )
 
     def __init__(
@@ -81,7 +82,8 @@ class Group:
         self.generation = generation
         self.laps = 0
         self.idle = 0
-        self.seen: Any = None
+        self.seen: tuple[Any, ...] = ()  # laps of the loops that it is in, outermost first
+        self.wakes: int | None = None  # when it looks at a clock again, while it sleeps
         self.excused = False  # reported at an aligned barrier, which it may arrive at with a part of its warps
         self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
         self._warps: Warps | None = None
@@ -110,6 +112,10 @@ class Group:
             and self.stack == other.stack
             and self.local_base == other.local_base  # above allocations of other sizes
         )
+
+    def follow(self, other: Group) -> None:
+        """Go on with the laps of a group that called this one's function, or returns from it."""
+        self.laps, self.idle, self.seen = other.laps, other.idle, other.seen
 
     # ---- registers ---------------------------------------------------------------------------
 

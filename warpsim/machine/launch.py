@@ -26,12 +26,10 @@ from warpsim.machine.memory.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.plan import BoundBlock, Image, KernelPlan
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Affine, Array
+from warpsim.machine.waiting import Waiting
 from warpsim.types import ScalarType
 
 BATCH_THREADS = 1 << 17
-LAPS = 4096
-PATIENCE = 256
-"""How many laps of others a group that polls in vain lets pass at most."""
 MAX_DEPTH = 512
 
 
@@ -115,11 +113,9 @@ class Launch:
         self.findings = reporting.Collector(self)
         self.races = LaunchRaces(self) if RACE in settings.checks else None
         self.proxies = LaunchProxies(self) if PROXY in settings.checks and self.plan.async_proxy else None
-        self.sleeping: list[Group] = []
+        self.waiting = Waiting(self)
         self.on_start: Callable[[Batch], object] | None = None
         self.batches: list[Batch] = []
-        self.mark = 0
-        self.ticks = 0
         self.done_ctas = 0
         self.printed: list[tuple[Any, str]] = []
         self._parameters: dict[tuple[int, str], Any] = {}
@@ -149,11 +145,12 @@ class Launch:
                     if self._start(waves) or moved or self.memory.version != version:
                         continue
                     if self.batches:
-                        if stalls.parted_warps(self):
+                        if self.waiting.pass_time() or stalls.parted_warps(self):
                             continue
                         stalls.deadlock(self)
                         break
         finally:
+            self.waiting.end()
             if self._param_address is not None:
                 self.memory.unmap(self._param_address)
             if self._workspace is not None:
@@ -168,7 +165,7 @@ class Launch:
             bool(batch.parked or batch.register_counts.waiting)
             or any(b.waiting for b in batch.barriers.values())
             or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
-            or any(g.batch is batch for g in self.sleeping)
+            or any(g.batch is batch for g in self.waiting.sleeping)
         )
 
     def _waves(self) -> Iterator[Batch]:
@@ -206,31 +203,22 @@ class Launch:
     def _drain(self, batch: Batch) -> bool:
         """Run a batch's groups until none can go on; True where any did."""
         moved = False
-        self._wake(batch)
+        self.waiting.wake(batch)
         while batch.runnable:
             moved = True
             group = batch.take()
             batch.generation = group.generation
             self._run_group(batch, group)
             if not batch.runnable:
-                self._wake(batch)
+                self.waiting.wake(batch)
         return moved
-
-    def _wake(self, batch: Batch) -> None:
-        """Make groups runnable again that slept until memory changed."""
-        if self.sleeping:
-            version = self.memory.version
-            awake = [g for g in self.sleeping if g.batch is batch and g.seen[0] != version]
-            if awake:
-                self.sleeping = [g for g in self.sleeping if not any(g is a for a in awake)]
-                batch.runnable += awake
 
     def _run_group(self, batch: Batch, group: Group) -> None:
         observer = self.settings.observer
         raced = self.races is not None
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
-        self.mark = self.memory.version
+        self.waiting.mark = self.memory.version
         while True:
             block = group.plan.blocks[group.block]
             if group.at == 0:
@@ -258,9 +246,9 @@ class Launch:
                 return
             group.block, group.at = place, 0
             if place <= block.index:
-                if self.lap(group, block):
+                if self.waiting.lap(group, block):
                     return
-                self.mark = self.memory.version
+                self.waiting.mark = self.memory.version
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
                 limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
@@ -292,27 +280,6 @@ class Launch:
         if self.settings.progress is not None and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + 0.5
             self.settings.progress(stats.instructions, self.done_ctas, self.n_ctas)
-
-    def lap(self, group: Group, block: BoundBlock) -> bool:
-        """A group goes round a loop; True where it was put to sleep until memory changes.
-
-        A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
-        group.laps += 1
-        if not block.waits and group.laps % LAPS:
-            return False
-        live = sorted(group.plan.blocks[group.block].live_in)
-        state = [group.read(r) for r in live]
-        version = self.memory.version
-        stuck = group.seen is not None and group.seen[0] == version and _same(group.seen[1], state)
-        group.seen = (version, state)
-        group.idle = 0 if version != self.mark else group.idle + 1
-        group.generation += min(1 << group.idle, PATIENCE)
-        if stuck:
-            self.sleeping.append(group)
-            return True
-        if self.sleeping:
-            self._wake(group.batch)
-        return False
 
     def finish(self, group: Group) -> None:
         """The group's threads exit."""
@@ -364,15 +331,6 @@ class Launch:
         """A special register for all threads of a batch."""
         return specials.special(self, batch, name)
 
-    def clock(self, name: str) -> int:
-        """Clocks advance with every reading."""
-        self.ticks += 32
-        if name.startswith("globaltimer"):
-            now = time.time_ns()
-            return now >> 32 if name.endswith("_hi") else now
-        cycles = self.ticks + self.stats.instructions
-        return cycles >> 32 if name == "clock_hi" else cycles
-
     def make_ports(self, batch: Batch) -> dict[str, Any]:
         """The ports of a batch by name."""
         return {"memory": batch.memory, "device": self.device, **runtime.make_ports(self, batch)}
@@ -396,20 +354,6 @@ class Launch:
     def cluster_barrier(self, group: Group, arrives: bool, waits: bool) -> bool:
         """``barrier.cluster``: True where the group has to wait."""
         return runtime.cluster_barrier(self, group, arrives, waits)
-
-
-def _same(old: list[Any], new: list[Any]) -> bool:
-    if len(old) != len(new):  # another loop
-        return False
-    for a, b in zip(old, new, strict=True):
-        if a is b:
-            continue
-        if type(a) is Affine and type(b) is Affine:
-            if (a.base, a.strides) != (b.base, b.strides):
-                return False
-        elif type(a) is Affine or type(b) is Affine or a.shape != b.shape or a.tobytes() != b.tobytes():
-            return False
-    return True
 
 
 __all__ = ["DeviceSpec", "ExecutionError", "Launch", "RunStats", "Settings", "launch"]

@@ -15,6 +15,7 @@ import numpy as np
 
 from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, calls_into, is_poll, polling_functions
+from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.machine.binding.slots import SpecialSlot
@@ -74,6 +75,20 @@ class FunctionPlan:
         self.place_of: dict[int, int] = {}
         self.wgmma_rows: dict[int, int] = {}
         self.unwritten: list[int] | None = None
+        self.flow: list[Block] = []
+        self._loops: dict[int, Loop] = {}
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        """Which registers may hold what a clock said."""
+        return Clocks(self.function, self.kernel.program, self.kernel.image.clock_readers)
+
+    def loop(self, head: int) -> Loop:
+        """What decides about the loop whose first block is ``head``."""
+        found = self._loops.get(head)
+        if found is None:
+            found = self._loops[head] = loop_at(self.function, self.flow, head, self.clocks)
+        return found
 
     def _layout(self) -> None:
         """Offsets of local variables and of parameters in the function's stack frame."""
@@ -157,6 +172,11 @@ class Image:
         """Functions that may wait for other threads; asked for only where a kernel calls any."""
         return polling_functions(self.program)
 
+    @cached_property
+    def clock_readers(self) -> frozenset[str]:
+        """Functions that may read a clock."""
+        return clock_readers(self.program)
+
     def function_address(self, name: str) -> int:
         """The code address of a function."""
         name = self.program.aliases.get(name, name)
@@ -215,8 +235,9 @@ class KernelPlan:
         raise InternalError(f"no address for {symbol.unique}")
 
 
-def mark_waits(kernel: KernelPlan, function: Function, blocks: list[Block]) -> None:
-    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write."""
+def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
+    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write, or a clock."""
+    kernel, function = plan.kernel, plan.function
 
     def polls_in(instruction: Instruction) -> bool:
         called = instruction.form.root == "call" and calls_into(instruction, kernel.image.polling, kernel.program)
@@ -225,7 +246,9 @@ def mark_waits(kernel: KernelPlan, function: Function, blocks: list[Block]) -> N
     polls = [any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks]
     for block in blocks:
         for target in block.successors:
-            if target <= block.index and any(polls[target : block.index + 1]):
+            if target <= block.index and (
+                any(polls[target : block.index + 1]) or (plan.clocks.registers and plan.loop(target).timed)
+            ):
                 block.waits = True
 
 

@@ -28,7 +28,8 @@ def bind_function(plan: FunctionPlan) -> None:
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = rows_of(plan.function)
     wrong = mismatches(plan.function, blocks)
-    mark_waits(plan.kernel, plan.function, blocks)
+    plan.flow = blocks
+    mark_waits(plan, blocks)
     code = plan.function.code
     for block in blocks:
         bound = BoundBlock(block, code[block.first : block.last])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.loops import CLOCKS
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
 from warpsim.machine.group import Group
@@ -34,7 +35,6 @@ Getter = Callable[[Group], Any]
 Setter = Callable[[Group, Any, Any], None]
 U64 = np.dtype(np.uint64)
 U32 = np.dtype(np.uint32)
-VOLATILE = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 
 
 def slot_of(plan: FunctionPlan, operand: Operand) -> int:
@@ -66,12 +66,12 @@ def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
 
 def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
     """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
-    if isinstance(operand, Special) and operand.name in VOLATILE:
+    if isinstance(operand, Special) and operand.name in CLOCKS:
         dtype, name = operand.type.dtype, operand.name
         return lambda group: (
-            Affine.constant(group.batch.launch.clock(name), dtype)
+            Affine.constant(group.batch.launch.waiting.clock(name), dtype)
             if linear
-            else np.array([group.batch.launch.clock(name)], np.uint64).astype(dtype)
+            else np.array([group.batch.launch.waiting.clock(name)], np.uint64).astype(dtype)
         )
     if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
         return _frame_getter(plan, operand, linear)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.loops import CLOCKS
 from warpsim.machine.binding.operand_slots import (
-    VOLATILE,
     Getter,
     commit_of,
     destination,
@@ -68,7 +68,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         return None
     if any(
         (isinstance(s, Reg) and s.negated)
-        or (isinstance(s, Special) and s.name in VOLATILE)
+        or (isinstance(s, Special) and s.name in CLOCKS)
         or (isinstance(s, SymbolAddress) and in_frame(plan, s))
         for s in sources
     ):

@@ -44,7 +44,7 @@ def parted_warps(launch: Launch) -> bool:
     found = False
     for batch in launch.batches:
         elsewhere = [g for g in batch.parked if not is_aligned_barrier(present(g))]
-        elsewhere += [g for g in launch.sleeping if g.batch is batch]
+        elsewhere += [g for g in launch.waiting.sleeping if g.batch is batch]
         held = np.unique(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
         here = [
             group
@@ -75,9 +75,9 @@ def parted_warps(launch: Launch) -> bool:
 def deadlock(launch: Launch) -> None:
     """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: a collective or
     a barrier whose threads do not poll memory elsewhere, then a loop that polls."""
-    polls = [_poll(g) for g in launch.sleeping]
+    polls = [_poll(g) for g in launch.waiting.sleeping]
     polling = {id(batch): np.zeros(batch.shape.n, np.bool_) for batch in launch.batches}
-    for group in launch.sleeping:
+    for group in launch.waiting.sleeping:
         polling[id(group.batch)][group.selection.positions.reshape(-1)] = True
     collectives = [_collective(g, polling[id(batch)]) for batch in launch.batches for g in batch.parked]
     collectives += [_registers(g) for batch in launch.batches for g in batch.register_counts.waiting]
@@ -175,6 +175,12 @@ def _poll(group: Group) -> Stall:
         note = f"the phase of an mbarrier can never complete: {group.selection.n} threads wait for it in line {place.span.line}"
         advice = "compare arrivals and bytes with the counts that mbarrier.init and expect_tx give, and the parity waited for"
         return Stall(group, "mbarrier", note, advice, place=place)
+    loop = group.plan.loop(group.block)
+    if not loop.polls:
+        note = f"{group.selection.n} threads go round the loop of lines {loop.lines[0]} to {loop.lines[1]}, and nothing that its end depends on changes"
+        return Stall(
+            group, "deadlock", note, "the condition of a loop depends on what the loop, or another thread, changes"
+        )
     note = f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
     return Stall(
         group, "deadlock", note, "somebody must store what the loop waits for, and not behind a wait of its own"

@@ -74,7 +74,10 @@ class Memory:
         if kind == "":
             self._by_space(address, lambda k, a: self.store(k, a, type, values), None, 0)
             return
-        self.globals.version += 1
+        if kind == "local":
+            self.globals.private += 1
+        else:
+            self.globals.version += 1
         values = tuple([_view(v, type.dtype) for v in values])
         if kind == "global":
             if not self.twins:

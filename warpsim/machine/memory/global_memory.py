@@ -19,6 +19,8 @@ PARAM_ADDRESS = PARAM_WINDOW + 0xC000_0000
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 WINDOW = 1 << 32
+EPOCH = 1_700_000_000 * 10**9
+"""%globaltimer on a new device: in nanoseconds since 1970, as GPUs count."""
 
 
 class Allocation:
@@ -57,7 +59,8 @@ class Allocation:
 class GlobalMemory:
     """The address space that kernels, arrays, module variables and the heap share.
 
-    ``version`` counts the changes: whoever waits for memory to change looks at it.
+    ``version`` counts the changes: whoever waits for memory to change looks at it; ``private`` those of local memory.
+    ``nanoseconds`` is the device's time when a launch begins.
     """
 
     def __init__(self) -> None:
@@ -66,6 +69,8 @@ class GlobalMemory:
         self._next = FIRST_ADDRESS
         self._next_const = CONST_ADDRESS
         self.version = 0
+        self.private = 0
+        self.nanoseconds = EPOCH
 
     def map(self, array: Array, *, name: str = "array", read_only: bool = False, address: int | None = None) -> int:
         """Make a flat uint8 array part of memory, in place; gives its address."""

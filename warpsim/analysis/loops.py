@@ -1,0 +1,185 @@
+"""What decides how often a loop is run: registers, memory, other threads, the clock.
+
+A loop that comes to its head again with the same memory and the same values of what decides will do so for ever: what else
+changes only counts. Unless it looks at a clock, which goes on by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from warpsim.analysis.flow import Block, calls_into, is_poll, labels_of, reads_and_writes
+from warpsim.isa.spec import Scope
+from warpsim.program.program import Function, Instruction, Operand, Program, Special, Vec
+
+CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
+HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
+"""Ports of instructions that do nothing but give a result."""
+LEAVING = frozenset({"ret", "exit", "trap", "brkpt", "call"})
+HIDDEN = frozenset({"alloca", "stackrestore"})
+"""Instructions that depend on more than registers and memory."""
+
+
+@attrs.frozen(eq=False)
+class Loop:
+    """The blocks between a block and itself that do not pass an earlier one, and what decides about them.
+
+    ``decisive`` are registers that say where it goes and what it does, ``ticking`` those of them that a clock decides; ``timed``
+    is set where it reads a clock that some guard depends on, ``bounded`` where a way out does. ``polls`` is set where it reads
+    what others may write, ``hidden`` where it depends on more than registers and memory; ``lanes`` and ``threads`` say that results of instructions depend on the other lanes of a warp, or on other threads."""
+
+    blocks: frozenset[int]
+    lines: tuple[int, int]
+    decisive: tuple[int, ...]
+    ticking: frozenset[int]
+    timed: bool
+    bounded: bool
+    exits: bool
+    polls: bool
+    hidden: bool
+    lanes: bool
+    threads: bool
+
+
+def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) -> Loop:
+    """The loop whose head is a block."""
+    inside = _blocks_of(blocks, head)
+    code = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
+    exits = list(_leaving(function, blocks, inside))
+    ticks = any(clocks.read_by(i) for i in code)
+    guards = [i.guard[0].index for i in code if i.guard is not None]
+    decisive = _decisive(code)
+    roots = {i.form.root for i in code}
+    lines = [i.span.line for i in code]
+    return Loop(
+        blocks=inside,
+        lines=(min(lines), max(lines)),
+        decisive=tuple(sorted(decisive & blocks[head].live_in)),
+        ticking=frozenset(clocks.registers),
+        timed=ticks and any(g in clocks.registers for g in guards),
+        bounded=ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits),
+        exits=bool(exits),
+        polls=any(i.form.root == "call" or is_poll(i) for i in code),
+        hidden=bool(roots & HIDDEN) or any(_goes_outside(i, clocks.program) for i in code),
+        lanes=any("active" in i.form.ports for i in code),
+        threads=any(i.form.root in ("bar", "barrier") and "red" in i.op.modifiers for i in code),
+    )
+
+
+def _blocks_of(blocks: list[Block], head: int) -> frozenset[int]:
+    """The blocks from ``head`` on that it reaches and that reach it."""
+    reached, work = {head}, [head]
+    sources: dict[int, list[int]] = {}
+    while work:
+        at = work.pop()
+        for target in blocks[at].successors:
+            if target >= head:
+                sources.setdefault(target, []).append(at)
+                if target not in reached:
+                    reached.add(target)
+                    work.append(target)
+    found, work = {head}, [head]
+    while work:
+        for source in sources.get(work.pop(), ()):
+            if source not in found:
+                found.add(source)
+                work.append(source)
+    return frozenset(found)
+
+
+def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) -> Iterator[Instruction]:
+    """The instructions by which threads may leave a loop."""
+    end = len(function.code)
+    for index in inside:
+        block = blocks[index]
+        code = function.code[block.first : block.last]
+        yield from (i for i in code if i.form.root in LEAVING)
+        last = code[-1]
+        jumps = last.form.root in ("bra", "brx")
+        ends = block.last == end and (not jumps or last.guard is not None)
+        ends |= jumps and any(label.target >= end for label in labels_of(last))
+        if ends or any(s not in inside for s in block.successors):
+            yield last
+
+
+def _decisive(code: list[Instruction]) -> set[int]:
+    """Registers that decide where a loop goes, what it accesses and what it leaves behind."""
+    found: set[int] = set()
+    plain = []
+    for instruction in code:
+        reads, writes = reads_and_writes(instruction)
+        if _gives_a_result(instruction):
+            plain.append((set(writes), reads))
+        else:
+            found.update(reads)
+    grown = True
+    while grown:
+        before = len(found)
+        for writes_, reads in plain:
+            if not writes_.isdisjoint(found):
+                found.update(reads)
+        grown = len(found) > before
+    return found
+
+
+def _gives_a_result(instruction: Instruction) -> bool:
+    form = instruction.form
+    return form.n_dest > 0 and form.ports <= HARMLESS and form.scope in (Scope.THREAD, Scope.WARP)
+
+
+class Clocks:
+    """What a function knows of the time: the registers whose values may come from a clock."""
+
+    def __init__(self, function: Function, program: Program, readers: frozenset[str]) -> None:
+        self.program = program
+        self._readers = readers
+        self.registers: set[int] = set()
+        if not readers or not any(self.read_by(i) for i in function.code):
+            return
+        kept = False
+        while True:
+            before = len(self.registers), kept
+            for instruction in function.code:
+                reads, writes = reads_and_writes(instruction)
+                tells = self.read_by(instruction) or not self.registers.isdisjoint(reads)
+                if instruction.form.root == "ld" and kept:
+                    tells = True
+                if tells:
+                    self.registers.update(reads if instruction.form.root == "call" else writes)
+                    kept |= not writes
+            if (len(self.registers), kept) == before:
+                return
+
+    def read_by(self, instruction: Instruction) -> bool:
+        """Whether an instruction reads a clock, or calls a function that does."""
+        if instruction.form.root == "call":
+            return calls_into(instruction, self._readers, self.program)
+        return any(_names_a_clock(o) for o in instruction.operands)
+
+
+def clock_readers(program: Program) -> frozenset[str]:
+    """Functions that read a clock, themselves or in what they call."""
+    calls = {name: [i for i in f.code if i.form.root == "call"] for name, f in program.functions.items()}
+    found = {n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.code for o in i.operands)}
+    grown = bool(found)
+    while grown:
+        more = {name for name, made in calls.items() if any(calls_into(i, found, program) for i in made)}
+        grown = not more <= found
+        found |= more
+    return frozenset(found)
+
+
+def _goes_outside(instruction: Instruction, program: Program) -> bool:
+    """Whether an instruction may come to a function of the run time, such as malloc, by a call."""
+    return instruction.form.root == "call" and bool(program.externs)
+
+
+def _names_a_clock(operand: Operand) -> bool:
+    if isinstance(operand, Vec):
+        return any(_names_a_clock(e) for e in operand.elements)
+    return isinstance(operand, Special) and operand.name in CLOCKS
+
+
+__all__ = ["CLOCKS", "Clocks", "Loop", "clock_readers", "loop_at"]
