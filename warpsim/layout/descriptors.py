@@ -89,12 +89,19 @@ def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) 
         return f"reserved bits are set: 0x{bits & RESERVED:x}"
     start, base, span = int(fields.start[0]), int(fields.base_offset[0]), int(fields.span[0])
     mask = max(span // 16 - 1, 0)
-    if (base ^ start >> 7) & mask:
+    if base & mask and (base ^ start >> 7) & mask:  # 0 is a pattern that begins at a multiple of its size
         return (
             f"a base offset of {base} disagrees with the start address 0x{start:x}, whose row of the {span}-byte swizzle is"
             f" {start >> 7 & mask}"
         )
     return _overlap(int(fields.leading[0]), int(fields.stride[0]), span, k, extent, itemsize, transposed)
+
+
+def moved_span(bits: int) -> int:
+    """The swizzle row in bytes of a descriptor whose pattern begins at no multiple of its size; else 0."""
+    fields = decode(np.array([bits], np.uint64))
+    span = int(fields.span[0])
+    return span if int(fields.base_offset[0]) & max(span // 16 - 1, 0) else 0
 
 
 @functools.lru_cache(1024)
@@ -121,6 +128,7 @@ class Elements:
         self.itemsize = itemsize
         self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
         self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
+        self.moved_span = moved_span(bits)
         self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
 

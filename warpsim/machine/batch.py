@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.machine.asynchrony.cp_async import AsyncGroups
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.register_counts import RegisterCounts
+from warpsim.machine.asynchrony.tile_swizzles import TileSwizzles
 from warpsim.machine.asynchrony.transfers import Transfers
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.group import Frame, Group
@@ -80,6 +81,7 @@ class Batch:
         if launch.proxies is not None:
             self.memory.proxies = Proxies(launch.proxies, self)
         self.transfers = Transfers(self)
+        self.tile_swizzles = TileSwizzles(self)
         self.async_groups = AsyncGroups(self)
         self.objects = MbarrierObjects(self)
         self.register_counts = RegisterCounts(self)

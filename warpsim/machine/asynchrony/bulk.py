@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.ports import Choose
+from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, Receivers, coordinates
 from warpsim.machine.asynchrony.footprints import Footprint
@@ -49,7 +50,8 @@ class BulkCopies(BulkReach):
                 values = self.gather(boxes, to.lane[which])
                 self.write(to.columns[which][:, None], boxes.shared(to.start[which]), values)
 
-            self._start(mine, to, boxes.nbytes, deliver, extent=boxes.extent)
+            span = tensor_map.SPANS[fields.swizzle]
+            self._start(mine, to, boxes.nbytes, deliver, extent=boxes.extent, span=span)
 
     def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
         """A box from shared memory; elements outside the tensor are left out."""
@@ -184,8 +186,11 @@ class BulkCopies(BulkReach):
         reads: Footprint | None = None,
         extent: int | None = None,
         asynchronous: bool = True,
+        span: int = 0,
     ) -> None:
         self.batch.objects.use_by_copies(to.bar_columns, to.bar)
+        if self.batch.memory.proxies is not None:
+            self.batch.tile_swizzles.copied(to.columns, to.start, extent or nbytes, span)
         self.batch.transfers.start(
             Transfer(
                 self.batch.memory.group,

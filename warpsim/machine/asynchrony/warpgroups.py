@@ -33,6 +33,8 @@ class SharedMatrix:
             one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
             problems = {int(bits.reshape(-1)[0]): one.problem}
             address, low, high = one.address, one.low, one.high
+            if one.moved_span and one.problem is None:
+                problems = {int(bits.reshape(-1)[0]): self._mislaid(one)}
         else:
             one = None
             fields = descriptors.decode(bits)
@@ -60,6 +62,20 @@ class SharedMatrix:
         values = space.gather(address, np.broadcast_to(self.columns, (*address.shape[:-2], *self.columns.shape)), dtype)
         full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
         return np.ascontiguousarray(full.transpose(2, 0, 1))
+
+    def _mislaid(self, tile: descriptors.Elements) -> str | None:
+        """Whether tensor copies have laid out the tile with the pattern at multiples of its size."""
+        batch = self.group.batch
+        if tile.low < 0 or tile.high > batch.shared.size:
+            return None
+        columns = np.unique(np.broadcast_to(self.columns, self.extent))
+        copy = batch.tile_swizzles.made_by(tile.chunks, columns, tile.moved_span)
+        if copy is None:
+            return None
+        return (
+            f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} has laid out the"
+            " tile with a pattern that begins at multiples of its size: 0 is right"
+        )
 
     def _report(self, problems: dict[int, str | None], low: int, high: int) -> None:
         batch = self.group.batch

@@ -16,7 +16,7 @@ import numpy as np
 from warpsim.analysis.flow import is_poll
 from warpsim.errors import Finding
 from warpsim.machine.binding.operand_slots import guard_of
-from warpsim.machine.hazards.cells import SHIFT, THREAD, Cells
+from warpsim.machine.hazards.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.machine.hazards.shadows import SHADOWED
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
@@ -186,6 +186,16 @@ class Proxies:
             if self.isolated:
                 self._settled = max(self._settled, int(self.floor["shared"].min()))
         return newest >> SHIFT < self._settled
+
+    def wrote(self, at: Array, columns: Array) -> Array:
+        """Whether threads have written any of the 16 bytes at addresses in columns since a bulk copy did."""
+        seen, granule = self.cells.kinds.get("write"), self.cells.granule
+        if seen is None:
+            return np.zeros(np.broadcast_shapes(at.shape, columns.shape), np.bool_)
+        parts = np.arange(LARGEST // granule)
+        index = (at // granule)[..., None] + parts
+        found: Array = (seen[index * self.cells.width + columns[..., None]] != 0).any(axis=-1)
+        return found
 
     def _part(self, seen: Array, low: int, high: int) -> Array:
         """The cells of ``[low, high)`` of shared memory in all columns."""
