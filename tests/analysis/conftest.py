@@ -13,7 +13,7 @@ HEAD = """.version 8.7
 .address_size 64
 .visible .entry k(.param .u64 p_out, .param .u32 p_n) {directives}
 {{
-.reg .pred p<9>; .reg .b32 r<40>, tid, lane, zero, n, at; .reg .f32 f<40>; .reg .b64 rd<9>, out;
+.reg .pred p<9>; .reg .b32 r<40>, tid, lane, zero, n, at; .reg .f32 f<40>; .reg .b64 rd<9>, out; .reg .b16 h<5>;
 .shared .align 128 .b8 smem[4096]; .shared .align 128 .b8 next[1024];
 ld.param.u64 out, [p_out]; ld.param.u32 n, [p_n]; mov.u32 tid, %tid.x; and.b32 lane, tid, 31; mov.u32 zero, 0; mov.u32 at, smem;
 """

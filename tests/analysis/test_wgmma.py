@@ -59,7 +59,10 @@ def test_fences(check, lines, found):
         ([FENCE, OTHER, COMMIT, MMA, COMMIT, WAIT.replace("0;", "1;"), USE, WAIT], [(7, FLIGHT, "error")]),
         ([FENCE, MMA, COMMIT, COMMIT, COMMIT, WAIT.replace("0;", "2;"), USE], []),
         ([FENCE, MMA, COMMIT, COMMIT, WAIT.replace("0;", "2;"), USE], [(6, FLIGHT, "error")]),
-        ([FENCE, MMA, "mov.f32 f8, f2;", COMMIT, WAIT, USE], [(3, FLIGHT, "error")]),
+        ([FENCE, MMA, "mov.f32 f8, f2;", COMMIT, WAIT, USE], []),  # another name, whether or not of an accumulator
+        ([FENCE, MMA, COMMIT, "mov.b32 {h1, h2}, f2; mov.b32 f8, {h1, h2};", WAIT, USE], []),
+        ([FENCE, MMA, COMMIT, "mov.f32 f8, f2;", "add.f32 f9, f8, f8;", WAIT], [(5, FLIGHT, "error")]),
+        ([FENCE, MMA, COMMIT, "mov.b32 {h1, h2}, f2;", "add.u16 h3, h1, h2;", WAIT], [(5, FLIGHT, "error")]),
         ([FENCE, MMA, "mov.f32 f4, f2;", COMMIT, WAIT, FENCE, OTHER], []),  # renamed: still the same accumulator
     ],
 )

@@ -444,6 +444,49 @@ def test_accumulators_in_flight_may_be_renamed(effects):
     assert findings == ()
 
 
+HALVES = {
+    "second": "wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%r30, %r31}, %rd7, %rd8, %p2, 1, 1, 0, 0;",
+    "fence": "mov.b32 %r30, 0; mov.b32 %r31, 0; wgmma.fence.sync.aligned;",
+    "early": "mov.b32 {%h1, %h2}, %r30; mov.b32 {%h3, %h4}, %r31;",
+    "late": "mov.b32 %r34, {%h1, %h2}; mov.b32 %r35, {%h3, %h4};",
+    "store": "st.global.v4.b32 [%rd4], {%r34, %r35, %r34, %r35};",
+}
+SIXTEEN = 4 * [0x4C004C00]
+"""Sums of 16 products of ones, as f16."""
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"early": "mov.b32 {%h1, %h2}, %r30; mov.b32 {%h3, %h4}, %r31;" + HALVES["late"], "late": ""},  # packed early
+        {"early": "mov.b32 %r34, %r30; mov.b32 %r35, %r31;", "late": ""},  # not into accumulators
+    ],
+)
+def test_accumulators_in_flight_may_be_unpacked(change, effects):
+    """Unpacking and packing between commit and wait are renames, as LLVM places them; ptxas serialises nothing (no C7514)."""
+    text = edited(WGMMA, HALVES | change).replace(".reg .pred", ".reg .b16 %h<8>; .reg .pred")
+    out, findings = launch(text, checks="all", async_effects=effects)
+
+    assert out[:4].tolist() == SIXTEEN
+    assert findings == ()
+
+
+@pytest.mark.parametrize("use", ["add.f16 %h1, %h1, %h1;", "st.global.b16 [%rd4], %h2;", "mov.b32 %r30, {%h1, %h7};"])
+def test_halves_in_flight_are_used(use):
+    """What was unpacked from an accumulator in flight is in flight."""
+    early = HALVES["early"] + use
+    text = edited(WGMMA, HALVES | {"early": "mov.b16 %h7, 0; " + early}).replace(
+        ".reg .pred", ".reg .b16 %h<8>; .reg .pred"
+    )
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        launch(text)
+
+    assert caught.value.findings[0].rule == "wgmma-in-flight"
+    assert caught.value.findings[0].line == line_of(text, "early")
+
+
 def test_a_guard_that_nobody_passes():
     """An instruction that no thread executes does not touch its registers."""
     text = edited(WGMMA, {"early": "setp.eq.u32 %p5, %r1, 5000; @%p5 mov.f32 %f3, 0f00000000;"})

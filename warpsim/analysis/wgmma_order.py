@@ -7,17 +7,19 @@ conditions decide about it. As while running, plain moves may rename accumulator
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import attrs
 
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
+from warpsim.analysis.wgmma_moves import is_mma, moved, operand_registers, wgmma_registers
 from warpsim.errors import Finding
-from warpsim.program.program import FunctionRef, Imm, Instruction, Vec
+from warpsim.program.program import FunctionRef, Imm, Instruction
 
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 EVERYBODY = -1
@@ -46,17 +48,6 @@ class State:
         """The first of some wgmma that may be in flight."""
         flying = self.fates.pending & who
         return (flying & -flying).bit_length() - 1 if flying else None
-
-
-def is_mma(instruction: Instruction) -> bool:
-    """True for ``wgmma.mma_async`` and its sparse form."""
-    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
-
-
-def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
-    """The registers of D, and those of A."""
-    d, a = instruction.operands[:2]
-    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
 
 
 def check_wgmma(facts: Facts) -> Iterator[Finding]:
@@ -94,7 +85,7 @@ class _Walk:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         code = facts.function.code
-        self.used = {r for i in code if is_mma(i) for part in operand_registers(i) for r in part}
+        self.used = set(wgmma_registers(facts.function, facts.blocks))
         self.mmas = [n for n, i in enumerate(code) if is_mma(i)]
         self.number = {at: k for k, at in enumerate(self.mmas)}
         self.waits = [n for n, i in enumerate(code) if i.form.root == "wgmma" and "wait_group" in i.op.modifiers]
@@ -207,17 +198,10 @@ class _Walk:
         if not reads and not writes:
             return
         plain = instruction.form.root == "mov" and len(instruction.operands) == 2
-        if (
-            plain
-            and len(reads) == 1
-            and len(writes) == 1
-            and state.in_flight(state.accumulates.get(reads[0], 0)) is not None
+        if (reads, writes) == moved(instruction) and any(
+            state.in_flight(state.accumulates.get(r, 0)) is not None for r in reads
         ):
-            source, target = reads[0], writes[0]
-            state.accumulates[target] = state.accumulates.get(source, 0)
-            state.reads[target] = state.reads.get(source, 0)
-            state.unfenced[target] = state.unfenced.get(source, ORDERED)
-            state.shapes[target] = state.shapes.get(source, frozenset())
+            self._rename(reads, writes, state)
             return
         for registers, verb in ((writes, "written"), (reads, "read")):
             for register in registers:
@@ -228,6 +212,16 @@ class _Walk:
                     break
         for register in (*reads, *writes):
             state.unfenced[register] = max(state.unfenced.get(register, ORDERED), MOVED if plain else ACCESSED)
+
+    def _rename(self, sources: list[int], targets: list[int], state: State) -> None:
+        """A move of accumulators in flight, or of their halves, which becomes another name of them."""
+        accumulates = functools.reduce(int.__or__, (state.accumulates.get(s, 0) for s in sources))
+        reads = functools.reduce(int.__or__, (state.reads.get(s, 0) for s in sources))
+        unfenced = max(state.unfenced.get(s, ORDERED) for s in sources)
+        shapes = frozenset().union(*(state.shapes.get(s, frozenset()) for s in sources))
+        for target in targets:
+            state.accumulates[target], state.reads[target] = accumulates, reads
+            state.unfenced[target], state.shapes[target] = unfenced, shapes
 
     def _early(
         self, at: int, instruction: Instruction, register: int, verb: str, wgmma: int, state: State,

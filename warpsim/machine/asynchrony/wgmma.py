@@ -228,18 +228,18 @@ class Wgmma:
         use.unfenced[where] = np.maximum(use.unfenced[where], kind)
         use.accessed[rows] = present(group)
 
-    def rename(self, group: Group, source: int, target: int) -> bool:
-        """A move from a row to another: compilers rename accumulators in flight, which no longer is a use of them. False
-        where the source is not in flight."""
+    def rename(self, group: Group, sources: Array, targets: Array) -> bool:
+        """A move from rows to others, whole registers or their halves: compilers rename accumulators in flight, which no
+        longer is a use of them. False where no source is in flight."""
         columns, use = self.columns(group.selection), self.uses(group.plan)
-        if not (use.accumulator[source, columns] > self.done[columns]).all():
+        if not (use.accumulator[np.ix_(sources, columns)] > self.done[columns]).all(axis=1).any():
             return False
         if self.late is not None:
             self.late.perform(group, early=True)
         use.again = None
         for state in (use.accumulator, use.operand, use.unfenced, use.shape):
-            state[target, columns] = state[source, columns]
-        use.user[target], use.accessed[target] = use.user[source], use.accessed[source]
+            state[np.ix_(targets, columns)] = state[np.ix_(sources, columns)].max(axis=0)
+        use.user[targets], use.accessed[targets] = use.user[sources[-1]], use.accessed[sources[-1]]
         return True
 
     def _early(

@@ -7,12 +7,13 @@ Semantics come from ``form.function``; everything around them (registers, guards
 from __future__ import annotations
 
 from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, returned_by
+from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.analysis.wmma_fragments import mismatches
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp
-from warpsim.machine.binding.wgmma_steps import bind_wgmma, rows_of, watch_registers
+from warpsim.machine.binding.wgmma_steps import bind_wgmma, watch_registers
 from warpsim.machine.control import bind_end, jump
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.hazards.proxies import bind_proxies
@@ -26,7 +27,7 @@ from warpsim.program.program import (
 def bind_function(plan: FunctionPlan) -> None:
     """Make the steps of a function."""
     blocks, plan.place_of = blocks_of(plan.function)
-    plan.wgmma_rows = rows_of(plan.function)
+    plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
     wrong = mismatches(plan.function, blocks)
     plan.flow = blocks
     mark_waits(plan, blocks)

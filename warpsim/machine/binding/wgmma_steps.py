@@ -7,14 +7,15 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.analysis.flow import reads_and_writes
+from warpsim.analysis.wgmma_moves import moved, operand_registers
 from warpsim.machine.asynchrony.wgmma import ACCESSED, MOVED, Wgmma
 from warpsim.machine.binding.operand_slots import value_getter
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.shadow_rules import RULE as UNINITIALISED
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Function, Imm, Instruction, Vec
+from warpsim.program.program import Imm, Instruction
 
 
 @attrs.frozen(eq=False)
@@ -39,28 +40,6 @@ class Issue:
     @key.default
     def _key(self) -> bytes:
         return b"A" if len(self.rows_a) else self.shape.encode() + self.rows_d.tobytes()
-
-
-def is_mma(instruction: Instruction) -> bool:
-    """True for ``wgmma.mma_async`` and its sparse form."""
-    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
-
-
-def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
-    """The registers of D, and those of A."""
-    d, a = instruction.operands[:2]
-    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
-
-
-def rows_of(function: Function) -> dict[int, int]:
-    """A row for each register that a wgmma of the function accumulates in or reads A from."""
-    rows: dict[int, int] = {}
-    for instruction in function.code:
-        if is_mma(instruction):
-            for slots in operand_registers(instruction):
-                for slot in slots:
-                    rows.setdefault(slot, len(rows))
-    return rows
 
 
 def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
@@ -123,16 +102,16 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     if not (len(reads) or len(writes)):
         return step
 
-    plain = instruction.form.root == "mov" and len(instruction.operands) == 2
-    kind = MOVED if plain else ACCESSED
-    renames = plain and len(reads) == 1 and len(writes) == 1
+    kind = MOVED if instruction.form.root == "mov" and len(instruction.operands) == 2 else ACCESSED
+    move = moved(instruction)
+    renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard
 
     def watched(group: Group) -> object:
         found = group.batch.wgmma
         if found is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
             return step(group)
-        if renames and found.rename(group, int(reads[0]), int(writes[0])):
+        if renames and found.rename(group, reads, writes):
             return step(group)
         if found.checked:
             if len(reads):

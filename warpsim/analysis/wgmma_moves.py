@@ -1,0 +1,78 @@
+"""Moves between wgmma and the wait for it: the assembler takes them as other names of the registers, also those that unpack
+a register into halves and pack halves into one."""
+
+from __future__ import annotations
+
+from warpsim.analysis.flow import Block, registers_of
+from warpsim.program.program import Function, Imm, Instruction, Vec
+
+
+def is_mma(instruction: Instruction) -> bool:
+    """True for ``wgmma.mma_async`` and its sparse form."""
+    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
+
+
+def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
+    """The registers of D, and those of A."""
+    d, a = instruction.operands[:2]
+    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
+
+
+def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
+    """The registers that a move reads and writes; None for what is no move of registers alone."""
+    if instruction.form.root != "mov" or len(instruction.operands) != 2:
+        return None
+    target, source = instruction.operands
+    reads, writes = registers_of(source), registers_of(target)
+    whole = len(source.elements) if isinstance(source, Vec) else 1
+    return (reads, writes) if writes and len(reads) == whole else None
+
+
+def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
+    """Registers that any wgmma of a function accumulates in or reads A from, and those that moves take accumulators to
+    while they may be in flight."""
+    code = function.code
+    mmas = [i for i in code if is_mma(i)]
+    found = dict.fromkeys(r for i in mmas for part in operand_registers(i) for r in part)
+    names = {r for i in mmas for r in operand_registers(i)[0]}
+    moves = _moves_in_flight(code, blocks) if mmas else []
+    grown = True
+    while grown:
+        grown = False
+        for reads, writes in moves:
+            if not names.isdisjoint(reads) and not names.issuperset(writes):
+                names.update(writes)
+                grown = True
+    found.update(dict.fromkeys(sorted(names)))
+    return list(found)
+
+
+def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list[tuple[list[int], list[int]]]:
+    """Reads and writes of the moves that a way from a wgmma reaches without a wait for all groups."""
+    before = [False] * len(blocks)
+    work = list(range(len(blocks)))
+    while work:
+        block = blocks[work.pop()]
+        if _flies(code[block.first : block.last], before[block.index]):
+            for successor in block.successors:
+                if not before[successor]:
+                    before[successor] = True
+                    work.append(successor)
+    found = []
+    for block in blocks:
+        flying = before[block.index]
+        for instruction in code[block.first : block.last]:
+            flying = _flies((instruction,), flying)
+            made = moved(instruction) if flying else None
+            if made is not None:
+                found.append(made)
+    return found
+
+
+def _flies(code: tuple[Instruction, ...], flying: bool) -> bool:
+    """Whether a wgmma may be in flight behind some instructions."""
+    for instruction in code:
+        if instruction.form.root == "wgmma":
+            count = instruction.operands[0] if "wait_group" in instruction.op.modifiers else None
+            flying = is_mma(instruction) or (flying and not (isinstance(count, Imm) and count.bits == 0))
+    return flying
