@@ -114,8 +114,11 @@ class TensorMap:
         """The 128 bytes for a tensor at a global address."""
         import attrs
 
-        if address % (32 if self.fields.interleave == 2 else 16):
-            raise LaunchError(f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B)")
+        if address % (32 if self.fields.interleave == 2 or self.fields.padded else 16):
+            raise LaunchError(
+                f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B, 16U4_ALIGN16B,"
+                " 16U6_ALIGN16B)"
+            )
         return layout.encode(attrs.evolve(self.fields, address=address))
 
 

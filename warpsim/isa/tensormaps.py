@@ -87,6 +87,19 @@ def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) ->
 
 
 @instruction(
+    f"tensormap.replace.tile.elemtype{{.ss}}.b1024.b32 [address], value; {_SPACES}",
+    types={"value": ".u32"},
+    constants={"value": {13, 14, 15}},
+    anchor=_ANCHOR,
+    version=(8, 7),
+    arch="100f 110f 120f",
+)
+def replace_packed(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
+    """Change the element type to a packed one."""
+    _store(memory, op, address, "data_type", 0, value)
+
+
+@instruction(
     """
     tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned [dst], [src], size;
     .scope = { .cta, .cluster, .gpu, .sys };

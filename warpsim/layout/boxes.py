@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.layout import tensor_map
-from warpsim.layout.tensor_map import Fields
+from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields
 
 Array = NDArray[Any]
 
@@ -20,8 +20,13 @@ class Boxes:
     at least a swizzle span unless interleaved (read off an H200), and so it takes ``extent`` bytes there."""
 
     def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array]) -> None:
-        self.fields = fields
         self.coordinates = [_signed(c, 32) for c in coordinates]
+        self.displaced = _misplaced(fields, self.coordinates[0])
+        """Which boxes begin where no copy can begin along the innermost dimension."""
+        if fields.packed:
+            self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
+        self.slot = PACK * fields.packed // 8 if fields.padded else 0
+        self.fields = fields = tensor_map.in_parts(fields)
         spatial = max(fields.rank - 2, 0)
         self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
         self.dtype = np.dtype(f"u{fields.itemsize}")
@@ -33,7 +38,8 @@ class Boxes:
             self.inner = extents[0] * fields.pixel
             self.nbytes = int(np.prod(extents)) * fields.pixel
         self.count = self.nbytes // fields.itemsize
-        self.pitch = self.inner if fields.interleave else max(tensor_map.SPANS[fields.swizzle], self.inner)
+        row = self.inner // self.slot * PACK if self.slot else self.inner
+        self.pitch = row if fields.interleave else max(tensor_map.SPANS[fields.swizzle], row)
         taken, span = self.nbytes // self.inner * self.pitch, max(tensor_map.SPANS[fields.swizzle], 1)
         self.extent = -(-taken // span) * span
 
@@ -49,7 +55,10 @@ class Boxes:
         """Shared addresses ``[boxes, count]`` (bytes) of boxes that begin at ``start``, swizzled."""
         offset = self.fields.itemsize * np.arange(self.count, dtype=np.int64)
         if self.pitch > self.inner:
-            offset = offset // self.inner * self.pitch + offset % self.inner
+            row, offset = offset // self.inner, offset % self.inner
+            if self.slot:
+                offset = offset // self.slot * PACK + offset % self.slot
+            offset = row * self.pitch + offset
         address = start[:, None] + offset
         mask = (0, 1, 3, 7)[self.fields.swizzle]
         return address ^ ((address >> 7 & mask) << 4) if mask else address
@@ -58,10 +67,6 @@ class Boxes:
         """Loaded elements as the data type asks: tf32 is rounded; FTZ changes no load (as on an H200)."""
         return _to_tf32(bits) if tensor_map.DATA_TYPES[self.fields.data_type].startswith("TFLOAT32") else bits
 
-    def misplaced(self) -> Array:
-        """Which boxes begin at no multiple of 16 bytes of the innermost dimension."""
-        return self.coordinates[0] * self.fields.pixel % tensor_map.ROW_UNIT != 0
-
     def outside(self) -> list[tuple[int, Array]]:
         """Dimensions of im2col along which boxes begin outside the bounding box, and which boxes."""
         if not self.fields.im2col:
@@ -69,6 +74,14 @@ class Boxes:
         bounds = tensor_map.bounding_box(self.fields)
         found = [(axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end)) for axis, low, end in bounds]
         return [(axis, boxes) for axis, boxes in found if boxes.any()]
+
+
+def _misplaced(fields: Fields, first: Array) -> Array:
+    """Which boxes begin at no multiple of 16 bytes of the innermost dimension, those with gaps at no multiple of 128."""
+    if fields.padded:
+        return first % PADDED_BOX != 0
+    bits = fields.packed or 8 * fields.pixel
+    return first * bits % (8 * tensor_map.ROW_UNIT) != 0
 
 
 def _offsets(values: list[Array], rank: int) -> list[Array]:

@@ -72,10 +72,18 @@ DATA_TYPES = (
     "FLOAT32_FTZ",
     "TFLOAT32",
     "TFLOAT32_FTZ",
+    "16U4_ALIGN8B",
+    "16U4_ALIGN16B",
+    "16U6_ALIGN16B",
 )
-ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ")
+ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ", *DATA_TYPES[13:])
 """The data types by the numbers that tensormap.replace uses (PTX ISA, tensormap.replace, new_val of .elemtype)."""
-SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
+SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1, 4, 4)
+"""Bytes that a copy moves as one: elements, or parts of 16 packed ones."""
+FIRST_PACKED = DATA_TYPES.index("16U4_ALIGN8B")
+PACKED_BITS = {13: 4, 14: 4, 15: 6}
+PACK, PADDED_BOX, PACKED_CAPABILITY = 16, 128, 100
+"""How many packed elements a copy moves together; the extent of the boxes of those with gaps; the first GPU that has them."""
 INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
 PROMOTIONS = ("none", "64B", "128B", "256B")
@@ -111,6 +119,16 @@ class Fields:
     def itemsize(self) -> int:
         """Bytes of an element."""
         return SIZES[self.data_type]
+
+    @property
+    def packed(self) -> int:
+        """Bits of an element of the packed types, of which 16 are moved together; else 0."""
+        return PACKED_BITS.get(self.data_type, 0)
+
+    @property
+    def padded(self) -> bool:
+        """Whether 16 packed elements take 16 bytes of shared memory."""
+        return self.data_type > FIRST_PACKED
 
     @property
     def pixel(self) -> int:
@@ -161,13 +179,29 @@ def decode(raw: bytes) -> Fields | None:
         dims=tuple(int(v) for v in row["dims"][:rank]),
         strides=tuple(int(v) for v in row["strides"][: rank - 1]),
         box=tuple(int(v) for v in row["box"][:rank]),
-        element_strides=tuple(int(v) for v in row["element_strides"][:rank]),
+        element_strides=tuple(max(int(v), 1) for v in row["element_strides"][:rank]),  # 0 is 1, as on an H200
         im2col=bool(row["im2col"]),
         lower=tuple(int(v) for v in row["lower"][:spatial]),
         upper=tuple(int(v) for v in row["upper"][:spatial]),
         channels=int(row["channels"]),
         pixels=int(row["pixels"]),
         l2_promotion=int(row["l2_promotion"]),
+    )
+
+
+def in_parts(fields: Fields) -> Fields:
+    """A map of packed elements as one of the bytes or words that they fill in global memory."""
+    if not fields.packed:
+        return fields
+
+    def parts(count: int) -> int:
+        return count * fields.packed // (8 * fields.itemsize)
+
+    return attrs.evolve(
+        fields,
+        dims=(parts(fields.dims[0]), *fields.dims[1:]),
+        box=(parts(fields.box[0]), *fields.box[1:]),
+        channels=parts(fields.channels),
     )
 
 
@@ -264,7 +298,7 @@ _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
 def problem(fields: Fields, rank: int | None = None) -> str | None:
     """What makes a map one that the driver refuses, or that a copy of ``rank`` dimensions cannot use; None if nothing."""
-    unit = 32 if fields.interleave == 2 else 16
+    unit = 32 if fields.interleave == 2 or fields.padded else 16
     if rank is not None and rank != fields.rank:
         return f"a map of {fields.rank} dimensions, used by a copy of {rank},"
     if fields.address % unit:
@@ -280,19 +314,34 @@ def problem(fields: Fields, rank: int | None = None) -> str | None:
     for axis, step in enumerate(fields.element_strides):
         if not 0 < step <= 8:
             return f"element_strides[{axis}] is {step}; it must be 1 to 8"
-    if fields.oob_fill and fields.data_type < 6:
+    if fields.oob_fill and (fields.data_type < 6 or fields.packed):
         return "oob_fill nan needs a floating-point data type"
-    return _im2col_problem(fields) if fields.im2col else _box_problem(fields)
+    found = _packed_problem(fields) if fields.packed else None
+    return found or (_im2col_problem(fields) if fields.im2col else _box_problem(fields))
+
+
+def _packed_problem(fields: Fields) -> str | None:
+    """The driver's rules for packed elements."""
+    name = DATA_TYPES[fields.data_type]
+    unit = PADDED_BOX if fields.padded else 2
+    if fields.dims[0] % unit:
+        return f"global_dim[0] is {fields.dims[0]}; it must be a multiple of {unit} for {name}"
+    what, inner = ("channels_per_pixel", fields.channels) if fields.im2col else ("box_dim[0]", fields.box[0])
+    if fields.padded and inner != PADDED_BOX:
+        return f"{what} is {inner}; it must be {PADDED_BOX} for {name}"
+    if fields.padded and fields.swizzle not in (0, 3):
+        return f"{name} has no swizzle of {SWIZZLES[fields.swizzle]}"
+    return f"{name} has no interleaved layout" if fields.interleave else None
 
 
 def _box_problem(fields: Fields) -> str | None:
     for axis, size in enumerate(fields.box):
         if not 0 < size <= 256:
             return f"box_dim[{axis}] is {size}; it must be 1 to 256"
-    total = math.prod(fields.box) * fields.itemsize
+    total = math.prod(fields.box[1:]) * row_bytes(fields, fields.box[0])
     if total > MAX_BOX:
         return f"the box has {total} bytes; shared memory holds {MAX_BOX}"
-    return _inner_problem(fields, fields.box[0] * fields.itemsize)
+    return _inner_problem(fields, row_bytes(fields, fields.box[0]))
 
 
 def _im2col_problem(fields: Fields) -> str | None:
@@ -310,7 +359,14 @@ def _im2col_problem(fields: Fields) -> str | None:
         return f"channels_per_pixel is {fields.channels}; it must be 1 to 256"
     if not 0 < fields.pixels <= 1024:
         return f"pixels_per_column is {fields.pixels}; it must be 1 to 1024"
-    return _inner_problem(fields, fields.channels * fields.itemsize)
+    return _inner_problem(fields, row_bytes(fields, fields.channels))
+
+
+def row_bytes(fields: Fields, count: int) -> int:
+    """Bytes that elements one after the other take in shared memory (rounded up)."""
+    if fields.padded:
+        return count
+    return -(-count * fields.packed // 8) if fields.packed else count * fields.itemsize
 
 
 def _inner_problem(fields: Fields, inner: int) -> str | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warpsim.types import ScalarType
 
 KIND = "bulk"
+LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
 
 
 class BulkCopies(BulkReach):
@@ -59,6 +60,9 @@ class BulkCopies(BulkReach):
         sources = self.address(src, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         for fields, part in self.maps(map, lanes):
+            if fields.data_type == LOADED_ONLY:
+                self.fault("tensor-map", "boxes of 16U4_ALIGN16B are loaded, not stored")
+                continue
             boxes = Boxes(fields, [c[part] for c in columns], [])
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             owners, start = self.shared(mine.columns, sources[part])

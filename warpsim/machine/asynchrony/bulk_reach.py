@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
-from warpsim.layout.tensor_map import ROW_UNIT
+from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -129,19 +129,21 @@ class BulkReach:
                 advice="boxes begin inside the bounding box; the offsets move them beyond",
             )
             return False
-        wrong = boxes.misplaced()
+        wrong = boxes.displaced
         if wrong.any():
             first = int(boxes.coordinates[0][wrong][0])
             self.fault(
                 "tensor-map",
-                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}",
+                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}"
+                if not boxes.fields.packed
+                else f"the innermost coordinate is no multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
                 advice="boxes begin at multiples of 16 bytes; other coordinates are free",
             )
         return not wrong.any()
 
     def reduces(self, fields: tensor_map.Fields, reduction: Choose | None) -> bool:
         """Whether a reduction exists for the elements of a map."""
-        if reduction is None or reduction(BY_DATA_TYPE[fields.data_type], False) is not None:
+        if reduction is None or (not fields.packed and reduction(BY_DATA_TYPE[fields.data_type], False) is not None):
             return True
         name = tensor_map.DATA_TYPES[fields.data_type]
         self.fault(
@@ -183,6 +185,8 @@ class BulkReach:
             problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
             if address % 64:
                 problem = "no multiple of 64, and so no tensor map,"
+            if not problem and fields is not None and fields.packed and self.batch.launch.device.sm < PACKED_CAPABILITY:
+                problem = f"a map of {tensor_map.DATA_TYPES[fields.data_type]}, which GPUs before sm_100 have not,"
             if problem:
                 self.fault(
                     "tensor-map",
