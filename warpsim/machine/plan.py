@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.analysis.constants import fold
 from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, calls_into, is_poll, polling_functions
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
@@ -62,7 +63,9 @@ class FunctionPlan:
     """One function, bound."""
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
-        self.function = function = contract(function)
+        if not kernel.program.debug:
+            function = contract(fold(function))
+        self.function = function
         self.kernel = kernel
         self.n_registers = len(function.registers)
         self.extras: list[Any] = []

@@ -6,6 +6,7 @@ assumed to be the same. All arithmetic is exact integer arithmetic followed by t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -206,6 +207,8 @@ def tanh(x: Array) -> Array:
 
 # ---- f32 without ftz: what the assembler puts around the unit --------------------------------------
 
+Unit = Callable[[Array], Array]
+
 _SMALL, _LARGE = np.float32(2.0**-126), np.float32(2.0**126)
 
 
@@ -215,74 +218,74 @@ def _mul(a: Array, b: Any) -> Array:
     return canonical(np.asarray(a * b, F32))
 
 
-def rcp(x: Array) -> Array:
+def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
     """``rcp.approx.f32``."""
     size = np.abs(x)
     k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
-    return _mul(rcp_ftz(_mul(x, k)), k)
+    return _mul(unit(_mul(x, k)), k)
 
 
-def rsqrt(x: Array) -> Array:
+def rsqrt(x: Array, unit: Unit = rsqrt_ftz) -> Array:
     """``rsqrt.approx.f32``."""
     small = np.abs(x) < _SMALL
     return _mul(
-        rsqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
+        unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
         np.where(small, np.float32(4096), np.float32(1)),
     )
 
 
-def sqrt(x: Array) -> Array:
+def sqrt(x: Array, unit: Unit = sqrt_ftz) -> Array:
     """``sqrt.approx.f32``."""
     small = np.abs(x) < _SMALL
     return _mul(
-        sqrt_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
+        unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1)))),
         np.where(small, np.float32(2.0**-12), np.float32(1)),
     )
 
 
-def lg2(x: Array) -> Array:
+def lg2(x: Array, unit: Unit = lg2_ftz) -> Array:
     """``lg2.approx.f32``."""
     from warpsim.numerics.floating import canonical
 
     small = np.abs(x) < _SMALL
-    y = lg2_ftz(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1))))
+    y = unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1))))
     return canonical(np.where(small, y + np.float32(-24), y).astype(F32))
 
 
-def ex2(x: Array) -> Array:
+def ex2(x: Array, unit: Unit = ex2_ftz) -> Array:
     """``ex2.approx.f32``."""
     small = x < np.float32(-126)
-    y = ex2_ftz(np.where(small, _mul(x, np.float32(0.5)), x).astype(F32))
+    y = unit(np.where(small, _mul(x, np.float32(0.5)), x).astype(F32))
     return np.where(small, _mul(y, y), y).astype(F32)
 
 
-def div(a: Array, b: Array) -> Array:
+def div(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.approx.f32``."""
     k = np.where(np.abs(b) < _SMALL, np.float32(2.0**24), np.float32(1))
-    return _mul(rcp_ftz(_mul(b, k)), _mul(a, k))
+    return _mul(unit(_mul(b, k)), _mul(a, k))
 
 
-def div_ftz(a: Array, b: Array) -> Array:
+def div_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.approx.ftz.f32``."""
     from warpsim.numerics.floating import flush
 
-    return flush(_mul(flush(a), rcp_ftz(b)))
+    return flush(_mul(flush(a), unit(b)))
 
 
-def div_full(a: Array, b: Array) -> Array:
+def div_full(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.full.f32``."""
     size = np.abs(b)
     k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
-    return _mul(rcp_ftz(_mul(b, k)), _mul(a, k))
+    return _mul(unit(_mul(b, k)), _mul(a, k))
 
 
-def div_full_ftz(a: Array, b: Array) -> Array:
+def div_full_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.full.ftz.f32``."""
     from warpsim.numerics.floating import flush
 
     a, b = flush(a), flush(b)
     k = np.where(np.abs(b) > _LARGE, np.float32(0.25), np.float32(1))
-    return flush(_mul(rcp_ftz(flush(_mul(b, k))), flush(_mul(a, k))))
+    return flush(_mul(unit(flush(_mul(b, k))), flush(_mul(a, k))))
 
 
 # ---- f64: only the high word counts ------------------------------------------------------------------

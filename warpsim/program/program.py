@@ -203,3 +203,8 @@ class Program:
     module: ast.Module = attrs.field(repr=False)
     file: str = "<ptx>"
     lines: tuple[str, ...] = attrs.field(repr=False, default=())
+
+    @property
+    def debug(self) -> bool:
+        """Whether the module asks for code to debug (``.target sm_90, debug``): the assembler optimises nothing then."""
+        return "debug" in self.module.target

@@ -1,0 +1,323 @@
+"""Registers that hold the same constant in every thread, as NVIDIA's assembler finds them, and what it computes from them.
+
+The assembler evaluates operations on constants. That shows in the bits of a result in two places: a function that the
+GPU only approximates is rounded correctly, and a product of constants is no product any more that a sum could be fused
+with (see `contraction`). It takes constants through the operations of `FOLDED`, through branches whose condition is
+constant, and over places where ways meet that bring the same constant (read off the code that ptxas 13.0 makes).
+Loops that it unrolls are not followed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
+from warpsim.isa.spec import Scope
+from warpsim.numerics import approx, rounded
+from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
+from warpsim.types import ScalarType
+
+State = dict[int, int | None]
+"""What registers hold: bits, or None for what is not known. One that is absent was not written on any way so far."""
+FOLDED = re.compile(
+    r"""
+    (add|sub|mul)(\.rn)?(\.ftz)?\.f32 | (add|sub|mul)(\.ftz)?\.sat\.f32 | (add|sub|mul)\.f64
+    | (min|max|abs|neg)(\.ftz)?\.f32 | (min|max|abs|neg)\.f64 | abs\.f16(x2)? | neg\.(b?f16|f16x2)
+    | (sin|cos|ex2|lg2|rcp|rsqrt|sqrt)\.approx(\.ftz)?\.f32 | div\.(approx|full)(\.ftz)?\.f32
+    | (add|sub|mul\.lo|mad\.lo)\.[us](16|32|64) | (add|sub)\.sat\.s32 | mul\.hi\.[us](16|32) | mad\.hi\.[us]16
+    | (mul|mad)\.wide\.[us](16|32) | mul24\.(lo|hi)\.[us]32 | mad24\.lo\.[us]32 | (min|max)\.[us](16|32) | (abs|neg)\.s(16|32|64)
+    | (and|or|xor)\.(b16|b32|pred) | not\.(b16|b32|b64|pred) | (cnot|shl)\.b(16|32|64) | shr\.[bus](16|32)
+    | (popc|clz|brev)\.b(32|64) | bfi\.b32 | bfe\.[us]32 | bfind\.[us](32|64) | shf\.[lr]\.(wrap|clamp)\.b32
+    | (mov|selp)\.(pred|[bus](16|32|64)|f32|f64) | slct(\.ftz)?\.([bus](16|32|64)|f32|f64)\.(s32|f32)
+    | setp?\.\w+(\.(and|or|xor))?(\.ftz)?(\.[us]32|\.f32)?\.([bus](16|32|64)|f32|f64) | testp\.\w+\.f32
+    | cvt(\.sat)?\.[us](8|16|32|64)\.[us](8|16|32|64) | cvt\.rn\.f32\.[us](16|32) | cvt\.rn(\.ftz)?\.f32\.f64
+    | cvt(\.ftz)?\.f64\.f32 | cvt\.f64\.f16 | cvt(\.ftz)?\.f32\.f16 | cvt\.f32\.bf16 | cvt\.rn(\.ftz)?\.f16\.f32
+    | cvt\.rn\.(f16\.f64|bf16\.f32|f16x2\.f32) | cvt\.rna\.tf32\.f32 | cvt\.r[nzmp]i(\.ftz)?\.f32\.f32 | cvt(\.ftz)?\.sat\.f32\.f32
+    | cvt\.r[nz]i(\.ftz)?\.(u16|u32|s32|u64|s64)\.f32 | cvt\.r[nz]i\.(u16|u32|s32|u64|s64)\.f64 | cvt\.r[nz]i\.(u16|u32|s32)\.f16
+    | cvt\.r[nz]i\.f64\.f64
+    """,
+    re.VERBOSE,
+)
+"""The operations whose value the assembler computes."""
+UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
+    "sin": (rounded.sin, None),
+    "cos": (rounded.cos, None),
+    "ex2": (rounded.ex2_ftz, approx.ex2),
+    "lg2": (rounded.lg2_ftz, approx.lg2),
+    "rcp": (rounded.rcp_ftz, approx.rcp),
+    "rsqrt": (rounded.rsqrt_ftz, approx.rsqrt),
+    "sqrt": (rounded.sqrt_ftz, approx.sqrt),
+    "div.approx.ftz": (rounded.rcp_ftz, approx.div_ftz),
+    "div.approx": (rounded.rcp_ftz, approx.div),
+    "div.full.ftz": (rounded.rcp_ftz, approx.div_full_ftz),
+    "div.full": (rounded.rcp_ftz, approx.div_full),
+}
+"""The unit that a function asks, rounded correctly, and what the assembler puts around it: without .ftz, or always."""
+
+
+def fold(function: Function) -> Function:
+    """The function with the values that the assembler computes in place of approximations and of products and sums."""
+    if not any(_shows(i) for i in function.code):
+        return function
+    code = list(function.code)
+    for at, change, bits in Constants(function).changes():
+        code[at] = change(code[at], bits)
+    return attrs.evolve(function, code=tuple(code))
+
+
+def _shows(instruction: Instruction) -> bool:
+    """Whether it makes a difference who computes an instruction: an approximation, or what may be fused."""
+    form = instruction.form
+    if form.root in ("add", "sub", "mul"):
+        return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
+    return "approx" in instruction.op.modifiers or instruction.text.startswith("div.full")
+
+
+def _constant(instruction: Instruction, bits: int) -> Instruction:
+    """The instruction, giving a constant; of a root of its own, so that it counts as no product or sum."""
+
+    value = _array(bits, instruction.operands[0].type)  # type: ignore[union-attr, arg-type]
+    form = attrs.evolve(instruction.form, function=lambda op, *sources: value, root="constant")
+    return attrs.evolve(instruction, form=form)
+
+
+def _by_constant(instruction: Instruction, bits: int) -> Instruction:
+    """A quotient by a constant: the assembler computes the reciprocal."""
+    divisor, meaning = _array(bits, instruction.operands[2].type), _meaning(instruction)  # type: ignore[union-attr, arg-type]
+    form = attrs.evolve(instruction.form, function=lambda op, a, b: meaning(op, a, divisor))
+    return attrs.evolve(instruction, form=form)
+
+
+class Constants:
+    """The constants of one function: sparse for registers that one instruction writes, by blocks for the others."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.blocks, self.place = blocks_of(function)
+        count: dict[int, int] = {}
+        self.touched = [reads_and_writes(i)[1] for i in function.code]
+        for instruction, writes in zip(function.code, self.touched, strict=True):
+            for r in writes:
+                count[r] = count.get(r, 0) + 1 + (instruction.guard is not None)
+        given = [r.index for p in (*function.params, *function.returns) for r in p.registers]
+        if KEEP in function.directives:
+            given = list(range(len(function.registers)))
+        self.often = {r for r, n in count.items() if n > 1} | set(given)
+        self.once: State = {}
+        self.before: list[State | None] = [None] * len(self.blocks)
+        if self.blocks:
+            self.before[self.place[0]] = dict.fromkeys(given)
+            self._settle()
+
+    def _settle(self) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for block in self.blocks:
+                entry = self.before[block.index]
+                if entry is None:
+                    continue
+                state = dict(entry)
+                for at in range(block.first, block.last):
+                    changed |= self._apply(at, state)
+                for successor in self._followers(block, state):
+                    changed |= self._bring(state, successor)
+
+    def _bring(self, state: State, successor: int) -> bool:
+        """Join what a way brings into the state before a block; True where that changed."""
+        live, old = self.blocks[successor].live_in, self.before[successor]
+        coming = {r: v for r, v in state.items() if r in live}
+        if old is None:
+            self.before[successor] = coming
+            return True
+        changed = False
+        for r, value in coming.items():
+            if r not in old or (old[r] != value and old[r] is not None):
+                old[r] = value if r not in old else None
+                changed = True
+        return changed
+
+    def _followers(self, block: Block, state: State) -> tuple[int, ...]:
+        """The blocks that may come next."""
+        last = self.function.code[block.last - 1]
+        if last.form.root == "bra" and last.guard is not None and len(block.successors) > 1:
+            holds = self._holds(last, state)
+            if holds is not None:
+                return (self.place[labels_of(last)[0].target if holds else block.last],)
+        return block.successors
+
+    def _holds(self, instruction: Instruction, state: State) -> bool | None:
+        """Whether an instruction's guard holds; None where that is not known."""
+        if instruction.guard is None:
+            return True
+        register, negated = instruction.guard
+        value = self._read(state, register.index)
+        return None if value is None else bool(value) != negated
+
+    def _read(self, state: State, register: int) -> int | None:
+        return state.get(register) if register in self.often else self.once.get(register)
+
+    def _apply(self, at: int, state: State) -> bool:
+        """Bring a state behind an instruction; True where a register that is written once got another value."""
+        writes, changed = self.touched[at], False
+        if not writes:
+            return False
+        instruction = self.function.code[at]
+        holds = self._holds(instruction, state)
+        if holds is False:
+            return False
+        made = self._made(instruction, state)
+        for k, r in enumerate(writes):
+            value = made[k] if made is not None and len(made) == len(writes) else None
+            if r in self.often:
+                same = holds or (r in state and state[r] == value)
+                state[r] = value if same else None
+            elif r not in self.once or (self.once[r] != value and self.once[r] is not None):
+                self.once[r] = value if r not in self.once else None
+                changed = True
+        return changed
+
+    def _made(self, instruction: Instruction, state: State) -> list[int] | None:
+        """The bits that an instruction writes into its registers."""
+        form = instruction.form
+        if not _computed(instruction.text) or form.ports or form.scope is not Scope.THREAD:
+            return None
+        values = [self._operand(operand, state) for operand in instruction.operands[form.n_dest :]]
+        absorbing = _absorbing(instruction)
+        if absorbing is not None and absorbing in values[:2]:
+            return [absorbing]
+        if form.root == "xor" and instruction.operands[1] == instruction.operands[2]:
+            return [0]
+        known = [v for v in values if v is not None]
+        if form.root in ("selp", "slct") and values[2] is not None:  # the other choice does not matter
+            known = [k if v is None else v for v, k in zip(values, (0, 0, values[2]), strict=True)]
+            chosen = _evaluated(instruction, known)
+            if chosen is None or values[0] == values[1]:
+                return chosen
+            first = values[2] == 1 if form.root == "selp" else _evaluated(instruction, [0, 1, values[2]]) == [0]
+            return chosen if values[0 if first else 1] is not None else None
+        return _evaluated(instruction, known) if len(known) == len(values) else None
+
+    def _operand(self, operand: Operand, state: State) -> int | None:
+        """The bits of a source operand, as many as its type has."""
+        if isinstance(operand, Imm):
+            return operand.bits & _mask(operand.type)
+        if isinstance(operand, Reg) and operand.register.type.bits >= operand.type.bits:
+            value = self._read(state, operand.register.index)
+            if value is None:
+                return None
+            return (value ^ _mask(operand.type) if operand.negated else value) & _mask(operand.type)
+        if isinstance(operand, Vec):
+            parts = [self._operand(o, state) for o in operand.elements]
+            types = [getattr(o, "type", None) for o in operand.elements]
+            total = at = 0
+            for part, type in zip(parts, types, strict=True):
+                if part is None or type is None:
+                    return None
+                total |= part << at
+                at += type.bits
+            return total
+        return None
+
+    def changes(self) -> list[tuple[int, Callable[[Instruction, int], Instruction], int]]:
+        """The instructions for which the assembler computes something that shows: index, what becomes of them, of which
+        bits."""
+        found: list[tuple[int, Callable[[Instruction, int], Instruction], int]] = []
+        for block in self.blocks:
+            entry = self.before[block.index]
+            if entry is None:
+                continue
+            state = dict(entry)
+            for at in range(block.first, block.last):
+                instruction = self.function.code[at]
+                if _shows(instruction) and isinstance(instruction.operands[0], Reg):
+                    made = self._made(instruction, state)
+                    if made is not None:
+                        found.append((at, _constant, made[0]))
+                    elif instruction.form.root == "div":
+                        divisor = self._operand(instruction.operands[2], state)
+                        found += [(at, _by_constant, divisor)] if divisor is not None else []
+                self._apply(at, state)
+        return found
+
+
+@functools.cache
+def _computed(text: str) -> bool:
+    """Whether the assembler computes an operation on constants."""
+    return FOLDED.fullmatch(text) is not None
+
+
+def _absorbing(instruction: Instruction) -> int | None:
+    """The constant that decides a result alone."""
+    root, type = instruction.form.root, instruction.op.modifiers[-1]
+    if type[0] in "bus" and (root == "and" or (root == "mul" and "hi" not in instruction.op.modifiers)):
+        return 0
+    return (1 << int(type[1:])) - 1 if root == "or" and type[0] == "b" else None
+
+
+def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
+    """The registers that an operation on constants gives; None where the assembler leaves it to the GPU."""
+    form, op, destination = instruction.form, instruction.op, instruction.operands[0]
+    sources = instruction.operands[form.n_dest :]
+    if form.root == "mov":
+        bits = values[0]
+        if isinstance(destination, Vec):
+            parts, at = [], 0
+            for element in destination.elements:
+                if not isinstance(element, Reg):
+                    return None
+                parts.append(bits >> at & _mask(element.type))
+                at += element.type.bits
+            return parts
+        return [bits]
+    if not isinstance(destination, Reg) or form.n_dest != 1 or any(isinstance(o, Vec) for o in sources):
+        return None
+    arrays = [_array(v, o.type) for v, o in zip(values, sources, strict=True)]  # type: ignore[union-attr, arg-type]
+    with np.errstate(all="ignore"):
+        result = np.asarray(_meaning(instruction)(op, *arrays))
+    if result.dtype.kind == "f" and np.isnan(result).any() and "approx" in op.modifiers:
+        return None
+    if destination.type.kind != "p" and result.dtype.itemsize * 8 != destination.type.bits:
+        result = result.astype(destination.type.dtype)
+    bits = _bits(result)
+    wide = destination.register.type
+    if wide.bits > destination.type.bits and destination.type.signed and bits >> (destination.type.bits - 1):
+        bits |= _mask(wide) & ~_mask(destination.type)
+    return [bits]
+
+
+def _meaning(instruction: Instruction) -> Callable[..., Any]:
+    """The function of an operation on constants: with approximate units that round correctly."""
+    root = instruction.form.root
+    if root == "div":
+        unit, whole = UNITS[instruction.text.removesuffix(".f32")]
+    elif root in UNITS:
+        unit, whole = UNITS[root]
+        if instruction.op.ftz:
+            whole = None
+    else:
+        return instruction.form.function
+    if whole is None:
+        return lambda op, *values: unit(*values)
+    return lambda op, *values: whole(*values, unit)
+
+
+def _mask(type: ScalarType) -> int:
+    return (1 << type.bits) - 1
+
+
+def _array(bits: int, type: ScalarType) -> Any:
+    if type.kind == "p":
+        return np.array([bool(bits)])
+    return np.array([bits], f"u{type.dtype.itemsize}").view(type.dtype)
+
+
+def _bits(value: Any) -> int:
+    flat = np.ascontiguousarray(value).reshape(-1)[:1]
+    return int(flat[0]) if flat.dtype.kind == "b" else int(flat.view(f"u{flat.dtype.itemsize}")[0])
