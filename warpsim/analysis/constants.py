@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
+from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, registers_of
 from warpsim.isa.spec import Scope
 from warpsim.numerics import approx, rounded
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
@@ -66,7 +66,7 @@ def fold(function: Function) -> Function:
     if not any(_shows(i) for i in function.code):
         return function
     code = list(function.code)
-    for at, change, bits in Constants(function).changes():
+    for at, (change, bits) in Constants(function).changes.items():
         code[at] = change(code[at], bits)
     return attrs.evolve(function, code=tuple(code))
 
@@ -101,7 +101,9 @@ class Constants:
         self.function = function
         self.blocks, self.place = blocks_of(function)
         count: dict[int, int] = {}
-        self.touched = [reads_and_writes(i)[1] for i in function.code]
+        self.touched = [[r for o in i.operands[: i.form.n_dest] for r in registers_of(o)] for i in function.code]
+        self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
+        self.shows = [_shows(i) and isinstance(i.operands[0], Reg) for i in function.code]
         for instruction, writes in zip(function.code, self.touched, strict=True):
             for r in writes:
                 count[r] = count.get(r, 0) + 1 + (instruction.guard is not None)
@@ -110,24 +112,28 @@ class Constants:
             given = list(range(len(function.registers)))
         self.often = {r for r, n in count.items() if n > 1} | set(given)
         self.once: State = {}
+        self.changes: dict[int, tuple[Callable[[Instruction, int], Instruction], int]] = {}
+        """Where the assembler computes something that shows: what becomes of the instruction, of which bits."""
         self.before: list[State | None] = [None] * len(self.blocks)
         if self.blocks:
             self.before[self.place[0]] = dict.fromkeys(given)
             self._settle()
 
     def _settle(self) -> None:
-        changed = True
-        while changed:
-            changed = False
+        """Go over the blocks, again while a way back brings something new."""
+        again = True
+        while again:
+            again = False
             for block in self.blocks:
                 entry = self.before[block.index]
                 if entry is None:
                     continue
                 state = dict(entry)
                 for at in range(block.first, block.last):
-                    changed |= self._apply(at, state)
+                    if self.touched[at]:
+                        self._apply(at, state)
                 for successor in self._followers(block, state):
-                    changed |= self._bring(state, successor)
+                    again |= self._bring(state, successor) and successor <= block.index
 
     def _bring(self, state: State, successor: int) -> bool:
         """Join what a way brings into the state before a block; True where that changed."""
@@ -163,35 +169,42 @@ class Constants:
     def _read(self, state: State, register: int) -> int | None:
         return state.get(register) if register in self.often else self.once.get(register)
 
-    def _apply(self, at: int, state: State) -> bool:
-        """Bring a state behind an instruction; True where a register that is written once got another value."""
-        writes, changed = self.touched[at], False
-        if not writes:
-            return False
-        instruction = self.function.code[at]
+    def _apply(self, at: int, state: State) -> None:
+        """Bring a state behind an instruction, and note what changes there."""
+        instruction, writes = self.function.code[at], self.touched[at]
         holds = self._holds(instruction, state)
         if holds is False:
-            return False
-        made = self._made(instruction, state)
+            return
+        made = self._made(instruction, state) if self.computed[at] else None
+        if self.shows[at]:
+            self._note(at, made, state)
+        if made is not None and len(made) != len(writes):
+            made = None
         for k, r in enumerate(writes):
-            value = made[k] if made is not None and len(made) == len(writes) else None
+            value = None if made is None else made[k]
             if r in self.often:
-                same = holds or (r in state and state[r] == value)
-                state[r] = value if same else None
-            elif r not in self.once or (self.once[r] != value and self.once[r] is not None):
-                self.once[r] = value if r not in self.once else None
-                changed = True
-        return changed
+                state[r] = value if holds or (r in state and state[r] == value) else None
+            elif self.once.setdefault(r, value) != value:
+                self.once[r] = None
+
+    def _note(self, at: int, made: list[int] | None, state: State) -> None:
+        instruction = self.function.code[at]
+        self.changes.pop(at, None)
+        if made is not None:
+            self.changes[at] = _constant, made[0]
+        elif instruction.form.root == "div" and self.computed[at]:
+            divisor = self._operand(instruction.operands[2], state)
+            if divisor is not None:
+                self.changes[at] = _by_constant, divisor
 
     def _made(self, instruction: Instruction, state: State) -> list[int] | None:
         """The bits that an instruction writes into its registers."""
         form = instruction.form
-        if not _computed(instruction.text) or form.ports or form.scope is not Scope.THREAD:
-            return None
         values = [self._operand(operand, state) for operand in instruction.operands[form.n_dest :]]
-        absorbing = _absorbing(instruction)
-        if absorbing is not None and absorbing in values[:2]:
-            return [absorbing]
+        if form.root in ("and", "or", "mul"):
+            absorbing = _absorbing(instruction)
+            if absorbing is not None and absorbing in values[:2]:
+                return [absorbing]
         if form.root == "xor" and instruction.operands[1] == instruction.operands[2]:
             return [0]
         known = [v for v in values if v is not None]
@@ -224,27 +237,6 @@ class Constants:
                 at += type.bits
             return total
         return None
-
-    def changes(self) -> list[tuple[int, Callable[[Instruction, int], Instruction], int]]:
-        """The instructions for which the assembler computes something that shows: index, what becomes of them, of which
-        bits."""
-        found: list[tuple[int, Callable[[Instruction, int], Instruction], int]] = []
-        for block in self.blocks:
-            entry = self.before[block.index]
-            if entry is None:
-                continue
-            state = dict(entry)
-            for at in range(block.first, block.last):
-                instruction = self.function.code[at]
-                if _shows(instruction) and isinstance(instruction.operands[0], Reg):
-                    made = self._made(instruction, state)
-                    if made is not None:
-                        found.append((at, _constant, made[0]))
-                    elif instruction.form.root == "div":
-                        divisor = self._operand(instruction.operands[2], state)
-                        found += [(at, _by_constant, divisor)] if divisor is not None else []
-                self._apply(at, state)
-        return found
 
 
 @functools.cache
