@@ -9,13 +9,22 @@ from warpsim.host.cases import run_case
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
-
-
+LONG = {
+    *("double_functions", "float_functions_fast", "fp_mega"),  # what they are made of is recorded by instruction
+    *("triton_attention_backward", "triton_attention_backward_3.6", "triton_attention_specialised"),
+    *("triton_attention_specialised_3.6", "triton_matmul_persistent_specialised", "triton_matmul_warp_specialised_3.6"),
+    *("triton_matmul_persistent_specialised_3.6", "triton_matmul_split_k", "triton_batched_product"),
+    "triton_flash_sm80",
+}
+"""Dear ones that have a smaller sibling."""
 FINDINGS = {"assert_fails": ["assert"], "warp_votes": ["membermask", "membermask"]}
 """Rules that recorded programs break: a failing assertion, and two shuffles that read lanes outside of their mask."""
 
 
-@pytest.mark.parametrize("path", [c.parent for c in CASES], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(c.parent, marks=[pytest.mark.long] * (c.parent.name in LONG), id=c.parent.name) for c in CASES],
+)
 def test_every_bit(path):
     """A recorded launch leaves the bytes of the hardware, and breaks no rule."""
     result = run_case(path)

@@ -1,12 +1,19 @@
-"""The pytest plugin, in a pytest of its own."""
+"""The pytest plugin, in a pytest of its own: of another process once, else of this one, which has imported everything."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
 
+from warpsim.host import recording
+from warpsim.testing import assert_matches
+
 pytest_plugins = ["pytester"]
 PROGRAMS = Path(__file__).parent.parent / "programs"
+ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
+"""Plugins that cost a second to import and have no part in this."""
+IMPORTED = (recording, assert_matches)
+"""An inner pytest of this process forgets the modules that it was the first to import."""
 
 
 def test_fixture_and_marker(pytester):
@@ -24,7 +31,7 @@ def test_fixture_and_marker(pytester):
         """
     )
 
-    result = pytester.runpytest_subprocess("-p", "warpsim.pytest_plugin", "--strict-markers")
+    result = pytester.runpytest_subprocess(*ALONE, "--strict-markers")
 
     result.assert_outcomes(passed=2)
 
@@ -33,7 +40,7 @@ def test_cases_are_collected(pytester):
     """--warpsim-cases runs each recorded launch as a test."""
     pytester.makepyfile("")
 
-    result = pytester.runpytest_subprocess("-p", "warpsim.pytest_plugin", f"--warpsim-cases={PROGRAMS / 'saxpy'}", "-v")
+    result = pytester.runpytest_inprocess(*ALONE, f"--warpsim-cases={PROGRAMS / 'saxpy'}", "-v")
 
     result.assert_outcomes(passed=1)
 
@@ -48,11 +55,11 @@ def test_record_writes_new_expectations(pytester):
     recorded = data["out_y"].copy()
     data["out_y"] += 1
     np.savez(case / "data.npz", **data)
-    options = ("-p", "warpsim.pytest_plugin", f"--warpsim-cases={case.parent}", "--warpsim-bits")
+    options = (*ALONE, f"--warpsim-cases={case.parent}", "--warpsim-bits")
 
-    pytester.runpytest_subprocess(*options).assert_outcomes(failed=1)
-    pytester.runpytest_subprocess(*options, "--warpsim-record").assert_outcomes(passed=1)
-    pytester.runpytest_subprocess(*options).assert_outcomes(passed=1)
+    pytester.runpytest_inprocess(*options).assert_outcomes(failed=1)
+    pytester.runpytest_inprocess(*options, "--warpsim-record").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
 
     with np.load(case / "data.npz") as stored:
         assert np.array_equal(stored["out_y"], recorded)
@@ -62,7 +69,7 @@ def test_folder_without_cases(pytester):
     """A folder that holds no case is a usage error, not an empty success."""
     pytester.makepyfile("")
 
-    result = pytester.runpytest_subprocess("-p", "warpsim.pytest_plugin", f"--warpsim-cases={pytester.path}")
+    result = pytester.runpytest_inprocess(*ALONE, f"--warpsim-cases={pytester.path}")
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*no case.json below*"])

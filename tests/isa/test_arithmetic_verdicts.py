@@ -1,10 +1,12 @@
 """Integer, comparison, video and conversion instructions are accepted and refused as ptxas 13.0 does it.
 
 ``arithmetic_verdicts.txt`` holds a line for each: target, PTX version, verdict, instruction; tabs between. Registers are
-named by their type: b .b32, f .f32, q .b64, h .b16, p .pred and so on."""
+named by their type: b .b32, f .f32, q .b64, h .b16, p .pred and so on. All instructions of an opcode and target stand in
+one module: those that are refused must be reported at their lines, the others not."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -27,15 +29,18 @@ def test_verdicts(root: str) -> None:
     """Every instruction of an opcode gets the assembler's verdict."""
     wrong = []
     registers = "".join(f".reg .{type} {name}<10>;" for name, type in REGISTERS.items())
+    modules = defaultdict(list)
     for target, version, verdict, instruction in ROWS:
-        if _root(instruction) != root:
-            continue
-        text = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{registers}\n{instruction}\nret;\n}}\n"
+        if _root(instruction) == root:
+            modules[target, version].append((verdict, instruction))
+    for (target, version), rows in modules.items():
+        head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{registers}\n"
+        refused = set()
         try:
-            warpsim.load(text)
-            found = "accepted"
-        except warpsim.PtxError:
-            found = "refused"
-        if found != verdict:
-            wrong.append(f"{target} {version}: {instruction} is {verdict}")
+            warpsim.load(head + "\n".join(instruction for _, instruction in rows) + "\nret;\n}\n")
+        except warpsim.PtxError as error:
+            refused = {finding.line - head.count("\n") for finding in error.findings}
+        for number, (verdict, instruction) in enumerate(rows, 1):
+            if (verdict == "refused") != (number in refused):
+                wrong.append(f"{target} {version}: {instruction} is {verdict}")
     assert not wrong

@@ -1,10 +1,12 @@
 """Instructions that move data and synchronise are accepted and refused as ptxas 13.0 does it for PTX 9.0.
 
 ``assembler_verdicts.txt`` holds a line for each: target, verdict, instruction; tabs between. Registers are named by
-their type: b .b32, u .u32, f .f32, q .b64, h .b16, o .b128, p .pred and so on."""
+their type: b .b32, u .u32, f .f32, q .b64, h .b16, o .b128, p .pred and so on. All instructions of an opcode and target
+stand in one module: those that are refused must be reported at their lines, the others not."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,8 @@ REGISTERS = {
 ROWS = [line.split("\t") for line in Path(__file__).with_name("assembler_verdicts.txt").read_text().splitlines()]
 
 
-def module(target: str, instruction: str) -> str:
-    """A module around one instruction."""
+def head(target: str) -> str:
+    """What stands before the instructions."""
     lines = [".version 9.0", f".target {target}", ".address_size 64"]
     lines += [
         ".shared .align 128 .b8 smem[4096];",
@@ -28,22 +30,35 @@ def module(target: str, instruction: str) -> str:
     ]
     lines += [".visible .entry k(.param .u64 prm) {", ".local .align 128 .b8 lmem[256];"]
     lines += [f".reg .{type} {name}<40>;" for name, type in REGISTERS.items()]
-    return "\n".join([*lines, instruction, "ret;", "}"]) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def reported(before: str, instructions: list[str]) -> set[int]:
+    """Numbers, from 1, of the instructions that are refused: of some, before others are looked at."""
+    refused: set[int] = set()
+    for _ in instructions:
+        kept = ["" if number in refused else text for number, text in enumerate(instructions, 1)]
+        try:
+            warpsim.load(before + "\n".join(kept) + "\nret;\n}\n")
+        except warpsim.PtxError as error:
+            refused |= {finding.line - before.count("\n") for finding in error.findings}
+        else:
+            break
+    return refused
 
 
 @pytest.mark.parametrize("root", sorted({row[2].split()[0].split(".")[0].rstrip(";") for row in ROWS}))
 def test_verdicts(root: str) -> None:
     """Every instruction of an opcode gets the assembler's verdict."""
     wrong = []
+    modules = defaultdict(list)
     for target, verdict, instruction in ROWS:
-        if instruction.split()[0].split(".")[0].rstrip(";") != root:
-            continue
-        try:
-            warpsim.load(module(target, instruction))
-            got = "accepted"
-        except warpsim.PtxError:
-            got = "refused"
-        if verdict != got:
-            wrong.append(f"{target}: {instruction} should be {verdict}")
+        if instruction.split()[0].split(".")[0].rstrip(";") == root:
+            modules[target].append((verdict, instruction))
+    for target, rows in modules.items():
+        refused = reported(head(target), [instruction for _, instruction in rows])
+        for number, (verdict, instruction) in enumerate(rows, 1):
+            if (verdict == "refused") != (number in refused):
+                wrong.append(f"{target}: {instruction} should be {verdict}")
 
     assert not wrong, "\n".join(wrong)

@@ -9,9 +9,15 @@ from warpsim.host.cases import run_case
 CASES = Path(__file__).parent.parent / "cases"
 ASYNC = ("cp.async", "cp.reduce.async", "wgmma.", "st.async")
 NAMES = sorted(c.parent.name for c in CASES.glob("*/kernel.ptx") if any(word in c.read_text() for word in ASYNC))
+LONG = {
+    *("triton_attention_backward", "triton_attention_backward_3.6", "triton_attention_specialised"),
+    *("triton_attention_specialised_3.6", "triton_matmul_persistent", "triton_matmul_persistent_specialised"),
+    *("triton_matmul_persistent_specialised_3.6", "triton_matmul_warp_specialised_3.6"),
+}
+"""Dear ones that have a smaller sibling."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG)) for n in NAMES])
 def test_late_effects_change_no_bit(name):
     """The bytes of the hardware, and no finding but notes."""
     result = run_case(CASES / name, async_effects="at_wait", checks="all")

@@ -33,18 +33,34 @@ def _value(code: int, form: Format) -> Fraction:
 
 def _round(x: Fraction, form: Format, mode: str) -> int:
     """The magnitude code that a rational rounds to; the code after the greatest stands for overflow."""
-    a, low, high = abs(x), 0, form.greatest
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _value(middle, form) <= a else (low, middle - 1)
-    below, step = _value(low, form), _value(low, form) - _value(low - 1, form) if low else _value(1, form)
-    above = _value(low + 1, form) if low < form.greatest else below + step
-    if a == below or mode == "rz":
+    n, d = abs(x.numerator), x.denominator  # a power of two
+    if not n:
+        return 0
+    exponent = max(n.bit_length() - d.bit_length(), 1 - form.bias)
+    shift = form.fraction - exponent  # to units of the last place
+    count, rest = divmod(n << max(shift, 0), one := d << max(-shift, 0))
+    low = count + (exponent + form.bias - 1 << form.fraction)  # a carry of the fraction goes to the exponent
+    if low > form.greatest:
+        low, rest = form.greatest, one
+    if not rest or mode == "rz":
         return low
     if mode == "rn":
-        twice = 2 * a - below - above
-        return low + (twice > 0 or (twice == 0 and low & 1))
+        return low + (2 * rest > one or (2 * rest == one and low & 1))
     return low + ((x < 0) == (mode == "rm"))
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e2m1", "f16"])
+def test_the_rational_model(name: str) -> None:
+    """Each code's value rounds to it, and what lies between two codes to the nearer one, or to the even one."""
+    form = FORMATS[name]
+    for code in range(0, form.greatest, 1 + form.greatest // 500):
+        low, high = _value(code, form), _value(code + 1, form)
+        assert [_round(low, form, mode) for mode in MODES] == [code] * 4
+        assert _round((3 * low + high) / 4, form, "rn") == code
+        assert _round((low + 3 * high) / 4, form, "rn") == code + 1
+        assert _round((low + high) / 2, form, "rn") == code + (code & 1)
+        assert [_round((low + high) / 2, form, mode) for mode in ("rz", "rm", "rp")] == [code, code, code + 1]
+        assert [_round((low + high) / -2, form, mode) for mode in ("rz", "rm", "rp")] == [code, code + 1, code]
 
 
 def _singles(seed: int, n: int = 600) -> np.ndarray:

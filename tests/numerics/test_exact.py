@@ -3,6 +3,7 @@
 The rationals are written from the published model, not from the code.
 """
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -38,6 +39,7 @@ NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
 INF = {"f32": 0x7F800000, "f16": 0x7C00}
 
 
+@functools.cache
 def decode(bits, kind):
     """(value, exponent): a Fraction, or "nan", "inf", "-inf"."""
     if kind == "tf32":
@@ -72,6 +74,12 @@ def product(x, y):
     return "-inf" if signs[0] != signs[1] else "inf"
 
 
+def magnitude(size):
+    """The exponent of the greatest power of two that is not above a positive rational, whose denominator is one."""
+    n, d = size.as_integer_ratio()
+    return n.bit_length() - d.bit_length()
+
+
 def encode(value, kind, nearest, kept=None):
     """Bits of a rational in f32 or f16: rounded to nearest even, or toward zero with ``kept`` fraction bits."""
     width, fraction, bias, _ = FORMATS[kind]
@@ -79,9 +87,7 @@ def encode(value, kind, nearest, kept=None):
     size = abs(value)
     if size == 0:
         return 0
-    exponent = 1 - bias
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    exponent = max(1 - bias, magnitude(size))
     unit = Fraction(2) ** (exponent - (fraction if kept is None else kept))
     count, rest = divmod(size, unit)
     if nearest and (rest > unit / 2 or (rest == unit / 2 and count % 2)):
@@ -91,8 +97,7 @@ def encode(value, kind, nearest, kept=None):
         return 0
     if size >= Fraction(2) ** (bias + 1):
         return sign | INF[kind]
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    exponent = max(exponent, magnitude(size))
     scaled = int(size / Fraction(2) ** (exponent - fraction))
     if scaled < 1 << fraction:
         return sign | scaled
@@ -119,8 +124,15 @@ def block(a, b, c, kinds, out, fraction, kept=None, held=None):
         return 0
     least = (-126 if out == "f32" else -14) - (fraction - 18)
     unit = Fraction(2) ** (max([least, *[exponent for _, exponent in real]]) - fraction)
-    total = sum(int(value / unit) for value, _ in real) * unit
+    total = sum(cut(value, unit) for value, _ in real) * unit
     return encode(total, out, out == "f16", kept)
+
+
+def cut(value, unit):
+    """How often a power of two goes into a rational, toward zero."""
+    (n, d), (up, down) = value.as_integer_ratio(), unit.as_integer_ratio()
+    count = abs(n) * down // (d * up)
+    return count if n > 0 else -count
 
 
 def chain(a, b, c, kinds, out, sm, itemsize):
@@ -238,6 +250,7 @@ def test_fp8(kinds, out, sm):
     compare(got, out, reference)
 
 
+@functools.cache
 def unpacked(bits, kind):
     """fp8 as f16, which is exact, and normal where fp8 was not."""
     value, _ = decode(bits, kind)

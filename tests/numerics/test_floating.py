@@ -1,6 +1,8 @@
 """f32 and f64 arithmetic against exact rationals."""
 
+import math
 import struct
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -88,3 +90,54 @@ def test_double_rounding_at_a_tie():
         got = floating.fma(*(np.array([x], np.float32) for x in (a, b, c)))[0]
 
     assert c == got
+
+
+def rounded(exact, mode):
+    """A rational as f64: where it lies between two neighbours, the one that the mode names."""
+    if mode in ("rm", "rp") and exact < 0:
+        return -rounded(-exact, "rp" if mode == "rm" else "rm")
+    if exact < 0:
+        return -rounded(-exact, mode)
+    n, d = exact.as_integer_ratio()
+    place = max(n.bit_length() - d.bit_length() - 53, -1074)
+    count, rest = divmod(exact, Fraction(2) ** place)
+    while count >= 1 << 53:
+        place += 1
+        count, rest = divmod(exact, Fraction(2) ** place)
+    half = Fraction(2) ** place / 2
+    up = rest and (mode == "rp" or (mode == "rn" and (rest > half or (rest == half and count % 2))))
+    result = (count + bool(up)) * Fraction(2) ** place
+    if result >= Fraction(2) ** 1024:
+        return math.inf if mode in ("rn", "rp") else sys.float_info.max
+    return float(result)
+
+
+def doubles(rng, n):
+    """Numbers of all exponents, of few bits, subnormal, greatest and least."""
+    bits = rng.integers(0, 2047 << 52, n).astype(np.uint64)
+    bits[: n // 3] &= np.uint64(0xFFFE << 48)
+    bits[n // 3 : n // 2] >>= rng.integers(0, 64, n // 2 - n // 3).astype(np.uint64)
+    bits[-4:] = [1, (1 << 52) - 1, 1 << 52, (2047 << 52) - 1]
+    return (bits | rng.integers(0, 2, n).astype(np.uint64) << np.uint64(63)).view(np.float64)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_f64(mode):
+    """Sums, products, fma and quotients of f64 are rounded once, over- and underflow too."""
+    rng = np.random.default_rng(7)
+    a, b = rng.permutation(doubles(rng, 400)), rng.permutation(doubles(rng, 400))
+    with np.errstate(all="ignore"):
+        c = np.where(rng.random(400) < 0.5, rng.permutation(doubles(rng, 400)), -a * b * (1 + 2.0**-52))
+        c = np.where(np.isfinite(c), c, 1.0)
+        near = np.where(rng.random(400) < 0.5, c, -a * (1 + rng.integers(-2, 3, 400) * 2.0**-52))
+        near = np.where(np.isfinite(near), near, 1.0)
+        found = {
+            "a+c": (floating.add64(a, near, mode), lambda x, y, z, n: x + n),
+            "a*b": (floating.mul64(a, b, mode), lambda x, y, z, n: x * y),
+            "a*b+c": (floating.fma64(a, b, c, mode), lambda x, y, z, n: x * y + z),
+            "a/b": (floating.div(a, np.where(b == 0, 1.0, b), mode), lambda x, y, z, n: x / (y or 1)),
+        }
+    for what, (results, exact) in found.items():
+        for *operands, result in zip(a.tolist(), b.tolist(), c.tolist(), near.tolist(), results.tolist(), strict=True):
+            wanted = exact(*map(Fraction, operands))
+            assert result == rounded(wanted, mode), (what, operands, mode)

@@ -5,7 +5,8 @@
     python tests/recordings/matrices.py check OUT.npz       both at once; what differs is kept whole in OUT.npz.failed.npz
 
 A recording holds a digest of the results for each form and category of operands (`matrix_operands`). A third argument
-takes only forms whose name has it in it; of a share such as ``2/8``, every eighth form from the third on.
+takes only forms whose name has it in it; of a share such as ``2/8``, every eighth form from the third on; ``wmma.mma 2/8``
+is a share of those with the name.
 """
 
 from __future__ import annotations
@@ -93,10 +94,9 @@ def simulated(trial: Trial) -> np.ndarray:
 
 def wanted(part: str) -> Iterator[Trial]:
     """Forms with a text in their name, or of a share."""
-    if re.fullmatch(r"\d+/\d+", part):
-        first, of = (int(x) for x in part.split("/"))
-        return itertools.islice(trials(), first, None, of)
-    return (trial for trial in trials() if part in trial.name)
+    name, share = re.fullmatch(r"(.*?) ?(\d+/\d+)?", part).groups()  # type: ignore[union-attr]
+    first, of = (int(x) for x in (share or "0/1").split("/"))
+    return itertools.islice((trial for trial in trials() if name in trial.name), first, None, of)
 
 
 def record(path: str, part: str = "") -> int:

@@ -1,10 +1,11 @@
 """Shuffles, votes, matches, reductions and atomics as a GPU does them: record once, compare whenever wanted.
 
-    python tests/recordings/moves.py record OUT.npz     on a machine with a GPU of sm_90 and its driver; needs only NumPy
+    python tests/recordings/moves.py record OUT.npz     on a machine with a GPU of sm_90 and its driver; needs NumPy and attrs
     python tests/recordings/moves.py compare OUT.npz    runs the same cases in the simulator and names what differs
 
 A case is one instruction in a kernel of one warp (``LANES``) or of threads that each own a memory cell (``CELLS``), so
-that no result depends on the order of threads. Operands are random and adversarial, the same ones in both modes.
+that no result depends on the order of threads. Operands are random and adversarial, the same ones in both modes. The
+simulator runs cases with the same operands in one kernel, one after the other, each with an output of its own.
 """
 
 from __future__ import annotations
@@ -14,24 +15,53 @@ import itertools
 import sys
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p0, .param .u64 p1) {\n"
 LANES, CELLS = 32, 256
-Case = tuple[str, str, np.ndarray, np.ndarray, int]
 
 
-def warp_kernel(body: str) -> str:
-    """Operands a, b, c, m by lane; d and p of every lane come back, 0xCDCDCDCD and false where nothing is written."""
-    return (
-        HEAD
-        + """.reg .b32 a, b, c, m, d, t, s; .reg .b64 pi, po, w, v; .reg .pred p, q, g, alone;
+@attrs.frozen
+class Case:
+    """An instruction, and what it works on; ``out`` is the output before the launch."""
+
+    name: str
+    head: str
+    body: str
+    source: np.ndarray
+    out: np.ndarray
+    threads: int
+
+    @property
+    def text(self) -> str:
+        """PTX of the case alone."""
+        return kernel([self])
+
+
+def kernel(cases: list[Case]) -> str:
+    """Cases of one head, one after the other: each finds in ``po`` where its output is."""
+    step = f"add.u64 po, po, {cases[0].out.nbytes};"
+    return "\n".join([cases[0].head, *[f"{{ {case.body} }} {step}" for case in cases], "ret; }"])
+
+
+WARP_HEAD = (
+    HEAD
+    + """.reg .b32 a, b, c, m, t; .reg .b64 pi, po, v;
     ld.param.u64 pi, [p0]; ld.param.u64 po, [p1]; mov.u32 t, %tid.x; mad.wide.u32 v, t, 16, pi;
-    ld.global.v4.b32 {a, b, c, m}, [v]; mov.b32 d, 0xCDCDCDCD; setp.ne.u32 p, t, t;
+    ld.global.v4.b32 {a, b, c, m}, [v];
     """
-        + body
-        + " selp.u32 s, 1, 0, p; mad.wide.u32 v, t, 8, po; st.global.v2.b32 [v], {d, s}; ret; }"
+)
+
+
+def warp_case(name: str, instructions: str, words: np.ndarray) -> Case:
+    """Operands a, b, c, m by lane; d and p of every lane come back, 0xCDCDCDCD and false where nothing is written."""
+    body = (
+        ".reg .b32 d, s; .reg .b64 w; .reg .pred p, q, g; mov.b32 d, 0xCDCDCDCD; setp.ne.u32 p, t, t;\n"
+        + instructions
+        + "\nselp.u32 s, 1, 0, p; mad.wide.u32 v, t, 8, po; st.global.v2.b32 [v], {d, s};"
     )
+    return Case(name, WARP_HEAD, body, words, np.zeros((LANES, 2), np.uint32), LANES)
 
 
 def warp_cases() -> Iterator[Case]:
@@ -43,21 +73,14 @@ def warp_cases() -> Iterator[Case]:
     few[:, 0] %= 5
     same = words.copy()
     same[:, 0] = 77
-    out = np.zeros((LANES, 2), np.uint32)
     for mode, c, b in itertools.product(
         ("up", "down", "bfly", "idx"), (0, 31, 0x1F1F, 0x181F, 0x1C03, 0x1000, 0xFFFF), (0, 1, 7, 16, 31, 40)
     ):
-        yield (
-            f"shfl.{mode} b={b} c={c:#x}",
-            warp_kernel(f"shfl.sync.{mode}.b32 d|p, a, {b}, {c}, -1;"),
-            words,
-            out,
-            LANES,
-        )
+        yield warp_case(f"shfl.{mode} b={b} c={c:#x}", f"shfl.sync.{mode}.b32 d|p, a, {b}, {c}, -1;", words)
     for mode in ("up", "down", "bfly", "idx"):
-        yield f"shfl.{mode} registers", warp_kernel(f"shfl.sync.{mode}.b32 d|p, a, b, c, -1;"), words, out, LANES
+        yield warp_case(f"shfl.{mode} registers", f"shfl.sync.{mode}.b32 d|p, a, b, c, -1;", words)
         guarded = f"setp.lt.u32 g, t, 20; @g shfl.sync.{mode}.b32 d|p, a, b, 31, 0xfffff;"
-        yield f"shfl.{mode} absent sources", warp_kernel(guarded), words, out, LANES
+        yield warp_case(f"shfl.{mode} absent sources", guarded, words)
     for mask, (kind, data) in itertools.product((0xFFFFFFFF, 0x0000FFFF, 0x55555555), (("few", few), ("same", same))):
         guard = f"shr.u32 s, {mask}, t; and.b32 s, s, 1; setp.ne.u32 g, s, 0; setp.ne.u32 q, a, 0; cvt.u64.u32 w, a;"
         instructions = [f"vote.sync.{m}.pred p, {n}q, {mask};" for m in ("all", "any", "uni") for n in ("", "!")]
@@ -67,7 +90,7 @@ def warp_cases() -> Iterator[Case]:
         instructions += [f"redux.sync.{o}.{t} d, a, {mask};" for o in ("add", "min", "max") for t in ("u32", "s32")]
         instructions += [f"redux.sync.{o}.b32 d, a, {mask};" for o in ("and", "or", "xor")]
         for instruction in instructions:
-            yield f"{instruction} {mask:#x} {kind}", warp_kernel(f"{guard} @g {instruction}"), data, out, LANES
+            yield warp_case(f"{instruction} {mask:#x} {kind}", f"{guard} @g {instruction}", data)
 
 
 def special_words(bits: int, name: str) -> np.ndarray:
@@ -173,7 +196,7 @@ def atomic_cases() -> Iterator[Case]:
 
 
 def cell_case(name: str, instruction: str, space: str, bits: int, type: str) -> Case:
-    """A kernel whose thread ``t`` has two elements of its own at ``a``."""
+    """Thread ``t`` has two elements of its own at ``a``."""
     size = bits // 8
     shared = f".shared .align 16 .b8 room[{CELLS * 2 * size}];" if space in ("shared", "generic") else ""
     there = (
@@ -182,12 +205,15 @@ def cell_case(name: str, instruction: str, space: str, bits: int, type: str) -> 
     write, read = ("shared", "shared") if shared else ("global", "global")
     generic = "cvta.shared.u64 a, a;" if space == "generic" else ""
     back = "cvta.to.shared.u64 a, a;" if space == "generic" else ""
-    body = f"""{shared} .reg .b32 t; .reg .b64 pi, po, x, a; .reg .b{bits} old, b, c, d, e, new, n2;
-    ld.param.u64 pi, [p0]; ld.param.u64 po, [p1]; mov.u32 t, %tid.x; mad.wide.u32 x, t, {4 * size}, pi;
+    head = (
+        HEAD
+        + f"{shared} .reg .b32 t; .reg .b64 pi, po; ld.param.u64 pi, [p0]; ld.param.u64 po, [p1]; mov.u32 t, %tid.x;"
+    )
+    body = f""".reg .b64 x, a; .reg .b{bits} old, b, c, d, e, new, n2; mad.wide.u32 x, t, {4 * size}, pi;
     ld.global.v4.b{bits} {{old, b, c, e}}, [x]; {there}
     st.{write}.b{bits} [a], old; st.{write}.b{bits} [a+{size}], e; {generic} {instruction} {back}
     ld.{read}.b{bits} new, [a]; ld.{read}.b{bits} n2, [a+{size}]; mad.wide.u32 x, t, {4 * size}, po;
-    add.u64 x, x, {CELLS * 2 * size}; st.global.v4.b{bits} [x], {{d, e, new, n2}}; ret; }}"""
+    add.u64 x, x, {CELLS * 2 * size}; st.global.v4.b{bits} [x], {{d, e, new, n2}};"""
     if bits == 64:
         body = body.replace(
             "ld.global.v4.b64 {old, b, c, e}, [x];", "ld.global.v2.b64 {old, b}, [x]; ld.global.v2.b64 {c, e}, [x+16];"
@@ -198,11 +224,11 @@ def cell_case(name: str, instruction: str, space: str, bits: int, type: str) -> 
         )
     out = np.zeros((CELLS * 6,), f"u{size}")
     label = name if space != "generic" else f"{name} (generic, shared)"
-    return label, HEAD + body, operands(bits, type, 4), out, CELLS
+    return Case(label, head, body, operands(bits, type, 4), out, CELLS)
 
 
 def cases() -> list[Case]:
-    """Every case: name, PTX, input, output as it is before the launch, threads."""
+    """Every case."""
     return [*warp_cases(), *atomic_cases()]
 
 
@@ -259,8 +285,8 @@ class Gpu:
 def record(path: str) -> int:
     """Run every case on the GPU and keep the outputs by case name."""
     gpu, results = Gpu(), {}
-    for name, text, source, out, threads in cases():
-        results[name] = gpu.launch(text, np.ascontiguousarray(source), out, threads)
+    for case in cases():
+        results[case.name] = gpu.launch(case.text, np.ascontiguousarray(case.source), case.out, case.threads)
     np.savez_compressed(path, **{str(k): v for k, v in enumerate(results.values())}, names=np.array(list(results)))
     print(f"{len(results)} cases recorded")
     return 0
@@ -273,22 +299,26 @@ def compare(path: str) -> int:
     with np.load(path) as file:
         stored = dict(file)
     place = {name: str(k) for k, name in enumerate(stored["names"].tolist())}
+    together: dict[tuple[str, bytes], list[Case]] = {}
+    for case in cases():
+        if case.name in place:
+            together.setdefault((case.head, case.source.tobytes()), []).append(case)
     wrong = total = 0
-    for name, text, source, out, threads in cases():
-        if name not in place:
-            continue
-        total += 1
-        got, want = out.copy(), stored[place[name]]
+    for part in together.values():
+        total += len(part)
+        found = np.stack([case.out for case in part])
         try:
-            warpsim.load(text)["k"]((1,), (threads,), (source.copy(), got))
+            warpsim.load(kernel(part))["k"]((1,), (part[0].threads,), (part[0].source.copy(), found))
         except warpsim.WarpsimError as error:
-            wrong += 1
-            print(f"{name}: {str(error).splitlines()[0]}")
+            wrong += len(part)
+            print(f"{', '.join(case.name for case in part)}: {str(error).splitlines()[0]}")
             continue
-        if got.tobytes() != want.tobytes():
-            wrong += 1
-            at = int(np.flatnonzero(got.reshape(-1) != want.reshape(-1))[0])
-            print(f"{name}: element {at} is {int(got.reshape(-1)[at]):#x}, the GPU has {int(want.reshape(-1)[at]):#x}")
+        for case, array in zip(part, found, strict=True):
+            got, want = array.reshape(-1), stored[place[case.name]].reshape(-1)
+            if got.tobytes() != want.tobytes():
+                wrong += 1
+                at = int(np.flatnonzero(got != want)[0])
+                print(f"{case.name}: element {at} is {int(got[at]):#x}, the GPU has {int(want[at]):#x}")
     print(f"{total - wrong} of {total} cases equal the recording")
     return wrong != 0
 

@@ -6,11 +6,12 @@ odd (the last bit records that something was lost), and rounding that to single 
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from warpsim.numerics.ratios import exact_fma, exact_quotient
 
 Array = NDArray[Any]
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
@@ -259,10 +260,7 @@ def _extreme_quotients(r: Array, a: Array, b: Array, mode: str) -> tuple[Array, 
     if extreme.any():
         r = r.copy()
         where = np.nonzero(extreme)
-        r[where] = [
-            round_fraction(Fraction(float(x)) / Fraction(float(y)), mode)
-            for x, y in zip(a[where], b[where], strict=True)
-        ]
+        r[where] = [exact_quotient(float(x), float(y), mode) for x, y in zip(a[where], b[where], strict=True)]
     return r, extreme
 
 
@@ -367,42 +365,3 @@ def _hard(a: Array, b: Array, c: Array, r: Array) -> Array:
     bad = (p > 2.0**990) | ((p < 2.0**-960) & (a != 0) & (b != 0)) | (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
     bad |= (np.abs(c) > 2.0**990) | (np.abs(r) < 2.0**-960) & (c != 0)
     return finite & bad
-
-
-def exact_fma(a: float, b: float, c: float, mode: str) -> float:
-    """One fma by exact rationals."""
-    exact = Fraction(a) * Fraction(b) + Fraction(c)
-    if exact == 0:
-        signs = (np.signbit(a) ^ np.signbit(b), np.signbit(c))
-        if signs[0] == signs[1] and (a == 0 or b == 0):
-            return -0.0 if signs[1] else 0.0
-        return -0.0 if mode == "rm" else 0.0
-    return round_fraction(exact, mode)
-
-
-def round_fraction(exact: Fraction, mode: str) -> float:
-    """A rational as the f64 of a rounding mode, with overflow as the mode has it."""
-    sign, x = (-1.0 if exact < 0 else 1.0), abs(exact)
-    exponent = max((x.numerator.bit_length() - x.denominator.bit_length()) - 53, -1074)
-    scaled = x / Fraction(2) ** exponent
-    if scaled >= 1 << 53:
-        exponent += 1
-        scaled = x / Fraction(2) ** exponent
-    elif scaled < 1 << 52 and exponent > -1074:
-        exponent -= 1
-        scaled = x / Fraction(2) ** exponent
-    n, rest = divmod(scaled.numerator, scaled.denominator)
-    twice = 2 * rest
-    up = {
-        "rn": twice > scaled.denominator or (twice == scaled.denominator and n & 1),
-        "rz": False,
-        "rm": sign < 0 and rest,
-        "rp": sign > 0 and rest,
-    }
-    n += bool(up[mode])
-    limit = ((1 << 53) - 1) << 971
-    value = n << exponent if exponent >= 0 else None
-    if value is not None and value > limit:
-        keeps = mode == "rz" or (mode == "rm" and sign > 0) or (mode == "rp" and sign < 0)
-        return sign * (float(limit) if keeps else float("inf"))
-    return sign * float(np.ldexp(float(n), exponent))
