@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Access, Traits, Undefined
 from warpsim.numerics import floating
 from warpsim.numerics.convert import to_half
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 Update = Callable[..., Lanes]
+_ATOMIC = Traits(access=Access.ATOMIC, polls=True, undefined=Undefined.COMBINED)
+_REDUCTION = Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED)
 _ATOM = "parallel-synchronization-and-communication-instructions-atom"
 _RED = "parallel-synchronization-and-communication-instructions-red"
 _COMMON = """
@@ -199,6 +202,7 @@ def _illegal(op: Op) -> str | None:
     types={"cache_policy": ".u64"},
     legal=_illegal,
     gates=_GATES,
+    traits=_ATOMIC,
 )
 def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = d op b."""
@@ -215,6 +219,7 @@ def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> 
     types={"cache_policy": ".u64"},
     legal=_illegal,
     gates=_GATES,
+    traits=_REDUCTION,
 )
 def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
     """The value at a = the value at a op b."""
@@ -232,6 +237,7 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> N
     types={"cache_policy": ".u64"},
     legal=_hint_illegal,
     gates=_GATES,
+    traits=_ATOMIC,
 )
 def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = b."""
@@ -242,6 +248,7 @@ def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}",
     anchor=_ATOM,
     gates=_GATES,
+    traits=_ATOMIC,
 )
 def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: Any) -> Lanes:
     """d = the value at a; where that is b, the value at a = c."""
@@ -263,6 +270,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
     types={"cache_policy": ".u64"},
     legal=_hint_illegal,
     gates=_GATES,
+    traits=_ATOMIC,
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """The same for halves; each of two in a word by itself."""
@@ -279,6 +287,7 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     types={"cache_policy": ".u64"},
     legal=_hint_illegal,
     gates=_GATES,
+    traits=_REDUCTION,
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
     """The same for halves; each of two in a word by itself."""
@@ -316,6 +325,7 @@ _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 }; 
     anchor=_ATOM,
     vectors={"d": _size, "b": _size},
     **_VECTOR,
+    traits=_ATOMIC,
 )
 def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """Each element atomically; the vector as a whole is not."""
@@ -331,6 +341,7 @@ def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, 
     anchor=_ATOM,
     vectors={"d": _size, "b": _size},
     **_VECTOR,
+    traits=_ATOMIC,
 )
 def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """The same for halves."""
@@ -346,6 +357,7 @@ def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = N
     anchor=_RED,
     vectors={"b": _size},
     **_VECTOR,
+    traits=_REDUCTION,
 )
 def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
     """Each element atomically; the vector as a whole is not."""
@@ -361,6 +373,7 @@ def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *
     anchor=_RED,
     vectors={"b": _size},
     **_VECTOR,
+    traits=_REDUCTION,
 )
 def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
     """The same for halves."""

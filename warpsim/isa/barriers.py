@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Barrier, Fence, Traits
 
 Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
@@ -13,6 +14,18 @@ _B32 = {"a": ".u32", "b": ".u32"}
 def _counts(op: Op) -> range:
     """Threads that a barrier may expect, in constants."""
     return range(32 if getattr(op, "arrive", False) else 0, 4097, 32)
+
+
+def _cta_barrier(op: Op) -> Traits:
+    """``bar`` is always aligned, ``barrier`` where it says so."""
+    words = op.text.split(".")
+    reduction = next((word for word in words if word in ("popc", "and", "or")), None)
+    waits = "arrive" not in words
+    return Traits(
+        barrier=Barrier("cta", waits=waits, reduction=reduction),
+        aligned=words[0] == "bar",
+        uniform="cta" if reduction else None,
+    )
 
 
 _CTA: dict[str, Any] = {"cta": (None, (7, 8))}
@@ -29,6 +42,7 @@ _LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
     types=_B32,
     limits=_LIMITS,
     gates=_CTA,
+    traits=_cta_barrier,
 )
 def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
@@ -43,6 +57,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    traits=_cta_barrier,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -57,6 +72,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    traits=_cta_barrier,
 )
 def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate holds."""
@@ -72,6 +88,7 @@ def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    traits=_cta_barrier,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -87,6 +104,7 @@ def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    traits=_cta_barrier,
 )
 def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -99,6 +117,7 @@ def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     types={"membermask": ".b32"},
     version=(6, 0),
     target=30,
+    traits=Traits(barrier=Barrier("warp")),
 )
 def bar_warp_sync(op: Op, membermask: Lanes) -> None:
     """Wait for the lanes of the mask."""
@@ -115,6 +134,7 @@ def bar_warp_sync(op: Op, membermask: Lanes) -> None:
     version=(7, 8),
     target=90,
     gates={"release": (90, (8, 0)), "relaxed": (90, (8, 0)), "acquire": (90, (8, 0))},
+    traits=lambda op: Traits(barrier=Barrier("cluster", arrives=op.arrive, waits=op.wait)),
 )
 def barrier_cluster(op: Op) -> None:
     """Arrive at the barrier of the cluster's threads, or wait for them."""
@@ -125,8 +145,18 @@ def barrier_cluster(op: Op) -> None:
 _FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
 
 
-@instruction("membar.proxy.alias;", anchor=_FENCE, version=(7, 5), target=70)
-@instruction("membar.level;  .level = { .cta, .gl, .sys };", anchor=_FENCE)
+@instruction(
+    "membar.proxy.alias;",
+    anchor=_FENCE,
+    version=(7, 5),
+    target=70,
+    traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
+)
+@instruction(
+    "membar.level;  .level = { .cta, .gl, .sys };",
+    anchor=_FENCE,
+    traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
+)
 def membar(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
 
@@ -141,6 +171,7 @@ def membar(op: Op) -> None:
     version=(6, 0),
     target=70,
     gates={"cluster": (90, (7, 8))},
+    traits=Traits(fence=Fence()),
 )
 def fence(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
@@ -154,6 +185,7 @@ def fence(op: Op) -> None:
     anchor=_FENCE,
     version=(8, 6),
     target=90,
+    traits=Traits(fence=Fence()),
 )
 def fence_restricted(op: Op) -> None:
     """The same for mbarriers alone."""

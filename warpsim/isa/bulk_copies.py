@@ -8,6 +8,7 @@ from typing import Any
 from warpsim.isa.atomics import reduction
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Asynchronous, Family, Stage, Traits
 from warpsim.types import ScalarType
 
 Lanes = Any
@@ -30,6 +31,7 @@ _BYTES = "mbarrier::complete_tx::bytes"
     spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global", "param", "const"}},
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, tensor=True)),
 )
 def tensor_load(
     op: Op,
@@ -55,6 +57,7 @@ def tensor_load(
     types=_TYPES,
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory into a tensor."""
@@ -70,6 +73,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     types=_TYPES,
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory, combined with a tensor."""
@@ -98,6 +102,7 @@ def _of_map(operation: str, type: ScalarType, flush: bool) -> Any:
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"map": {"global", "param", "const"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )
 def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
     """Caches change no value."""
@@ -113,6 +118,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def load(
     op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: BulkPort
@@ -127,6 +133,7 @@ def load(
     types=_TYPES,
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
     """Bytes of shared memory into that of another CTA."""
@@ -139,6 +146,7 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -
     types=_TYPES,
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
     """Bytes of shared memory into global memory."""
@@ -178,6 +186,7 @@ def _illegal_in_shared(op: Op) -> str | None:
     spaces={"dst": {"global"}, "src": {"shared"}},
     legal=_illegal_in_global,
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with global memory."""
@@ -193,6 +202,7 @@ def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes =
     types=_TYPES,
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global_halves(
     op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
@@ -211,6 +221,7 @@ def reduce_global_halves(
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     legal=_illegal_in_shared,
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with the shared memory of another CTA."""
@@ -224,6 +235,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     types=_TYPES,
     spaces={"src": {"global"}},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
 )
 def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     """Caches change no value."""
@@ -233,6 +245,7 @@ def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     "cp.async.bulk.commit_group;",
     anchor=_ANCHOR + "-commit-group",
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.COMMIT)),
 )
 def commit_group(op: Op, *, bulk: BulkPort) -> None:
     """Close a group of copies."""
@@ -245,6 +258,7 @@ def commit_group(op: Op, *, bulk: BulkPort) -> None:
     types={"n": ".u32"},
     constants={"n": None},
     **_COMMON,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     """Wait for groups of copies, with .read only until they have read their sources."""

@@ -7,6 +7,7 @@ from typing import Any
 from warpsim.isa.atomics import UPDATES
 from warpsim.isa.ports import BulkPort, MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Access, Asynchronous, Family, Traits, Undefined
 
 Lanes = Any
 
@@ -21,6 +22,7 @@ Lanes = Any
     legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
     version=(8, 1),
     target=90,
+    traits=Traits(access=Access.STORE, undefined=Undefined.STORED, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
     """Store in shared memory of the cluster and count the bytes at an mbarrier."""
@@ -50,6 +52,7 @@ def _illegal(op: Op) -> str | None:
     legal=_illegal,
     version=(8, 1),
     target=90,
+    traits=Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
     """Combine with shared memory of the cluster and count the bytes at an mbarrier."""
@@ -68,6 +71,7 @@ def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bul
     constants={"n": range(24, 257, 8)},
     version=(8, 0),
     target=("90a", "100f", "110f", "120f"),
+    traits=Traits(register_count=True),
 )
 def setmaxnreg(op: Op, n: Lanes) -> None:
     """Give registers back to the CTA, or wait until it has enough."""

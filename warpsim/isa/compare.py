@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics.bits import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
@@ -243,6 +244,7 @@ def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor="comparison-and-selection-instructions-selp",
     types={"c": ".pred"},
+    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True, modular=Modular.SELECTION),
 )
 def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c, else b."""
@@ -256,6 +258,7 @@ def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="comparison-and-selection-instructions-slct",
     types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
     legal=lambda op: ".ftz is for a .f32 operand c" if op.ftz and op.ctype.kind != "f" else None,
+    traits=Traits(absorbs=True),
 )
 def slct(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c >= 0, else b."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Ending, Stop, Traits
 
 
-@instruction("bra{.uni} target;", anchor="control-flow-instructions-bra", scope=Scope.CONTROL)
+@instruction(
+    "bra{.uni} target;",
+    anchor="control-flow-instructions-bra",
+    scope=Scope.CONTROL,
+    traits=Traits(ending=Ending.BRANCH),
+)
 def bra(op: Op, target: Any) -> None:
     """Continue at the label."""
 
@@ -19,34 +25,40 @@ def bra(op: Op, target: Any) -> None:
     types={"index": ".u32"},
     version=(6, 0),
     target=30,
+    traits=Traits(ending=Ending.INDEXED_BRANCH),
 )
 def brx_idx(op: Op, index: Any, tlist: Any) -> None:
     """Continue at the label of this index in the list."""
 
 
 @instruction(
-    "call{.uni} ret_list, fname, param_list, flist;", anchor="control-flow-instructions-call", scope=Scope.CONTROL
+    "call{.uni} ret_list, fname, param_list, flist;",
+    anchor="control-flow-instructions-call",
+    scope=Scope.CONTROL,
+    traits=Traits(ending=Ending.CALL),
 )
 def call(op: Op, ret_list: Any, fname: Any, param_list: Any, flist: Any) -> None:
     """Call a function, by name or by address."""
 
 
-@instruction("ret{.uni};", anchor="control-flow-instructions-ret", scope=Scope.CONTROL)
+@instruction(
+    "ret{.uni};", anchor="control-flow-instructions-ret", scope=Scope.CONTROL, traits=Traits(ending=Ending.RETURN)
+)
 def ret(op: Op) -> None:
     """Return to the caller; in a kernel, exit."""
 
 
-@instruction("exit;", anchor="control-flow-instructions-exit", scope=Scope.CONTROL)
+@instruction("exit;", anchor="control-flow-instructions-exit", scope=Scope.CONTROL, traits=Traits(ending=Ending.EXIT))
 def exit_(op: Op) -> None:
     """The thread ends."""
 
 
-@instruction("trap;", anchor="miscellaneous-instructions-trap", scope=Scope.SYNC)
+@instruction("trap;", anchor="miscellaneous-instructions-trap", scope=Scope.SYNC, traits=Traits(stop=Stop.TRAP))
 def trap(op: Op) -> None:
     """Abort the launch."""
 
 
-@instruction("brkpt;", anchor="miscellaneous-instructions-brkpt", scope=Scope.SYNC)
+@instruction("brkpt;", anchor="miscellaneous-instructions-brkpt", scope=Scope.SYNC, traits=Traits(stop=Stop.BREAKPOINT))
 def brkpt(op: Op) -> None:
     """A breakpoint; without a debugger attached a GPU traps."""
 
@@ -58,6 +70,7 @@ def brkpt(op: Op) -> None:
     types={"t": ".u32"},
     version=(6, 3),
     target=70,
+    traits=Traits(sleeps=True),
 )
 def nanosleep(op: Op, t: Any) -> None:
     """Let others run."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics import convert
 from warpsim.numerics.bits import BF16, F32, flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
@@ -20,6 +21,12 @@ _PAIR = {"d": "dtype", "a": "atype"}
 _BF16 = {"bf16": (90, (7, 8))}
 
 
+def _converts(op: Op) -> Traits:
+    """What holds of every cvt but that between integers, which is `cvt_integer`'s own."""
+    sat = "sat" in op.modifiers
+    return Traits(undefined=Undefined.SPREADS if sat else Undefined.CONVERTS, moved=(0,), absorbs=True)
+
+
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     """Whether every value of an integer type is one of another."""
     if outer.signed == inner.signed:
@@ -28,7 +35,12 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
 
 
 @instruction(
-    f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", anchor=CVT, types=_PAIR, relaxed=True, linear=True
+    f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
+    anchor=CVT,
+    types=_PAIR,
+    relaxed=True,
+    linear=True,
+    traits=Traits(undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION),
 )
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
@@ -41,6 +53,7 @@ def cvt_integer(op: Op, a: Lanes) -> Lanes:
     types=_PAIR,
     relaxed=True,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
+    traits=_converts,
 )
 def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
     """Clamp to the target's range."""
@@ -63,6 +76,7 @@ def _legal_float(op: Op) -> str | None:
     relaxed=True,
     legal=_legal_float,
     gates=_BF16,
+    traits=_converts,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     """Round to an integer; what is out of range clamps, with or without .sat."""
@@ -80,6 +94,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     legal=_legal_float,
     gates=_BF16,
+    traits=_converts,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """An integer, rounded."""
@@ -100,7 +115,7 @@ _SAME = """
     """
 
 
-@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16)
+@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16, traits=_converts)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
     """To an integral value, flushed or clamped, within one format."""
     if op.ftz:
@@ -127,6 +142,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
     relaxed=True,
     gates=_BF16,
+    traits=_converts,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
     """Between floating-point formats; to f16, .ftz leaves subnormals as they are."""
@@ -147,6 +163,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     target=80,
     version=(7, 1),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
+    traits=_converts,
 )
 def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     """The upper half of an f32: the bits move, NaN with them unless .ftz."""
@@ -161,6 +178,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     target=80,
     version=(7, 0),
+    traits=_converts,
 )
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
     """f32 to bf16."""
@@ -182,7 +200,9 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
 
     def declare(function: Any) -> Any:
         for target, version in ((89, (8, 1)), (90, (7, 8))):
-            function = instruction(syntax, anchor=CVT, target=target, version=version, **options)(function)
+            function = instruction(syntax, anchor=CVT, target=target, version=version, traits=_converts, **options)(
+                function
+            )
         return function
 
     return declare
@@ -200,6 +220,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
         if op.satfinite
         else (80, (7, 0))
     ),
+    traits=_converts,
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
     """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
@@ -214,6 +235,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
     version=(7, 0),
     target=80,
     gates=_FINITE,
+    traits=_converts,
 )
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 packed into halves: a above b."""
@@ -235,6 +257,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
         if op.rna
         else ((100, (8, 6)) if op.satfinite else (90, (7, 8)))
     ),
+    traits=_converts,
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """f32 to tf32."""
@@ -253,6 +276,7 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed 8-bit or 6-bit formats: a above b."""
@@ -283,6 +307,7 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     """Packed 8-bit or 6-bit formats to two halves."""
@@ -295,6 +320,7 @@ def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed 4-bit values: a above b."""
@@ -308,6 +334,7 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types={"d": ".e2m1x2", "a": ".f16x2"},
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Two halves to packed 4-bit values."""
@@ -321,6 +348,7 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     types={"d": ".f16x2", "a": ".e2m1x2"},
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Packed 4-bit values to two halves."""
@@ -334,6 +362,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed powers of two: a above b."""
@@ -348,6 +377,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     relaxed=True,
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     """Two bf16 to packed powers of two."""
@@ -362,6 +392,7 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     arch=_BLACKWELL,
     version=(8, 6),
+    traits=_converts,
 )
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Packed powers of two to two bf16."""
@@ -382,6 +413,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     version=(6, 5),
     target=72,
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
+    traits=_converts,
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """a and b clamped and packed, a above b; c moves up to make room."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.isa.ports import AsyncGroupsPort, MemoryPort, ObjectsPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
 from warpsim.types import TYPES
 
@@ -46,6 +47,7 @@ def _sizes(op: Op) -> set[int]:
     version=(7, 0),
     target=80,
     gates=_GATES,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
 )
 def cp_async(
     op: Op,
@@ -80,6 +82,7 @@ def cp_async(
     version=(7, 5),
     target=80,
     gates=_GATES,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
 )
 def cp_async_ignore(
     op: Op,
@@ -132,6 +135,7 @@ def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
     anchor="data-movement-and-conversion-instructions-cp-async-commit-group",
     version=(7, 0),
     target=80,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.COMMIT)),
 )
 def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     """Close the group of copies."""
@@ -145,6 +149,7 @@ def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     constants={"n": None},
     version=(7, 0),
     target=80,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
     """Wait for all but the n newest groups."""
@@ -156,6 +161,7 @@ def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
     anchor="data-movement-and-conversion-instructions-cp-async-wait-group",
     version=(7, 0),
     target=80,
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.WAIT_ALL)),
 )
 def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     """Wait for all copies."""
@@ -172,6 +178,7 @@ def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     version=(7, 0),
     target=80,
     gates={"shared::cta": (80, (7, 8))},
+    traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.ARRIVE), order=Order(strong=True, release=True)),
 )
 def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, objects: ObjectsPort) -> None:
     """Arrive when the thread's copies are complete; without noinc the phase expects one arrival more."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -15,6 +16,7 @@ LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
+_MOVES = Traits(undefined=Undefined.MOVES, moved=(0,), absorbs=True, copies=True, modular=Modular.COPY)
 _MOV = "data-movement-and-conversion-instructions-mov"
 
 
@@ -23,6 +25,7 @@ _MOV = "data-movement-and-conversion-instructions-mov"
     anchor=_MOV,
     linear=True,
     gates={"b128": (70, (8, 3))},
+    traits=_MOVES,
 )
 def mov(op: Op, a: Lanes) -> Lanes:
     """d = a."""
@@ -33,18 +36,20 @@ def mov(op: Op, a: Lanes) -> Lanes:
     "mov.v2.type d, a;  .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor=_MOV,
     vectors={"d": lambda op: 2, "a": lambda op: 2},
+    traits=_MOVES,
 )
 @instruction(
     "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };",
     anchor=_MOV,
     vectors={"d": lambda op: 4, "a": lambda op: 4},
+    traits=_MOVES,
 )
 def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
     """Each element of d = that of a; the text leaves these out, the assembler takes them."""
     return a
 
 
-@instruction("mov.pred d, {!}a;", anchor=_MOV, types={"d": ".pred", "a": ".pred"})
+@instruction("mov.pred d, {!}a;", anchor=_MOV, types={"d": ".pred", "a": ".pred"}, traits=_MOVES)
 def mov_not(op: Op, a: Lanes) -> Lanes:
     """d = a, which the assembler lets be negated."""
     return a
@@ -55,6 +60,7 @@ def mov_not(op: Op, a: Lanes) -> Lanes:
     anchor="data-movement-and-conversion-instructions-mov-2",
     vectors={"a": lambda op: 0},
     gates={"b128": (70, (8, 3))},
+    traits=_MOVES,
 )
 def mov_pack(op: Op, a: tuple[Lanes, ...]) -> Lanes:
     """One wide register of several, the first lowest."""
@@ -82,6 +88,7 @@ def _join(parts: tuple[Lanes, ...], bits: int, dtype: np.dtype[Any]) -> Lanes:
     anchor="data-movement-and-conversion-instructions-mov-2",
     vectors={"d": lambda op: 0},
     gates={"b128": (70, (8, 3))},
+    traits=_MOVES,
 )
 def mov_unpack(op: Op, a: Lanes) -> Unpacked:
     """Several registers of a wide one, the lowest first; the machine takes as many as the vector has."""
@@ -132,6 +139,7 @@ def _address_type(op: Op) -> ScalarType:
     version=(2, 0),
     target=20,
     gates=_CVTA_GATES,
+    traits=Traits(generic_address=True),
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
     """The generic address of an address in a state space; compilers shorten those of constants and parameters to 32 bits."""
@@ -151,6 +159,7 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     version=(2, 0),
     target=20,
     gates=_CVTA_GATES,
+    traits=Traits(generic_address=True),
 )
 def cvta_to(op: Op, a: Lanes) -> Lanes:
     """The address in a state space of a generic address."""

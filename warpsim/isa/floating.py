@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.contractible import contractible
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
 
@@ -29,7 +31,10 @@ def _one_type(name: str) -> dict[str, Any]:
 
 
 @instruction(
-    f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f32")
+    f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
+    anchor="floating-point-instructions-add",
+    types=_one_type("f32"),
+    traits=contractible,
 )
 def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
@@ -37,14 +42,22 @@ def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _finish(op, floating.add(a, b, op.rnd or "rn"))
 
 
-@instruction(f"add{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-add", types=_one_type("f64"))
+@instruction(
+    f"add{{.rnd}}.f64 d, a, b; {RND}",
+    anchor="floating-point-instructions-add",
+    types=_one_type("f64"),
+    traits=contractible,
+)
 def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     return floating.add(a, b, op.rnd or "rn")
 
 
 @instruction(
-    f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f32")
+    f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
+    anchor="floating-point-instructions-sub",
+    types=_one_type("f32"),
+    traits=contractible,
 )
 def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
@@ -52,14 +65,22 @@ def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _finish(op, floating.add(a, -b, op.rnd or "rn"))
 
 
-@instruction(f"sub{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-sub", types=_one_type("f64"))
+@instruction(
+    f"sub{{.rnd}}.f64 d, a, b; {RND}",
+    anchor="floating-point-instructions-sub",
+    types=_one_type("f64"),
+    traits=contractible,
+)
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
 @instruction(
-    f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f32")
+    f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
+    anchor="floating-point-instructions-mul",
+    types=_one_type("f32"),
+    traits=contractible,
 )
 def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
@@ -70,7 +91,12 @@ def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@instruction(f"mul{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-mul", types=_one_type("f64"))
+@instruction(
+    f"mul{{.rnd}}.f64 d, a, b; {RND}",
+    anchor="floating-point-instructions-mul",
+    types=_one_type("f64"),
+    traits=contractible,
+)
 def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     return floating.mul(a, b, op.rnd or "rn")
@@ -80,6 +106,7 @@ def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
     types=_one_type("f32"),
+    traits=lambda op: Traits(absorbs=op.text.startswith("mad")),
 )
 def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -94,6 +121,7 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
     types=_one_type("f64"),
+    traits=lambda op: Traits(absorbs=op.text.startswith("mad")),
 )
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -112,6 +140,7 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     types=_one_type("b64"),
     version=(8, 6),
     target=100,
+    traits=contractible,
 )
 @instruction(
     f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}",
@@ -119,6 +148,7 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     types=_one_type("b64"),
     version=(8, 6),
     target=100,
+    traits=contractible,
 )
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     """The same on two f32 in 64 bits."""
@@ -144,6 +174,7 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
     version=(8, 6),
     target=100,
+    traits=contractible,
 )
 def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
     """Arithmetic of f32 with operands that are widened first."""
@@ -273,7 +304,10 @@ def tanh(op: Op, a: Lanes) -> Lanes:
 
 
 @instruction(
-    "abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f32")
+    "abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;",
+    anchor="floating-point-instructions-abs",
+    types=_one_type("f32"),
+    traits=contractible,
 )
 def sign_f32(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation: operations on the sign; NaN becomes canonical."""
@@ -281,7 +315,9 @@ def sign_f32(op: Op, a: Lanes) -> Lanes:
     return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
 
 
-@instruction("abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f64"))
+@instruction(
+    "abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f64"), traits=contractible
+)
 def sign_f64(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation."""
     r = np.abs(a) if op.text.startswith("abs") else np.where(np.isnan(a), a, -a)
@@ -296,6 +332,7 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
     anchor="floating-point-instructions-min",
     types={n: (lambda op: _float_of(op)) for n in "dab"},
     gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
+    traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; a NaN loses against a number, and wins with .NaN."""
@@ -320,6 +357,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types=_one_type("f32"),
     version=(8, 8),
     target=100,
+    traits=Traits(absorbs=True),
 )
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Least or greatest of three, or of their absolute values."""

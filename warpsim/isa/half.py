@@ -7,7 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from warpsim.isa.contractible import contractible
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, convert
 from warpsim.numerics.floating import extreme, odd_sum
 
@@ -64,11 +66,13 @@ def _each(op: Op, function: Any, *values: Lanes) -> Lanes:
     f"add{{.rn}}.type d, a, b; sub{{.rn}}.type d, a, b; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-add",
     gates=_GATES,
+    traits=contractible,
 )
 @instruction(
     f"add{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; sub{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-add",
     gates=_GATES,
+    traits=contractible,
 )
 def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a + b and a - b."""
@@ -78,12 +82,16 @@ def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    f"mul{{.rn}}.type d, a, b; {_BRAINS}", anchor="half-precision-floating-point-instructions-mul", gates=_GATES
+    f"mul{{.rn}}.type d, a, b; {_BRAINS}",
+    anchor="half-precision-floating-point-instructions-mul",
+    gates=_GATES,
+    traits=contractible,
 )
 @instruction(
     f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-mul",
     gates=_GATES,
+    traits=contractible,
 )
 def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a * b."""
@@ -133,10 +141,12 @@ def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     f"neg.type d, a; abs.type d, a; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-neg",
     gates=_BF16_GATES,
+    traits=contractible,
 )
 @instruction(
     f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-neg",
+    traits=contractible,
 )
 def sign(op: Op, a: Lanes) -> Lanes:
     """Negation and absolute value."""
@@ -159,6 +169,7 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
     version=(7, 0),
     target=80,
     gates=_XORSIGN,
+    traits=Traits(absorbs=True),
 )
 @instruction(
     f"min{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_FLOATS}",
@@ -166,6 +177,7 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
     version=(7, 0),
     target=80,
     gates=_XORSIGN,
+    traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; a NaN loses against a number, and wins with .NaN."""

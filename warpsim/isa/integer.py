@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
 
@@ -37,6 +38,7 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     linear=True,
     types={n: (lambda op: op.__dict__.get("type") or op.__dict__.get("type2") or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
+    traits=lambda op: Traits(modular=None if op.sat or op.type2 else Modular.SUM),
 )
 def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b, modulo 2**N; with .sat, clamped to the s32 range."""
@@ -57,6 +59,7 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-sub",
     linear=True,
     types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
+    traits=lambda op: Traits(modular=None if op.sat else Modular.DIFFERENCE),
 )
 def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b, modulo 2**N; with .sat, clamped to the s32 range."""
@@ -67,6 +70,7 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mul",
     linear=True,
+    traits=Traits(absorbs=True, modular=Modular.PRODUCT),
 )
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The lower half of the product."""
@@ -74,7 +78,9 @@ def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    "mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-mul"
+    "mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
+    anchor="integer-arithmetic-instructions-mul",
+    traits=Traits(absorbs=True),
 )
 def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The upper half of the product."""
@@ -86,6 +92,7 @@ def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-mul",
     linear=True,
     types={"d": _wide},
+    traits=Traits(absorbs=True, modular=Modular.PRODUCT),
 )
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The whole product, twice as wide."""
@@ -97,6 +104,7 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
     linear=True,
+    traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, the lower half."""
@@ -107,6 +115,7 @@ def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
     types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dabc"},
+    traits=Traits(absorbs=True),
 )
 def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The upper half of a * b, plus c."""
@@ -119,6 +128,7 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-mad",
     linear=True,
     types={"d": _wide, "c": _wide},
+    traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
 def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The whole product plus c."""
@@ -201,6 +211,7 @@ def neg(op: Op, a: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-min",
     types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
     gates={"relu": (90, (8, 0))},
+    traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; .relu clamps negative results to 0."""
@@ -214,6 +225,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types=dict.fromkeys("dab", ".u16x2"),
     version=(8, 0),
     target=90,
+    traits=Traits(absorbs=True),
 )
 def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Both halves apart."""
@@ -262,6 +274,7 @@ def brev(op: Op, a: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfe",
     types={"b": ".u32", "c": ".u32"},
     limits={"b": (0, 255), "c": (0, 255)},
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), absorbs=True),
 )
 def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """A bit field, extended."""
@@ -273,6 +286,7 @@ def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfi",
     types={"c": ".u32", "d": ".u32"},
     limits={"c": (0, 255), "d": (0, 255)},
+    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
 )
 def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     """A bit field put into b."""

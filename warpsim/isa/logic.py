@@ -5,30 +5,47 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics import integer
 
 Lanes = Any
 
 
-@instruction("and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-and")
+@instruction(
+    "and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
+    anchor="logic-and-shift-instructions-and",
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.AND),
+)
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
     return a & b
 
 
-@instruction("or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-or")
+@instruction(
+    "or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
+    anchor="logic-and-shift-instructions-or",
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.OR),
+)
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
     return a | b
 
 
-@instruction("xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-xor")
+@instruction(
+    "xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
+    anchor="logic-and-shift-instructions-xor",
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.XOR),
+)
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
     return a ^ b
 
 
-@instruction("not.type d, a; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-not")
+@instruction(
+    "not.type d, a; .type = { .pred, .b16, .b32, .b64 };",
+    anchor="logic-and-shift-instructions-not",
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+)
 def not_(op: Op, a: Lanes) -> Lanes:
     """Bitwise negation."""
     return ~a
@@ -47,6 +64,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     constants={"immLut": None},
     version=(4, 3),
     target=50,
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     """Any Boolean function of three bits."""
@@ -60,6 +78,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     constants={"immLut": None},
     version=(8, 2),
     target=70,
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
     """lop3, and whether its result is not zero, combined with q."""
@@ -72,6 +91,7 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     anchor="logic-and-shift-instructions-shl",
     types={"b": ".u32"},
     linear=True,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_LEFT),
 )
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; amounts of N and more give 0."""
@@ -82,6 +102,7 @@ def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="logic-and-shift-instructions-shr",
     types={"b": ".u32"},
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_RIGHT),
 )
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic where signed; amounts clamp to N."""
@@ -94,6 +115,7 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
     version=(3, 1),
     target=32,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1)),
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Funnel shift of b:a."""
@@ -106,6 +128,7 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
     version=(2, 0),
     target=20,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Four bytes chosen from two registers."""

@@ -13,6 +13,7 @@ import attrs
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
+from warpsim.isa.traits import Traits, completed
 from warpsim.types import TYPES, ScalarType
 
 
@@ -38,6 +39,7 @@ class Candidate:
     operands: tuple[TypedOperand, ...]
     illegal: str | None
     gates: tuple[Gate, ...]
+    traits: Traits
 
 
 def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
@@ -137,7 +139,8 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
         needs.append(need)
     illegal = form.legal(op) if form.legal is not None else None
     operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
-    return Candidate(form, op, operands, illegal, tuple(needs))
+    declared = form.traits if isinstance(form.traits, Traits) else form.traits(op)
+    return Candidate(form, op, operands, illegal, tuple(needs), completed(declared, modifiers))
 
 
 def _typed(spec: OperandSpec, op: Op) -> TypedOperand:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Matrix, Traits, Undefined
 
 Lanes = Any
 Words = tuple[Lanes, ...]
@@ -46,6 +47,7 @@ def _formats_in_order(op: Op) -> str | None:
     version=(6, 5),
     target=75,
     gates={"shared::cta": _CTA},
+    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     """Load 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
@@ -69,6 +71,7 @@ def ldmatrix(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     version=_BYTES[1],
     target=_BYTES[0],
     legal=_formats_in_order,
+    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
@@ -93,6 +96,7 @@ def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     version=_BYTES[1],
     target=_BYTES[0],
     legal=_formats_in_order,
+    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix_bytes(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     """Load 16x16 matrices of bytes, transposed; lanes 16i to 16i+15 give the row addresses of matrix i."""
@@ -160,6 +164,7 @@ def _unpacked(words: Words, source: str) -> Words:
     types={"d": ".b32", "a": ".b32"},
     version=(7, 8),
     target=75,
+    traits=Traits(matrix=Matrix.TRANSPOSE, undefined=Undefined.MOVES, moved=(0,)),
 )
 def movmatrix(op: Op, a: Lanes) -> Lanes:
     """Transpose an 8x8 matrix of 16-bit elements across the warp."""
@@ -182,6 +187,7 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
     version=(7, 8),
     target=90,
     gates={"m16n8": _BYTES},
+    traits=Traits(matrix=Matrix.STORE, undefined=Undefined.STORED),
 )
 def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: Any, active: Lanes) -> None:
     """Store 8x8 matrices of 16-bit or 16x8 matrices of 8-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""

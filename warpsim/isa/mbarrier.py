@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.isa.ports import ObjectsPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Mbarrier, Order, Traits
 from warpsim.layout import mbarriers
 
 Lanes = Any
@@ -38,6 +39,25 @@ def _incomplete(op: Op) -> str | None:
     return None
 
 
+def _traits(op: Op) -> Traits:
+    """Arrivals and byte counts release, waits acquire, unless relaxed."""
+    words = op.modifiers
+    done = Mbarrier(0)
+    for word, what in _DOES.items():
+        if word in words:
+            done |= what
+    waits, ordered = bool(done & Mbarrier.WAIT), "relaxed" not in words
+    order = Order(True, release=ordered and not waits, acquire=ordered and waits)
+    return Traits(mbarrier=done, polls=True, order=order)
+
+
+_DOES = {
+    "expect_tx": Mbarrier.EXPECT,
+    "complete_tx": Mbarrier.COMPLETE,
+    **dict.fromkeys(("arrive", "arrive_drop"), Mbarrier.ARRIVE),
+    **dict.fromkeys(("test_wait", "try_wait"), Mbarrier.WAIT),
+    "pending_count": Mbarrier.READ,
+}
 _SPACES = {"address": {"shared"}}
 
 
@@ -55,13 +75,20 @@ _ONE = np.ones(1, np.int64)
     limits={"count": (1, mbarriers.MAX_COUNT)},
     spaces=_SPACES,
     **_COMMON,
+    traits=Traits(mbarrier=Mbarrier.INIT, polls=True),
 )
 def init(op: Op, address: Any, count: Lanes, *, objects: ObjectsPort) -> None:
     """Make an object that expects count arrivals."""
     objects.init(_space(op), address, count)
 
 
-@instruction(f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}", anchor=_ANCHOR + "inval", spaces=_SPACES, **_COMMON)
+@instruction(
+    f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}",
+    anchor=_ANCHOR + "inval",
+    spaces=_SPACES,
+    **_COMMON,
+    traits=Traits(mbarrier=Mbarrier.INVAL, polls=True),
+)
 def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     """The memory may be used for other things again."""
     objects.invalidate(_space(op), address)
@@ -78,6 +105,7 @@ def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     spaces=_SPACES,
     version=(8, 0),
     target=90,
+    traits=_traits,
 )
 def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
     """Expect bytes, or say that they have arrived."""
@@ -99,6 +127,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     version=(7, 8),
     target=90,
     gates=_GATES,
+    traits=_traits,
 )
 @instruction(
     f"""
@@ -115,6 +144,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     sinks=("state",),
     spaces=_SPACES,
     **_COMMON,
+    traits=_traits,
 )
 def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Arrive count times; the state is the phase before."""
@@ -136,6 +166,7 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -
     spaces=_SPACES,
     version=(8, 0),
     target=90,
+    traits=_traits,
 )
 def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> None:
     """Arrive at an object of any CTA of the cluster."""
@@ -156,6 +187,7 @@ def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: Objects
     sinks=("state",),
     spaces=_SPACES,
     **_COMMON,
+    traits=_traits,
 )
 def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes:
     """Expect bytes, then arrive once."""
@@ -176,6 +208,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     spaces=_SPACES,
     version=(8, 0),
     target=90,
+    traits=_traits,
 )
 def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
     """The same at an object of any CTA of the cluster."""
@@ -201,6 +234,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Objects
     version=(7, 0),
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
+    traits=_traits,
 )
 def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a state is over."""
@@ -220,6 +254,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, object
     version=(7, 1),
     target=80,
     gates={**_GATES, "try_wait": (90, (7, 8))},
+    traits=_traits,
 )
 def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a parity is over."""
@@ -232,6 +267,7 @@ def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, obje
     types={"count": ".u32", "state": ".u64"},
     version=(7, 0),
     target=80,
+    traits=_traits,
 )
 def pending_count(op: Op, state: Lanes) -> Lanes:
     """How many arrivals the phase of a state lacked."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Access, Traits, Undefined
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -88,6 +89,10 @@ def space_of(op: Op) -> str:
     return getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
 
 
+def _is_strong(op: Op) -> bool:
+    return not {"volatile", "relaxed", "acquire", "mmio"}.isdisjoint(op.modifiers)
+
+
 def _illegal(op: Op) -> str | None:
     """Why the assembler refuses these modifiers together, in accesses of up to 128 bits."""
     if (getattr(op, "evict2", None)) is not None:
@@ -134,9 +139,16 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
     version=(8, 8),
     legal=_illegal_wide,
     **_OPTIONS,
+    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
 @instruction(
-    LOADS + NARROW, anchor=_LD, types={"cache_policy": ".u64"}, vectors={"d": vector_size}, legal=_illegal, **_OPTIONS
+    LOADS + NARROW,
+    anchor=_LD,
+    types={"cache_policy": ".u64"},
+    vectors={"d": vector_size},
+    legal=_illegal,
+    **_OPTIONS,
+    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
 def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
     """d = the value at a; caches, hints and memory order change no value."""
@@ -151,6 +163,7 @@ def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
     version=(8, 2),
     target=70,
     relaxed=True,
+    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
 def ld_mmio(op: Op, a: Any, *, memory: Any) -> Any:
     """d = the value at a, never merged with other accesses."""
@@ -170,6 +183,7 @@ def _ldu_illegal(op: Op) -> str | None:
     relaxed=True,
     gates={"b128": (70, (8, 3))},
     legal=_ldu_illegal,
+    traits=Traits(access=Access.LOAD),
 )
 def ldu(op: Op, a: Any, *, memory: Any) -> Any:
     """d = the value at a, which is the same address in all threads of the warp."""
@@ -187,9 +201,16 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
     version=(8, 8),
     legal=_illegal_wide,
     **_OPTIONS,
+    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
 )
 @instruction(
-    STORES + NARROW, anchor=_ST, types={"cache_policy": ".u64"}, vectors={"b": vector_size}, legal=_illegal, **_OPTIONS
+    STORES + NARROW,
+    anchor=_ST,
+    types={"cache_policy": ".u64"},
+    vectors={"b": vector_size},
+    legal=_illegal,
+    **_OPTIONS,
+    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
 )
 def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None:
     """The value at a = b."""
@@ -202,6 +223,7 @@ def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None
     version=(8, 2),
     target=70,
     relaxed=True,
+    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
 )
 def st_mmio(op: Op, a: Any, b: Any, *, memory: Any) -> None:
     """The value at a = b, never merged with other accesses."""

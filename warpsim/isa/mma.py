@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
@@ -21,6 +22,7 @@ BITS = {
 }
 """Bits of an element of A or B in its register."""
 FP8 = ("e4m3", "e5m2")
+MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, undefined=Undefined.MULTIPLIED)
 FLOATS = ("f16", "bf16", "tf32")
 
 
@@ -155,6 +157,7 @@ def _shapes(**types: str) -> Any:
     version=(6, 4),
     target=70,
     legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,
+    traits=MULTIPLIES,
 )
 def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """Four products of 8x4 by 4x8, one for each pair of quads."""
@@ -190,6 +193,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     target=75,
     legal=_shapes(f16="m16n8k8 m16n8k16"),
     gates={"m16n8k16": (80, (7, 0))},
+    traits=MULTIPLIES,
 )
 @instruction(
     """
@@ -206,6 +210,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     version=(7, 0),
     target=80,
     legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
+    traits=MULTIPLIES,
 )
 @instruction(
     """
@@ -222,6 +227,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     target=89,
     legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
     gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
+    traits=MULTIPLIES,
 )
 def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """D = A * B + C on 16x8 tiles of floats."""
@@ -244,6 +250,7 @@ def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     target=80,
     legal=disordered,
     gates=dict.fromkeys(("m16n8k4", "m16n8k8", "m16n8k16"), (90, (7, 8))),
+    traits=MULTIPLIES,
 )
 def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C as a chain of fmas."""
@@ -276,6 +283,7 @@ def _integer_gate(op: Op) -> Gate:
     registers=("a", "b"),
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
+    traits=MULTIPLIES,
 )
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
@@ -300,6 +308,7 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     target=75,
     legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},
+    traits=MULTIPLIES,
 )
 def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = counts of common or different bits of rows and columns + C."""

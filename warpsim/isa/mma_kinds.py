@@ -53,6 +53,7 @@ _SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
     registers=("a", "b"),
     legal=_same_results,
     gate=_kind_gate,
+    traits=mma.MULTIPLIES,
 )
 def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """D = A * B + C of types of eight, six and four bits, each in a byte."""
@@ -73,6 +74,7 @@ def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     constants={"f": (0, 0)},
     legal=_same_results,
     gate=_kind_gate,
+    traits=mma.MULTIPLIES,
 )
 def mma_sp_kind(
     op: Op,
@@ -216,6 +218,7 @@ def _declare(line: str, shape: str, types: str, sparse: bool) -> Callable[[Funct
         exact=("a", "b"),
         legal=_scaled_legal if types is _FOUR else mma.disordered,
         gate=_scaled_gate,
+        traits=mma.MULTIPLIES,
     )
 
 

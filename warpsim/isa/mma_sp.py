@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.isa.mma import (
     BITS,
+    MULTIPLIES,
     accumulator,
     disordered,
     extents,
@@ -151,6 +152,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         constants={"f": selectors},
         legal=_legal,
         gate=_gate,
+        traits=MULTIPLIES,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from warpsim.isa.ports import MapFencesPort, ObjectsPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Fence, Traits
 
 
 @instruction(
@@ -19,6 +20,7 @@ from warpsim.isa.spec import Op, instruction
     version=(7, 5),
     target=70,
     gates={"async": (90, (8, 0))},
+    traits=lambda op: Traits(fence=Fence(proxy="alias" if op.alias else "async")),
 )
 def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
     """Order accesses through different proxies."""
@@ -30,6 +32,7 @@ def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
     anchor="parallel-synchronization-and-communication-instructions-membar-fence",
     version=(8, 0),
     target=90,
+    traits=Traits(fence=Fence(mbarrier_init=True)),
 )
 def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     """Make initialised mbarriers visible to the cluster."""
@@ -48,6 +51,7 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     spaces={"address": {"global"}},
     version=(8, 3),
     target=90,
+    traits=Traits(fence=Fence(proxy="tensormap::generic")),
 )
 def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapFencesPort) -> None:
     """Order accesses to a tensor map through the tensormap proxy."""
@@ -65,6 +69,7 @@ def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapF
     anchor="parallel-synchronization-and-communication-instructions-membar-fence",
     version=(8, 6),
     target=90,
+    traits=Traits(fence=Fence(proxy="async::generic")),
 )
 def fence_proxy_restricted(op: Op, *, objects: ObjectsPort) -> None:
     """Order accesses through different proxies, for mbarriers alone."""

@@ -15,6 +15,7 @@ import attrs
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
+from warpsim.isa.traits import PLAIN, Traits
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Target = int | str | tuple[int | str, ...]
@@ -121,6 +122,7 @@ class Form:
     gate: Callable[[Op], Gate | None] | None = None
     legal: Callable[[Op], str | None] | None = None
     names: Mapping[str, object] = attrs.field(factory=dict)
+    traits: Traits | Callable[[Op], Traits] = PLAIN
 
     @property
     def syntax(self) -> str:
@@ -160,6 +162,7 @@ def instruction(
     kinds: Mapping[str, str] | None = None,
     spaces: Mapping[str, Any] | None = None,
     destinations: Collection[str] | None = None,
+    traits: Traits | Callable[[Op], Traits] = PLAIN,
 ) -> Callable[[Function], Function]:
     """Declare the forms of ``block`` with the function below as their meaning; may be stacked.
 
@@ -183,6 +186,7 @@ def instruction(
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it
       (``{"shared"}``); by default the slot ``space`` or ``ss``.
     - ``destinations``: the operands written; by default those that are no parameter of the function.
+    - ``traits``: what passes and checks must know of it, as it is or as a function of the op.
     """
     options = {
         "anchor": anchor,
@@ -206,6 +210,7 @@ def instruction(
         "kinds": kinds or {},
         "spaces": spaces or {},
         "destinations": destinations,
+        "traits": traits,
     }
 
     def declare(function: Function) -> Function:
@@ -309,6 +314,7 @@ def _forms(declaration: _Declaration) -> list[Form]:
                 gate=options["gate"],
                 legal=options["legal"],
                 names=names,
+                traits=options["traits"],
             )
         )
     return forms

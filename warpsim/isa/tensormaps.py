@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
 
@@ -35,6 +36,7 @@ def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, val
     """,
     types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
     **_COMMON,
+    traits=Traits(tensor_map=True),
 )
 def replace_single(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the address or the rank; a rank is given less one."""
@@ -60,6 +62,7 @@ def _field(op: Op) -> str:
     types={"order": ".u32", "value": lambda op: ".b64" if "global_stride" in op.modifiers else ".b32"},
     constants={"order": (0, 4)},
     **_COMMON,
+    traits=Traits(tensor_map=True),
 )
 def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the entry of a dimension; a stride is that of the dimension after it, in bytes."""
@@ -76,6 +79,7 @@ def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory:
     types={"value": ".u32"},
     constants={"value": lambda op: range(_CHOICES[op.field])},
     **_COMMON,
+    traits=Traits(tensor_map=True),
 )
 def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
@@ -110,6 +114,7 @@ def replace_packed(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) ->
     spaces={"dst": {"global"}, "src": {"shared"}},
     version=(8, 3),
     target=90,
+    traits=Traits(tensor_map=True),
 )
 def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: MemoryPort) -> None:
     """Copy a map from shared into global memory and make it visible to the tensormap proxy."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Traits, Undefined
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -85,13 +86,21 @@ _SHFL: dict[str, Any] = {
 }
 
 
-@instruction("shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", **_SHFL)
+@instruction(
+    "shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
+    **_SHFL,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
+)
 def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any) -> Lanes:
     """d = a of another lane."""
     return _shuffle(op.mode, a, b, c, active, report)[0]
 
 
-@instruction("shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", **_SHFL)
+@instruction(
+    "shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
+    **_SHFL,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
+)
 def shfl_sync_pred(
     op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any
 ) -> tuple[Lanes, Lanes]:
@@ -113,6 +122,7 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     version=(3, 0),
     target=30,
     **_UNSYNCED,
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
 def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p tells whether that lane was in range."""
@@ -163,6 +173,7 @@ def _per_mask(body: Any) -> Any:
     types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=30,
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -181,6 +192,7 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=30,
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -194,6 +206,7 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".pred", "a": ".pred"},
     version=(1, 2),
     **_UNSYNCED,
+    traits=Traits(uniform="warp"),
 )
 def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """Whether the predicate holds for all, any, or equally for the lanes here."""
@@ -206,6 +219,7 @@ def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".pred"},
     version=(2, 0),
     **_UNSYNCED,
+    traits=Traits(uniform="warp"),
 )
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """The predicates of the lanes here as bits."""
@@ -239,6 +253,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "membermask": ".u32"},
     version=(6, 0),
     target=70,
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -253,6 +268,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     version=(6, 0),
     target=70,
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
@@ -290,6 +306,7 @@ _REDUX = {
     types={"membermask": ".u32", **{n: (lambda op: op.__dict__.get("type") or TYPES["u32"]) for n in "da"}},
     version=(7, 0),
     target=80,
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -309,6 +326,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
     version=(8, 6),
     arch="100a 100f 101a 101f 103a 103f 110a 110f",
+    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -335,6 +353,7 @@ def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     types={"d": ".b32"},
     version=(6, 2),
     target=30,
+    traits=Traits(uniform="warp"),
 )
 def activemask(op: Op, *, active: Lanes) -> Lanes:
     """The lanes that execute this instruction together."""
@@ -348,6 +367,7 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     version=(8, 0),
     target=90,
+    traits=Traits(elects=True),
 )
 @_per_mask
 def elect_sync(op: Op, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:

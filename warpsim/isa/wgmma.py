@@ -14,6 +14,7 @@ import numpy as np
 
 from warpsim.isa.ports import DevicePort, SharedMatrixPort
 from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.traits import Asynchronous, Family, Matrix, Stage, Traits, Undefined
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.operands import expand
@@ -27,6 +28,9 @@ _FLOAT_N = range(8, 257, 8)
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """The text's dense list stops at 224; the assembler and the hardware take 240 and 256 too."""
 STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", "s8": "u1", "u8": "u1", "b1": "u1"}
+
+
+_MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, undefined=Undefined.MULTIPLIED, asynchronous=Asynchronous(Family.WGMMA))
 
 
 def _shapes(ns: Any, *ks: int) -> str:
@@ -91,6 +95,7 @@ def _declare(
         version=(8, 2) if sparse else (8, 0),
         arch="90a",
         gate=gate,
+        traits=_MULTIPLIES,
     )
 
 
@@ -319,6 +324,7 @@ def _from_shared(
     scope=Scope.WARPGROUP,
     version=(8, 0),
     arch="90a",
+    traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE)),
 )
 def fence(op: Op) -> None:
     """Order register accesses with wgmma: everything has happened already."""
@@ -330,6 +336,7 @@ def fence(op: Op) -> None:
     scope=Scope.WARPGROUP,
     version=(8, 0),
     arch="90a",
+    traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.COMMIT)),
 )
 def commit_group(op: Op) -> None:
     """Close a group of wgmma: all are complete."""
@@ -343,6 +350,7 @@ def commit_group(op: Op) -> None:
     constants={"n": (0, 7)},
     version=(8, 0),
     arch="90a",
+    traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes) -> None:
     """Wait for groups of wgmma: all are complete."""

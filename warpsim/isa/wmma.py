@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.isa.mma import product_of_integers
 from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.numerics import matrix, plain_matrix
@@ -16,6 +17,7 @@ from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
+MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True, undefined=Undefined.MULTIPLIED)
 _BIG = ("m16n16k16", "m8n32k16", "m32n8k16")
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), _BIG),
@@ -85,6 +87,7 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
     registers=("a", "b"),
     version=(6, 3),
     target=70,
+    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """f16 multiplicands; C of another type than D is converted first, D last."""
@@ -183,6 +186,7 @@ def _mixed_legal(op: Op) -> str | None:
     target=72,
     legal=_mixed_legal,
     gates=GATES,
+    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
@@ -213,6 +217,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -
     target=75,
     gates={"and": (80, (7, 1))},
     legal=lambda op: None if op.modifiers.index("row") < op.modifiers.index("col") else ".row comes before .col",
+    traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""

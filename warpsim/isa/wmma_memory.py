@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.isa.wmma import (
     ACCUMULATORS,
     ALL_SHAPES,
@@ -109,6 +110,7 @@ def _stride(
     target=70,
     legal=_load_legal,
     gates=GATES,
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
 )
 def wmma_load(
     op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
@@ -161,6 +163,7 @@ def _accumulator_legal(op: Op) -> str | None:
     target=70,
     legal=_accumulator_legal,
     gates=GATES,
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
 )
 def wmma_load_c(
     op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
@@ -183,6 +186,7 @@ def wmma_load_c(
     target=70,
     legal=_accumulator_legal,
     gates=GATES,
+    traits=Traits(matrix=Matrix.STORE, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
 )
 def wmma_store(
     op: Op,

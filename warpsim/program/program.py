@@ -11,6 +11,7 @@ from warpsim.types import ScalarType, StateSpace
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Form, Op
+    from warpsim.isa.traits import Traits
     from warpsim.ptx import ast
 
 
@@ -156,10 +157,11 @@ Operand = Reg | Imm | Special | SymbolAddress | Addr | Vec | Discard | LabelRef 
 @attrs.frozen
 class Instruction:
     """One typed instruction. ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p``
-    pair counts as two operands. ``guard`` is (predicate register, negated)."""
+    pair counts as two operands. ``guard`` is (predicate register, negated). ``traits`` is what passes know of it."""
 
     form: Form
     op: Op
+    traits: Traits
     operands: tuple[Operand, ...]
     guard: tuple[Register, bool] | None
     span: Span

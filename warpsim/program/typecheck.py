@@ -48,7 +48,9 @@ class Checker:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
-            return Instruction(candidate.form, self._selected(candidate), operands, guard, node.span, source)
+            return Instruction(
+                candidate.form, self._selected(candidate), candidate.traits, operands, guard, node.span, source
+            )
         assert best is not None
         self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)
         return None
