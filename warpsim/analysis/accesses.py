@@ -12,6 +12,8 @@ import numpy as np
 from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.lanes import WARP, Array, Value
+from warpsim.isa.traits import Access as Kind
+from warpsim.isa.traits import Family, Matrix, Stage
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.program.program import Addr, Imm, Instruction, Vec
@@ -23,7 +25,6 @@ WINDOW = 1 << 18
 """No CTA has as much shared memory."""
 MOST_DESCRIPTORS = 8
 """One for each warpgroup of a CTA."""
-DATA = frozenset({"ld", "ldu", "st", "atom", "red"})
 
 
 @attrs.frozen(eq=False)
@@ -108,8 +109,8 @@ class Access:
 
 def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
     """The accesses of an instruction by some threads."""
-    form, root = instruction.form, instruction.form.root
-    if root == "wgmma":
+    form, traits = instruction.form, instruction.traits
+    if traits.is_async(Family.WGMMA):
         yield from _descriptors(facts, instruction, read, threads)
         return
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
@@ -118,21 +119,20 @@ def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array)
         address = facts.evaluator.address(operand, read)
         space = _space(instruction, spec.name, operand, address)
         access = functools.partial(Access, instruction, spec.name, space=space, address=address)
-        if root in DATA:
-            mode = READ if root in ("ld", "ldu") else WRITE
-            if "async" in instruction.op.modifiers:  # the data goes to another CTA
-                if spec.name == "bar":
-                    yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-                continue
+        if traits.is_async(Family.REMOTE):  # the data goes to another CTA
+            if spec.name == "bar":
+                yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
+        elif traits.access is not None:
             size = _size(instruction)
+            mode = READ if traits.access is Kind.LOAD else WRITE
             yield access(mode=mode, nbytes=size, align=size, threads=threads)
-        elif root == "mbarrier":
+        elif traits.mbarrier is not None:
             yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-        elif root in ("ldmatrix", "stmatrix"):
+        elif traits.matrix is not None and not traits.opaque_fragments:
             count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("x1", "x2", "x4")), 1)
             rows = threads & (facts.threads.thread % np.uint64(WARP) < 8 * count)
-            yield access(mode=READ if root == "ldmatrix" else WRITE, nbytes=16, align=16, threads=rows)
-        elif root == "cp":
+            yield access(mode=READ if traits.matrix is Matrix.LOAD else WRITE, nbytes=16, align=16, threads=rows)
+        elif traits.asynchronous is not None:
             yield from _copy(facts, instruction, spec.name, access, read, threads)
 
 
@@ -145,13 +145,11 @@ def _size(instruction: Instruction) -> int:
 
 def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -> str:
     """The state space of an address: by the instruction, else by the variables that it was made of."""
-    words = [w.split("::")[0] for w in instruction.op.modifiers]
-    if instruction.form.root == "cp":
+    named, asynchronous = instruction.traits.spaces, instruction.traits.asynchronous
+    if asynchronous is not None and asynchronous.family is not Family.REMOTE:
         if name in ("bar", "address"):
             return SHARED
-        both = [w for w in words if w in (SHARED, GLOBAL)]
-        return both[0 if name == "dst" else -1] if both else GLOBAL
-    named = [w for w in words if w in (SHARED, GLOBAL, "local", "param", "const")]
+        return named[0 if name == "dst" else -1] if named else GLOBAL
     if named:
         return named[0]
     base = getattr(operand.base, "space", None)
@@ -164,7 +162,7 @@ def _copy(
     facts: Facts, instruction: Instruction, name: str, access: Callable[..., Access], read: Read, threads: Array
 ) -> Iterator[Access]:
     """cp.async and the bulk copies."""
-    words = instruction.op.modifiers
+    traits = instruction.traits
     if name == "bar":
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
         return
@@ -173,13 +171,13 @@ def _copy(
     )
     known = facts.value(size, read).constant if size is not None else None
     mode = WRITE if name == "dst" else READ
-    if "mbarrier" in words and "bulk" not in words:
+    if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-    elif "bulk" not in words:
+    elif traits.is_async(Family.CP_ASYNC):
         n = known or 4
         yield access(mode=mode, nbytes=n, align=n, threads=threads)
-    elif "prefetch" not in words:
-        tensor = "tensor" in words
+    elif traits.is_async(Family.BULK):
+        tensor = traits.asynchronous is not None and traits.asynchronous.tensor
         yield access(
             mode=mode, nbytes=known or 16, align=128 if tensor else 16, threads=threads, whole=known is not None,
             asynchronous=True,
@@ -189,8 +187,6 @@ def _copy(
 def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
     """The matrices that a wgmma reads from shared memory."""
     op = instruction.op
-    if "mma_async" not in op.modifiers:
-        return
     named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
     itemsize = int(STORAGE[op.atype.name][1:])
     k = 32 // itemsize

@@ -20,6 +20,7 @@ from warpsim.analysis.graph import members
 from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding
+from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import FunctionRef, Imm, Instruction
 
 COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
@@ -51,16 +52,18 @@ class Conflict:
 
 def check_async(facts: Facts) -> Iterator[Finding]:
     """Findings of one function."""
-    if any(_is_asynchronous(i) or _is(i, "mbarrier") for i in facts.function.code):
+    if any(_is_asynchronous(i) or i.traits.mbarrier is not None for i in facts.function.code):
         yield from _Order(facts).findings()
 
 
-def _is(instruction: Instruction, root: str, *words: str) -> bool:
-    return instruction.form.root == root and all(w in instruction.op.modifiers for w in words)
+def _is_copy(instruction: Instruction) -> bool:
+    """Whether an instruction is one of those of asynchronous copies."""
+    found = instruction.traits.asynchronous
+    return found is not None and found.family in (Family.CP_ASYNC, Family.BULK)
 
 
 def _is_asynchronous(instruction: Instruction) -> bool:
-    return instruction.form.root == "cp" or _is(instruction, "wgmma", "mma_async")
+    return _is_copy(instruction) or instruction.traits.is_async(Family.WGMMA)
 
 
 class _Order:
@@ -96,17 +99,17 @@ class _Order:
 
     def _sites(self, found: list[Access]) -> Iterator[tuple[str, Access]]:
         for access in found:
-            instruction = access.instruction
-            if _is(instruction, "mbarrier", "init"):
+            traits = access.instruction.traits
+            if traits.does(Mbarrier.INIT):
                 yield INIT, access
-            elif access.mode == OBJECT or instruction.form.root in ("wgmma", "mbarrier"):
+            elif access.mode == OBJECT or traits.is_async(Family.WGMMA):
                 continue
-            elif "bulk" in instruction.op.modifiers:
+            elif traits.is_async(Family.BULK):
                 if access.mode == WRITE:
                     yield LOAD, access
-                elif "bulk_group" in instruction.op.modifiers:
+                elif traits.asynchronous is not None and traits.asynchronous.grouped:
                     yield STORE, access
-            elif instruction.form.root == "cp":
+            elif traits.is_async(Family.CP_ASYNC):
                 yield COPY, access
                 yield GENERIC, access
             else:
@@ -123,7 +126,7 @@ class _Order:
             for at in range(block.first, block.last):
                 for access in self.accesses.get(at, ()):
                     yield from self._judge(access, fates)
-                if _leaves(code[at]) and self.facts.function.entry:
+                if code[at].traits.leaves and self.facts.function.entry:
                     yield from self._end(code[at], fates)
                 fates = self._step(at, code[at], fates)
 
@@ -136,18 +139,20 @@ class _Order:
         return fates
 
     def _step(self, at: int, instruction: Instruction, fates: Fates) -> Fates:
-        root, words = instruction.form.root, instruction.op.modifiers
+        traits = instruction.traits
         ends = 0
         for kind in _ends(instruction):
             ends |= self.of_kind[kind]
-        if root == "cp" and "commit_group" in words:
-            fates = fates.committed(self.of_kind[STORE if "bulk" in words else COPY])
-        elif "wait_group" in words and ends:
+        if traits.is_async(Family.BULK, Stage.COMMIT):
+            fates = fates.committed(self.of_kind[STORE])
+        elif traits.is_async(Family.CP_ASYNC, Stage.COMMIT):
+            fates = fates.committed(self.of_kind[COPY])
+        elif ends and traits.asynchronous is not None and traits.asynchronous.stage is Stage.WAIT:
             count = instruction.operands[0]
             fates = fates.waited(ends, count.bits if isinstance(count, Imm) else 0)
         elif ends:
             fates = fates.ended(ends)
-        elif root == "call" and self._is_ours(instruction):
+        elif traits.ending is Ending.CALL and self._is_ours(instruction):
             fates = NOTHING
         made = self.made.get(at)
         return fates.issued(made) if made else fates
@@ -181,11 +186,11 @@ class _Order:
 
     def _alike(self, site: Site, access: Access) -> bool:
         """Whether accesses whose bytes are not known go to one variable, and nothing ever ends the first of them."""
-        wgmma = access.instruction.form.root == "wgmma"
+        wgmma = access.instruction.traits.is_async(Family.WGMMA)
         if site.kind == GENERIC:
             if site.access.mode == READ or access.mode == WRITE:
                 return False
-            sizes = None if wgmma and site.place.form.root == "cp" else self.sizes
+            sizes = None if wgmma and _is_copy(site.place) else self.sizes
             return site.access.shares(access, sizes)
         return site.access.shares(access, self.sizes) and not self._ever_ended(site.at, site.kind)
 
@@ -210,9 +215,8 @@ class _Order:
     def _initialised(self, access: Access, fates: Fates) -> Iterator[Finding]:
         """An object that the async proxy or another CTA uses: whether its initialisation is visible to it."""
         instruction = access.instruction
-        words = instruction.op.modifiers
-        remote = instruction.form.root in ("st", "red") or ("shared::cluster" in words and not access.known)
-        if not remote and not (instruction.form.root == "cp" and "bulk" in words):
+        remote = "shared::cluster" in instruction.op.modifiers and not access.known
+        if not remote and not any(instruction.traits.is_async(family) for family in (Family.BULK, Family.REMOTE)):
             return
         inits = members((fates.pending | fates.done) & self.of_kind[INIT])
         same = [n for n in inits if self.sites[n].access.meets(access)]
@@ -246,22 +250,18 @@ class _Order:
 
 def _ends(instruction: Instruction) -> tuple[str, ...]:
     """What an instruction waits for or fences."""
-    root, words = instruction.form.root, instruction.op.modifiers
-    if root == "cp" and "wait_group" in words:
-        return (STORE,) if "bulk" in words else (COPY,)
-    if root == "cp" and ("wait_all" in words or ("mbarrier" in words and "bulk" not in words)):
+    traits = instruction.traits
+    if traits.is_async(Family.BULK, Stage.WAIT):
+        return (STORE,)
+    if any(traits.is_async(Family.CP_ASYNC, stage) for stage in (Stage.WAIT, Stage.WAIT_ALL, Stage.ARRIVE)):
         return (COPY,)
-    if root == "mbarrier" and ("try_wait" in words or "test_wait" in words):
+    if traits.does(Mbarrier.WAIT):
         return (LOAD,)
-    if root == "fence" and "mbarrier_init" in words:
+    if traits.fence is not None and traits.fence.mbarrier_init:
         return (INIT,)
-    if root == "fence" and "proxy" in words and "global" not in words:
+    if traits.fence is not None and traits.fence.proxy is not None and "global" not in traits.spaces:
         return (GENERIC, INIT)
     return ()
-
-
-def _leaves(instruction: Instruction) -> bool:
-    return instruction.form.root in ("ret", "exit")
 
 
 WAIT_COPY = "cp.async.wait_group (and a barrier, for what other threads copied) comes first"
@@ -277,7 +277,7 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
     verb = "written" if access.mode == WRITE else "read"
     if access.mode == OBJECT or site.access is access:
         return None
-    if site.kind == COPY and not (access.instruction.form.root == "cp" and access.mode == WRITE):
+    if site.kind == COPY and not (_is_copy(access.instruction) and access.mode == WRITE):
         return Conflict(
             "async-read-early", f"shared memory is {verb} that the copy of line {{line}} still writes", WAIT_COPY
         )
@@ -291,14 +291,13 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
         )
     if site.kind != GENERIC or not access.asynchronous:
         return None
-    root = site.place.form.root
     if site.access.mode == READ:
         if access.mode == READ:
             return None
         return Conflict(
             "proxy-fence", "the async proxy writes what line {line} has read through the generic one", FENCE, "warning"
         )
-    copied = root == "cp" and access.instruction.form.root == "wgmma"
+    copied = _is_copy(site.place) and access.instruction.traits.is_async(Family.WGMMA)
     return Conflict(
         "proxy-fence",
         f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} has written through the"

@@ -10,6 +10,7 @@ from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Value
 from warpsim.errors import Finding
+from warpsim.isa.traits import Ending, Family, Traits
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.program.program import Imm, Instruction, Operand, Vec
@@ -24,18 +25,21 @@ def check_collectives(facts: Facts) -> Iterator[Finding]:
     unknown = False
     for block in facts.blocks:
         for _, instruction, read in facts.walk(block.index):
-            root = instruction.form.root
             names = [s.name for s in instruction.form.operands]
             if "membermask" in names:
                 yield from _mask(facts, block.index, instruction, read, instruction.operands[names.index("membermask")])
-            elif root == "wgmma":
+            elif instruction.traits.is_async(Family.WGMMA):
                 yield from _descriptors(facts, block.index, instruction, read)
-            elif root in ("bar", "barrier") and "a" in names:
+            elif _is_cta_barrier(instruction.traits):
                 unknown |= _barrier(facts, block.index, instruction, read, names, arrivals)
-            if root == "wmma" or (root in ("bar", "barrier") and "a" in names):
+            if instruction.traits.opaque_fragments or _is_cta_barrier(instruction.traits):
                 yield from _agreeing(facts, block.index, instruction, read, names)
     if not unknown:
         yield from _counts(facts, arrivals)
+
+
+def _is_cta_barrier(traits: Traits) -> bool:
+    return traits.barrier is not None and traits.barrier.among == "cta"
 
 
 def _mask(facts: Facts, index: int, instruction: Instruction, read: Read, operand: Operand) -> Iterator[Finding]:
@@ -70,10 +74,10 @@ def _disagree(facts: Facts, instruction: Instruction, name: str, threads: Array,
 
 def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str]) -> Iterator[Finding]:
     """Operands that are the same in all lanes of a warp: those of barriers, address and stride of wmma."""
-    if instruction.form.root == "barrier" and "aligned" not in instruction.op.modifiers:
+    if not instruction.traits.aligned:
         return
     threads, _ = facts.executing(index, instruction, read)
-    wanted = ("a", "b") if instruction.form.root != "wmma" else ("p", "stride")
+    wanted = ("p", "stride") if instruction.traits.opaque_fragments else ("a", "b")
     for name, operand in zip(names, instruction.operands, strict=False):
         if name in wanted and not isinstance(operand, Vec):
             odd = _differs(facts.value(operand, read), threads, WARP)
@@ -84,8 +88,6 @@ def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, na
 def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
     """Matrix descriptors: the same in a warpgroup, and with fields that name a matrix."""
     op = instruction.op
-    if "mma_async" not in op.modifiers:
-        return
     threads, _ = facts.executing(index, instruction, read)
     named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
     itemsize = int(STORAGE[op.atype.name][1:])
@@ -130,7 +132,7 @@ def _barrier(
 
 def _counts(facts: Facts, arrivals: dict[int, list[tuple[Instruction, int, Array]]]) -> Iterator[Finding]:
     """Barriers that expect more threads than can ever come."""
-    if facts.threads.sizes is None or any(i.form.root == "call" for i in facts.function.code):
+    if facts.threads.sizes is None or any(i.traits.ending is Ending.CALL for i in facts.function.code):
         return
     for number, places in arrivals.items():
         coming = np.logical_or.reduce([threads for _, _, threads in places])

@@ -17,9 +17,10 @@ from typing import Any
 
 import attrs
 
-from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, registers_of
-from warpsim.isa.contracted import TYPES, fused
+from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of
+from warpsim.isa.contracted import fused
 from warpsim.isa.spec import Op, Scope
+from warpsim.isa.traits import Contraction
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Register
 
 
@@ -39,7 +40,7 @@ class _Product:
 
 def contract(function: Function) -> Function:
     """The function with every sum that the assembler fuses in place of the plain one."""
-    if not any(i.form.root == "mul" and _kind(i) for i in function.code):
+    if not any(_is_product(i) for i in function.code):
         return function
     code, registers = list(function.code), list(function.registers)
     blocks, _ = blocks_of(function)
@@ -83,7 +84,7 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
 def _sum(instruction: Instruction, product: _Product, operand: int, negative: bool) -> Instruction:
     """The fused form of an add or sub one of whose operands is the product."""
     d, *terms = instruction.operands
-    form, minus = instruction.form, instruction.form.root == "sub"
+    form, minus = instruction.form, instruction.traits.contraction is Contraction.DIFFERENCE
     function = fused(product.kind[-1], negative ^ (minus and operand == 1), minus and operand == 0)
     form = attrs.evolve(form, function=function, operands=(*form.operands, attrs.evolve(form.operands[-1], name="c")))
     return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
@@ -112,13 +113,13 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
     dead = _dead(function, places, live)
     for at in places:
         instruction = function.code[at]
-        kind, root = _kind(instruction), instruction.form.root
+        kind, product_here = _kind(instruction), _is_product(instruction)
         reads, writes = reads_and_writes(instruction)
         if at in dead:  # the assembler drops it; here it still writes
             kind, reads = (), []
         held = {r: holds[r] for r in reads if r in holds}
         copied: tuple[_Product, bool] | None = None
-        if kind and root != "mul":
+        if kind and not product_here:
             sums[at] = []
             for number, operand in enumerate(instruction.operands[1:]):
                 product, negative = (
@@ -132,7 +133,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
                     product.fusible = False
         elif held and _is_copy(instruction):
             product, negative = next(iter(held.values()))
-            copied = product, negative ^ (root == "neg")
+            copied = product, negative ^ (instruction.traits.contraction is Contraction.NEGATION)
         else:
             for product, _ in held.values():
                 product.fusible = False
@@ -146,7 +147,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
                 product.written = True
         if copied is not None:
             holds[writes[0]] = copied
-        elif kind and root == "mul" and instruction.guard is None:
+        elif kind and product_here and instruction.guard is None:
             product = _Product(at, instruction.operands[1:], kind, written=bool(set(reads) & set(writes)))
             holds[writes[0]] = product, False
     for r in live & holds.keys():
@@ -175,21 +176,21 @@ def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, b
 
 def _kind(instruction: Instruction) -> tuple[str, ...]:
     """The flushing and type of a product or sum that may be fused, nothing for any other instruction."""
-    root, words = instruction.form.root, instruction.op.modifiers
-    if root not in ("mul", "add", "sub") or words[-1] not in TYPES or len(instruction.operands) != 3:
+    if instruction.traits.contraction in (None, Contraction.NEGATION):
         return ()
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
         return ()
-    rest = [w for w in words[:-1] if w != "sat" or root == "mul"]
-    return (*rest, words[-1]) if set(rest) <= {"ftz"} else ()
+    return tuple(w for w in instruction.op.modifiers if w != "sat")
+
+
+def _is_product(instruction: Instruction) -> bool:
+    return instruction.traits.contraction is Contraction.PRODUCT and bool(_kind(instruction))
 
 
 def _is_copy(instruction: Instruction) -> bool:
     """A `mov` or `neg` of a whole register."""
-    operands, root = instruction.operands, instruction.form.root
-    if root not in ("mov", "neg") or instruction.guard is not None or not all(isinstance(o, Reg) for o in operands):
-        return False
-    return root == "mov" or instruction.op.modifiers[-1] in TYPES - {"bf16", "bf16x2"}  # whose neg is a product itself
+    moves = instruction.traits.copies or instruction.traits.contraction is Contraction.NEGATION
+    return moves and instruction.guard is None and all(isinstance(o, Reg) for o in instruction.operands)
 
 
 def _dead(function: Function, places: range, live: set[int]) -> set[int]:
@@ -199,7 +200,7 @@ def _dead(function: Function, places: range, live: set[int]) -> set[int]:
         instruction = function.code[at]
         reads, writes = reads_and_writes(instruction)
         form = instruction.form
-        plain = form.scope is Scope.THREAD and not form.ports and form.root not in ENDS
+        plain = form.scope is Scope.THREAD and not form.ports
         if plain and writes and not live & set(writes):
             dead.add(at)
             continue

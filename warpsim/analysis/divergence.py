@@ -16,10 +16,9 @@ from warpsim.analysis.graph import members
 from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Ending, Stop
 from warpsim.program.program import FunctionRef, Instruction
 
-MATRIX = frozenset({"mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"})
-LEAVING = frozenset({"ret", "exit"})
 ASSERT = "__assertfail"
 ADVICE = "branch on what all its lanes have in common, or move it to where they have met again"
 
@@ -32,22 +31,19 @@ def check_divergence(facts: Facts) -> Iterator[Finding]:
     seen: set[int] = set()
     for block in facts.blocks:
         last = facts.function.code[block.last - 1]
-        if len(block.successors) > 1 and last.guard is not None and last.form.root == "bra":
+        if len(block.successors) > 1 and last.guard is not None and last.traits.ending is Ending.BRANCH:
             yield from _branch(facts, block.index, aligned, seen)
             yield from _masked(facts, block.index, masks, seen)
-        elif last.form.root in LEAVING and last.guard is not None:
+        elif last.traits.leaves and last.guard is not None:
             yield from _leaving(facts, block.index, aligned, seen)
     yield from _guards(facts, aligned, seen)
 
 
 def must_meet(instruction: Instruction) -> int:
     """How many lanes execute an instruction together: a warp, a warpgroup, or 0 where each may come alone."""
-    root, words = instruction.form.root, instruction.op.modifiers
-    if root == "setmaxnreg" or instruction.form.scope is Scope.WARPGROUP:
+    if instruction.traits.register_count or instruction.form.scope is Scope.WARPGROUP:
         return WARPGROUP
-    if root == "bar" and "warp" not in words:
-        return WARP
-    return WARP if "aligned" in words or root in MATRIX else 0
+    return WARP if instruction.traits.aligned else 0
 
 
 def _aligned(facts: Facts) -> list[list[int]]:
@@ -70,7 +66,7 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
         for at in members(graph.within(side, meet) & ~skipping):
             for i in aligned[at]:
                 instruction = facts.function.code[i]
-                if i in seen or (lonely and not _is_matrix(instruction)):
+                if i in seen or (lonely and instruction.traits.matrix is None):
                     continue  # who has left is not waited for
                 if not taken.exact:
                     if taken.spread is Spread.THREAD and not leaves:
@@ -129,12 +125,6 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
                 yield facts.finding("membermask", instruction, message, other=branch, threads=missing, advice=ADVICE)
 
 
-def _is_matrix(instruction: Instruction) -> bool:
-    """Whether an instruction needs lanes that have left."""
-    root = instruction.form.root
-    return root in MATRIX and (root != "wgmma" or "mma_async" in instruction.op.modifiers)
-
-
 def _stops(facts: Facts, blocks: int) -> bool:
     """Whether a way ends the launch: a trap, or the call of a function that never returns."""
     functions = facts.program.functions
@@ -142,7 +132,7 @@ def _stops(facts: Facts, blocks: int) -> bool:
         block = facts.blocks[at]
         for instruction in facts.function.code[block.first : block.last]:
             names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
-            if instruction.form.root == "trap" or any(
+            if instruction.traits.stop is Stop.TRAP or any(
                 n == ASSERT or (n in functions and functions[n].noreturn) for n in names
             ):
                 return True
@@ -153,8 +143,9 @@ def _leaves(facts: Facts, index: int) -> bool:
     """Whether a block and all behind it do nothing but leave."""
     for at in members(facts.graph.reachable(index)):
         block = facts.blocks[at]
-        if any(facts.function.code[i].form.root not in (*LEAVING, "bra") for i in range(block.first, block.last)):
-            return False
+        for instruction in facts.function.code[block.first : block.last]:
+            if not instruction.traits.leaves and instruction.traits.ending is not Ending.BRANCH:
+                return False
     return True
 
 
@@ -168,7 +159,7 @@ def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int])
         for at in members(facts.graph.reachable(successor)):
             for i in aligned[at]:
                 instruction = facts.function.code[i]
-                if not _is_matrix(instruction) or i in seen:
+                if instruction.traits.matrix is None or i in seen:
                     continue
                 parted = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
                 if parted.any():
@@ -201,7 +192,7 @@ def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Fi
         f"{instruction.text} is executed by all lanes of a {whole} together; the condition of line {branch.span.line}"
         " differs between lanes that hold different data"
     )
-    rule = "setmaxnreg" if instruction.form.root == "setmaxnreg" else "aligned-divergence"
+    rule = "setmaxnreg" if instruction.traits.register_count else "aligned-divergence"
     return facts.finding(rule, instruction, message, severity="warning", other=branch, advice=ADVICE)
 
 
@@ -215,7 +206,7 @@ def _parted(facts: Facts, rule: str, instruction: Instruction, parted: Array, br
         message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have left"
     else:
         message = f"{instruction.text} is executed by all lanes of a {whole} together; {count} of {size} come here"
-        if instruction.form.root == "setmaxnreg":
+        if instruction.traits.register_count:
             rule = "setmaxnreg"
     where = (
         f" (the condition of line {branch.span.line} parts them)" if branch is not None else " (its guard parts them)"

@@ -30,6 +30,7 @@ from warpsim.analysis.lanes import (
 from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access, Mbarrier, Modular, Traits
 from warpsim.program.program import Addr, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
 from warpsim.types import ScalarType, StateSpace
 
@@ -103,22 +104,22 @@ class Evaluator:
         return self.symbol(operand.base, operand.offset)
 
     def _results(self, instruction: Instruction, read: Read) -> list[Value]:
-        form, op, root = instruction.form, instruction.op, instruction.form.root
+        form, op, traits = instruction.form, instruction.op, instruction.traits
         sources = instruction.operands[form.n_dest :]
         values = [self.operand(o, read) for o in sources]
         symbols = frozenset().union(*(v.symbols for v in values)) if values else frozenset()
-        special = _SPECIAL.get(root)
+        special = _special(traits)
         if special is not None:
             return special(self, instruction, values)
         if form.scope is not Scope.THREAD or form.ports or not values:
             return [anything(Spread.THREAD)]
-        if root == "cvta":
+        if traits.generic_address:
             return [values[0]]
-        if all(v.exact for v in values) or (root == "selp" and values[2].exact):
+        if all(v.exact for v in values) or (traits.modular is Modular.SELECTION and values[2].exact):
             known = self._computed(instruction, sources, read, symbols)
             if known is not None:
                 return known
-        rule = _PARTLY.get(root)
+        rule = _PARTLY.get(traits.modular)
         if rule is not None and all(isinstance(o, Reg) or not isinstance(o, Vec) for o in sources):
             made = rule(op, values)
             if made is not None:
@@ -206,26 +207,20 @@ def _product(a: Value, b: Value) -> Value:
     return congruent(ZERO, zeros, *_of([a, b]))
 
 
-def _plain(op: Any) -> bool:
-    """Whether an instruction computes on whole integers."""
-    words = op.text.split(".")
-    return not {"sat", "cc", "hi", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "u16x2", "s16x2"} & set(words)
-
-
 def _add(op: Any, v: list[Value]) -> Value | None:
-    return _sum(v[0], v[1]) if _plain(op) else None
+    return _sum(v[0], v[1])
 
 
 def _sub(op: Any, v: list[Value]) -> Value | None:
-    return _difference(v[0], v[1]) if _plain(op) else None
+    return _difference(v[0], v[1])
 
 
 def _mul(op: Any, v: list[Value]) -> Value | None:
-    return _product(v[0], v[1]) if _plain(op) else None
+    return _product(v[0], v[1])
 
 
 def _mad(op: Any, v: list[Value]) -> Value | None:
-    return _sum(_product(v[0], v[1]), v[2]) if _plain(op) else None
+    return _sum(_product(v[0], v[1]), v[2])
 
 
 def _and(op: Any, v: list[Value]) -> Value | None:
@@ -268,19 +263,26 @@ def _selp(op: Any, v: list[Value]) -> Value | None:
 
 
 def _cvt(op: Any, v: list[Value]) -> Value | None:
-    words = op.text.split(".")[1:]
-    if not all(w[0] in "us" and w[1:].isdigit() for w in words) or len(words) != 2:
-        return None
-    return congruent(v[0].bits, min(v[0].zeros, *(int(w[1:]) for w in words)), *_of(v))
+    return congruent(v[0].bits, min(v[0].zeros, op.dtype.bits, op.atype.bits), *_of(v))
 
 
 def _mov(op: Any, v: list[Value]) -> Value | None:
     return v[0] if len(v) == 1 else None
 
 
-_PARTLY: dict[str, Callable[[Any, list[Value]], Value | None]] = {
-    **{"add": _add, "sub": _sub, "mul": _mul, "mad": _mad, "and": _and, "or": _or, "xor": _xor},
-    **{"shl": _shl, "shr": _shr, "selp": _selp, "cvt": _cvt, "mov": _mov},
+_PARTLY: dict[Modular | None, Callable[[Any, list[Value]], Value | None]] = {
+    Modular.SUM: _add,
+    Modular.DIFFERENCE: _sub,
+    Modular.PRODUCT: _mul,
+    Modular.PRODUCT_SUM: _mad,
+    Modular.AND: _and,
+    Modular.OR: _or,
+    Modular.XOR: _xor,
+    Modular.SHIFT_LEFT: _shl,
+    Modular.SHIFT_RIGHT: _shr,
+    Modular.SELECTION: _selp,
+    Modular.CONVERSION: _cvt,
+    Modular.COPY: _mov,
 }
 
 
@@ -288,15 +290,13 @@ _PARTLY: dict[str, Callable[[Any, list[Value]], Value | None]] = {
 
 
 def _load(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    words = instruction.text.split(".")
-    space = {w.split("::")[0] for w in words[1:]}
     address = instruction.operands[instruction.form.n_dest]
     base = address.base if isinstance(address, Addr) else None
     if isinstance(base, Param) and base.pointer is not None and base.pointer[1]:
         return [congruent(ZERO, base.pointer[1].bit_length() - 1, Spread.CTA)]
-    if "local" in space:
+    if "local" in instruction.traits.spaces:
         return [ANYTHING]
-    if space & {"volatile", "relaxed", "acquire", "mmio"}:
+    if instruction.traits.polls:
         return [anything(max(values[0].spread, Spread.WARP))]
     return [anything(max(values[0].spread, Spread.CTA))]
 
@@ -315,12 +315,8 @@ def _shuffle(self: Evaluator, instruction: Instruction, values: list[Value]) -> 
     return [anything(Spread.WARP if lane.spread <= Spread.WARP else Spread.THREAD, value.symbols), inside]
 
 
-def _vote(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    return [anything(Spread.WARP)]
-
-
-def _match(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    return [anything(Spread.WARP if "all" in instruction.op.modifiers else Spread.THREAD)] * 2
+def _uniform(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
+    return [anything(Spread.CTA if instruction.traits.uniform == "cta" else Spread.WARP)] * 2
 
 
 def _elect(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
@@ -328,17 +324,19 @@ def _elect(self: Evaluator, instruction: Instruction, values: list[Value]) -> li
     return [anything(Spread.WARP), exactly(first)]
 
 
-def _together(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    return [anything(Spread.CTA)]
-
-
 def _mbarrier(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    if "test_wait" in instruction.op.modifiers or "try_wait" in instruction.op.modifiers:
+    if instruction.traits.does(Mbarrier.WAIT):
         return [anything(max(Spread.WARP, *(v.spread for v in values)))]
     return [ANYTHING]
 
 
-_SPECIAL: dict[str, Callable[[Evaluator, Instruction, list[Value]], list[Value]]] = {
-    **{"ld": _load, "ldu": _load, "shfl": _shuffle, "vote": _vote, "redux": _vote, "activemask": _vote},
-    **{"match": _match, "elect": _elect, "bar": _together, "barrier": _together, "mbarrier": _mbarrier},
-}
+def _special(traits: Traits) -> Callable[[Evaluator, Instruction, list[Value]], list[Value]] | None:
+    if traits.access is Access.LOAD:
+        return _load
+    if traits.uniform is not None:
+        return _uniform
+    if traits.shuffles:
+        return _shuffle
+    if traits.elects:
+        return _elect
+    return _mbarrier if traits.mbarrier is not None else None

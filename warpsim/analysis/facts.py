@@ -27,6 +27,7 @@ from warpsim.analysis.lanes import (
 )
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import SECTIONS, Finding
+from warpsim.isa.traits import Ending
 from warpsim.program.program import Function, Instruction, Operand, Program
 
 State = dict[int, Value]
@@ -206,16 +207,16 @@ class Facts:
         if last.guard is None:
             return None
         taken = self.decision(index)
-        if not taken.exact or last.form.root == "brx":
+        if not taken.exact or last.traits.ending is Ending.INDEXED_BRANCH:
             return None
         flags = np.broadcast_to(taken.bits != 0, self.threads.alive.shape)
         following = self.place.get(block.last)
-        if last.form.root == "bra":
+        if last.traits.ending is Ending.BRANCH:
             target = self.place.get(labels_of(last)[0].target)
             if target == following:
                 return None
             return flags if successor == target else ~flags
-        return ~flags if last.form.root in ("ret", "exit") else None
+        return ~flags if last.traits.leaves else None
 
     @functools.cached_property
     def reach(self) -> list[Array]:
@@ -245,7 +246,7 @@ class Facts:
                 continue
             if len(block.successors) > 1:
                 found |= self.graph.region(block.index)
-            elif last.form.root in ("ret", "exit"):
+            elif last.traits.leaves:
                 for successor in block.successors:
                     found |= self.graph.reachable(successor)
         return found

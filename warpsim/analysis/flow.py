@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 import attrs
 
+from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import (
     Addr,
     Arguments,
@@ -26,7 +27,6 @@ from warpsim.program.program import (
 
 KEEP = "keep_registers"
 """A directive of our own: every register is read after the function's end (snippets)."""
-ENDS = frozenset({"bra", "brx", "ret", "exit", "call"})
 
 
 @attrs.define
@@ -46,7 +46,7 @@ def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
     code = function.code
     leaders = {0, *(i for i in function.labels.values() if i < len(code))}
     for i, instruction in enumerate(code):
-        if instruction.form.root in ENDS:
+        if instruction.traits.ending is not None:
             leaders.add(i + 1)
     starts = sorted(i for i in leaders if i < len(code))
     blocks = [Block(a, b) for a, b in zip(starts, [*starts[1:], len(code)], strict=True)]
@@ -64,14 +64,11 @@ def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
 
 def _successors(function: Function, block: Block, number: dict[int, int]) -> list[int]:
     last = function.code[block.last - 1]
-    root = last.form.root
     following = [number[block.last]] if block.last in number else []
-    if root == "bra":
+    if last.traits.ending in (Ending.BRANCH, Ending.INDEXED_BRANCH):
         targets = [number[t.target] for t in labels_of(last) if t.target in number]
         return targets + (following if last.guard else [])
-    if root == "brx":
-        return [number[t.target] for t in labels_of(last) if t.target in number] + (following if last.guard else [])
-    if root in ("ret", "exit") and last.guard is None:
+    if last.traits.leaves and last.guard is None:
         return []
     return following
 
@@ -188,7 +185,7 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
         used = killed = 0
         for instruction in function.code[block.first : block.last]:
             reads, writes = reads_and_writes(instruction)
-            if in_flight and "wait_group" in instruction.op.modifiers and instruction.form.root == "wgmma":
+            if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
                 reads += in_flight
             for r in reads:
                 if not killed >> r & 1:
@@ -226,7 +223,7 @@ def _read_in_flight(function: Function) -> list[int]:
     found: dict[int, None] = {}
     for instruction in function.code:
         if (
-            instruction.form.root == "wgmma"
+            instruction.traits.is_async(Family.WGMMA)
             and len(instruction.operands) > 1
             and isinstance(instruction.operands[1], Vec)
         ):
@@ -239,22 +236,10 @@ def _members(bits: int) -> list[int]:
     return [i for i, digit in enumerate(text) if digit == "1"]
 
 
-POLLS = frozenset({"atom", "mbarrier"})
-
-
-def is_poll(instruction: Instruction) -> bool:
-    """True where an instruction reads what another thread may be about to write."""
-    root = instruction.form.root
-    if root in POLLS:
-        return True
-    words = instruction.text.split(".")
-    return root == "ld" and any(w in ("volatile", "relaxed", "acquire", "mmio") for w in words)
-
-
 def polling_functions(program: Program) -> frozenset[str]:
     """Functions that poll, themselves or in what they call; one that calls through a register may."""
-    calls = {name: [i for i in f.code if i.form.root == "call"] for name, f in program.functions.items()}
-    found = {name for name, f in program.functions.items() if any(is_poll(i) for i in f.code)}
+    calls = {name: [i for i in f.code if i.traits.ending is Ending.CALL] for name, f in program.functions.items()}
+    found = {name for name, f in program.functions.items() if any(i.traits.polls for i in f.code)}
     grown = True
     while grown:
         more = {name for name, made in calls.items() if any(calls_into(i, found, program) for i in made)}

@@ -10,16 +10,14 @@ from collections.abc import Iterator
 
 import attrs
 
-from warpsim.analysis.flow import Block, calls_into, is_poll, labels_of, reads_and_writes
+from warpsim.analysis.flow import Block, calls_into, labels_of, reads_and_writes
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access, Ending
 from warpsim.program.program import Function, Instruction, Operand, Program, Special, Vec
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
 """Ports of instructions that do nothing but give a result."""
-LEAVING = frozenset({"ret", "exit", "trap", "brkpt", "call"})
-HIDDEN = frozenset({"alloca", "stackrestore"})
-"""Instructions that depend on more than registers and memory."""
 
 
 @attrs.frozen(eq=False)
@@ -51,7 +49,6 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
     ticks = any(clocks.read_by(i) for i in code)
     guards = [i.guard[0].index for i in code if i.guard is not None]
     decisive = _decisive(code)
-    roots = {i.form.root for i in code}
     lines = [i.span.line for i in code]
     return Loop(
         blocks=inside,
@@ -61,10 +58,10 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
         timed=ticks and any(g in clocks.registers for g in guards),
         bounded=ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits),
         exits=bool(exits),
-        polls=any(i.form.root == "call" or is_poll(i) for i in code),
-        hidden=bool(roots & HIDDEN) or any(_goes_outside(i, clocks.program) for i in code),
+        polls=any(_is_call(i) or i.traits.polls for i in code),
+        hidden=any(i.traits.moves_stack or _goes_outside(i, clocks.program) for i in code),
         lanes=any("active" in i.form.ports for i in code),
-        threads=any(i.form.root in ("bar", "barrier") and "red" in i.op.modifiers for i in code),
+        threads=any(i.traits.uniform == "cta" for i in code),
     )
 
 
@@ -95,9 +92,9 @@ def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) ->
     for index in inside:
         block = blocks[index]
         code = function.code[block.first : block.last]
-        yield from (i for i in code if i.form.root in LEAVING)
+        yield from (i for i in code if i.traits.leaves or i.traits.stop is not None or _is_call(i))
         last = code[-1]
-        jumps = last.form.root in ("bra", "brx")
+        jumps = last.traits.ending in (Ending.BRANCH, Ending.INDEXED_BRANCH)
         ends = block.last == end and (not jumps or last.guard is not None)
         ends |= jumps and any(label.target >= end for label in labels_of(last))
         if ends or any(s not in inside for s in block.successors):
@@ -144,24 +141,24 @@ class Clocks:
             for instruction in function.code:
                 reads, writes = reads_and_writes(instruction)
                 tells = self.read_by(instruction) or not self.registers.isdisjoint(reads)
-                if instruction.form.root == "ld" and kept:
+                if instruction.traits.access is Access.LOAD and kept:
                     tells = True
                 if tells:
-                    self.registers.update(reads if instruction.form.root == "call" else writes)
+                    self.registers.update(reads if _is_call(instruction) else writes)
                     kept |= not writes
             if (len(self.registers), kept) == before:
                 return
 
     def read_by(self, instruction: Instruction) -> bool:
         """Whether an instruction reads a clock, or calls a function that does."""
-        if instruction.form.root == "call":
+        if _is_call(instruction):
             return calls_into(instruction, self._readers, self.program)
         return any(_names_a_clock(o) for o in instruction.operands)
 
 
 def clock_readers(program: Program) -> frozenset[str]:
     """Functions that read a clock, themselves or in what they call."""
-    calls = {name: [i for i in f.code if i.form.root == "call"] for name, f in program.functions.items()}
+    calls = {name: [i for i in f.code if _is_call(i)] for name, f in program.functions.items()}
     found = {n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.code for o in i.operands)}
     grown = bool(found)
     while grown:
@@ -171,9 +168,13 @@ def clock_readers(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
+def _is_call(instruction: Instruction) -> bool:
+    return instruction.traits.ending is Ending.CALL
+
+
 def _goes_outside(instruction: Instruction, program: Program) -> bool:
     """Whether an instruction may come to a function of the run time, such as malloc, by a call."""
-    return instruction.form.root == "call" and bool(program.externs)
+    return _is_call(instruction) and bool(program.externs)
 
 
 def _names_a_clock(operand: Operand) -> bool:

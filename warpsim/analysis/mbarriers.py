@@ -14,6 +14,7 @@ from warpsim.analysis.accesses import OBJECT, SHARED, Access, accesses
 from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
 from warpsim.errors import Finding
+from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import FunctionRef, Instruction
 
 RULE = "mbarrier"
@@ -33,10 +34,10 @@ class _Uses:
 def check_mbarriers(facts: Facts) -> Iterator[Finding]:
     """Findings of one function."""
     code = facts.function.code
-    if not facts.function.entry or not any(i.form.root == "mbarrier" for i in code):
+    if not facts.function.entry or not any(i.traits.mbarrier is not None for i in code):
         return
-    names = [o.name for i in code if i.form.root == "call" for o in i.operands if isinstance(o, FunctionRef)]
-    indirect = sum(i.form.root == "call" for i in code) > len(names)
+    names = [o.name for i in code if i.traits.ending is Ending.CALL for o in i.operands if isinstance(o, FunctionRef)]
+    indirect = sum(i.traits.ending is Ending.CALL for i in code) > len(names)
     if indirect or any(n in facts.program.functions for n in names):
         return
     uses = _Uses()
@@ -50,21 +51,21 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
 
 
 def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, read: Read) -> None:
-    root, words = instruction.form.root, instruction.op.modifiers
-    if root == "mbarrier" and "init" in words:
+    traits = instruction.traits
+    if traits.does(Mbarrier.INIT):
         uses.made.append(access)
-    elif root == "mbarrier" and ("try_wait" in words or "test_wait" in words):
+    elif traits.does(Mbarrier.WAIT):
         uses.waits.append(access)
-    elif root == "mbarrier" and "complete_tx" in words:
+    elif traits.does(Mbarrier.COMPLETE):
         uses.completed.append(access)
-    elif root == "mbarrier" and "inval" not in words:
-        if "expect_tx" in words:
+    elif traits.mbarrier is not None and not traits.does(Mbarrier.INVAL):
+        if traits.does(Mbarrier.EXPECT):
             bytes = facts.value(instruction.operands[-1], read).constant
             if bytes:
                 uses.expected.append(access)
-        if "arrive" in words or "arrive_drop" in words:
+        if traits.does(Mbarrier.ARRIVE):
             uses.arrivals.append(access)
-    elif root == "cp" and "bulk" not in words:
+    elif traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
         uses.arrivals.append(access)
     else:
         uses.completed.append(access)

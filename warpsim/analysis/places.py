@@ -14,6 +14,7 @@ from warpsim.analysis.accesses import SHARED, Access, accesses
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.lanes import Array
 from warpsim.errors import Finding
+from warpsim.isa.traits import Family
 from warpsim.program.program import Variable
 from warpsim.types import StateSpace
 
@@ -29,7 +30,7 @@ def check_places(facts: Facts) -> Iterator[Finding]:
     variables = shared_variables(facts)
     for block in facts.blocks:
         for _, instruction, read in facts.walk(block.index):
-            if not instruction.operands or instruction.form.root in ("wgmma", "bra"):
+            if not instruction.operands or instruction.traits.is_async(Family.WGMMA):
                 continue
             threads, certain = facts.executing(block.index, instruction, read)
             if not threads.any():
@@ -51,10 +52,9 @@ def _aligned(facts: Facts, access: Access, certain: bool) -> Iterator[Finding]:
     odd = np.broadcast_to(address.bits % np.uint64(known) != 0, access.threads.shape) & access.threads
     if not _counts(odd, access.threads, certain):
         return
-    root = access.instruction.form.root
     rule = (
         "matrix-alignment"
-        if root in ("ldmatrix", "stmatrix")
+        if access.instruction.traits.matrix is not None
         else "tensor-map"
         if access.align == 128
         else "misaligned"

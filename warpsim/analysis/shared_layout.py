@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from warpsim.isa.traits import Ending
 from warpsim.program.program import Function, FunctionRef, Program, SymbolAddress, Variable
 from warpsim.types import StateSpace
 
@@ -66,6 +67,8 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
                     work.append(operand.name)
                 elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
                     work.append(operand.symbol)
-            if instruction.form.root == "call" and not any(isinstance(o, FunctionRef) for o in instruction.operands):
+            if instruction.traits.ending is Ending.CALL and not any(
+                isinstance(o, FunctionRef) for o in instruction.operands
+            ):
                 work += [f for f, body in program.functions.items() if not body.entry]
     return names

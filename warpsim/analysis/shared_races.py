@@ -18,13 +18,12 @@ from warpsim.analysis.graph import members
 from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access as Kind
+from warpsim.isa.traits import Ending, Traits
 from warpsim.program.program import Instruction
 
 RULE = "race"
 ADVICE = "bar.sync between the two, or bar.warp.sync where all threads concerned are of one warp"
-WEAK = frozenset({"ld", "st"})
-STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio", "async"})
-ORDERING = frozenset({"fence", "membar", "mbarrier", "atom", "red", "call", "cp", "nanosleep"})
 EVERYTHING = -1
 NOBODY, SEVERAL = -1, -2
 
@@ -78,7 +77,7 @@ def _sites(facts: Facts) -> dict[int, Site]:
         if facts.uncertain >> block.index & 1:
             continue
         for at, instruction, read in facts.walk(block.index):
-            if instruction.form.root not in WEAK or STRONG & set(instruction.op.modifiers):
+            if not _is_weak(instruction.traits):
                 continue
             threads, certain = facts.executing(block.index, instruction, read)
             for access in accesses(facts, instruction, read, threads):
@@ -107,10 +106,21 @@ def _races(first: Site, second: Site) -> bool:
     return bool(((a != NOBODY) & (b != NOBODY) & ((a != b) | (a == SEVERAL))).any())
 
 
+def _is_weak(traits: Traits) -> bool:
+    """Whether an instruction is a load or store that orders nothing."""
+    return traits.access in (Kind.LOAD, Kind.STORE) and not traits.order.strong and traits.asynchronous is None
+
+
 def _orders(instruction: Instruction) -> bool:
     """Whether threads may synchronise by an instruction."""
-    form, words = instruction.form, instruction.op.modifiers
-    return form.root in ORDERING or form.scope in (Scope.SYNC, Scope.WARP, Scope.WARPGROUP) or bool(STRONG & set(words))
+    traits = instruction.traits
+    return (
+        instruction.form.scope in (Scope.SYNC, Scope.WARP, Scope.WARPGROUP)
+        or traits.order.strong
+        or traits.access is Kind.ATOMIC
+        or traits.ending is Ending.CALL
+        or not (traits.fence is None and traits.mbarrier is None and traits.asynchronous is None)
+    )
 
 
 def _finding(facts: Facts, first: Access, second: Access) -> Finding:

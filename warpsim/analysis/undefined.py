@@ -13,15 +13,15 @@ from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access, Ending, Matrix, Undefined
 from warpsim.program.program import Addr, Instruction, Operand
 
 RULE = "uninitialised"
 ADVICE = "write the register on every path that leads here"
-CHOOSING = frozenset(
-    {"selp", "slct", "and", "or", "xor", "not", "lop3", "prmt", "bfi", "bfe", "mov", "min", "max", "mul", "mad", "cvt"}
-)
-"""Thread instructions whose result may not depend on all bits of each source, or that only move some of them."""
-MATRIX = frozenset({"mma", "wmma", "wgmma", "stmatrix"})
+
+
+_OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta")
+"""Operands of wgmma that are read whatever the others say."""
 
 
 def check_undefined(facts: Facts) -> Iterator[Finding]:
@@ -76,24 +76,24 @@ def _step(instruction: Instruction, state: int) -> int:
 def _spreads(instruction: Instruction) -> bool:
     """Whether any undefined source makes the result undefined."""
     form = instruction.form
-    if form.root == "mov":
+    if instruction.traits.copies:
         return len(instruction.operands) == 2 and len(registers_of(instruction.operands[1])) == 1
-    return form.scope is Scope.THREAD and not form.ports and form.root not in CHOOSING
+    return form.scope is Scope.THREAD and not form.ports and not instruction.traits.absorbs
 
 
 def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
     """The registers whose value matters where an instruction is executed, and as what."""
-    form, root = instruction.form, instruction.form.root
+    form, traits = instruction.form, instruction.traits
+    multiplies = traits.undefined is Undefined.MULTIPLIED or traits.matrix is Matrix.STORE
+    stores = traits.access is Access.STORE and "global" in traits.spaces
     if instruction.guard is not None:
-        yield instruction.guard[0].index, "a branch condition" if root == "bra" else "a guard"
+        yield instruction.guard[0].index, "a branch condition" if traits.ending is Ending.BRANCH else "a guard"
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
         if isinstance(operand, Addr):
             yield from _each(operand, "an address")
-        elif (root in MATRIX and not spec.dest and "accumulator" not in form.ports) or (
-            root == "wgmma" and spec.name in ("a", "a_desc", "b_desc", "sp_meta")
-        ):
+        elif multiplies and not spec.dest and ("accumulator" not in form.ports or spec.name in _OF_WGMMA):
             yield from _each(operand, "a matrix operand")
-        elif root == "st" and "global" in instruction.op.modifiers and len(registers_of(operand)) == 1:
+        elif stores and len(registers_of(operand)) == 1:
             yield from _each(operand, "the value of a store to global memory")
 
 

@@ -4,12 +4,14 @@ a register into halves and pack halves into one."""
 from __future__ import annotations
 
 from warpsim.analysis.flow import Block, registers_of
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Family
 from warpsim.program.program import Function, Imm, Instruction, Vec
 
 
 def is_mma(instruction: Instruction) -> bool:
     """True for ``wgmma.mma_async`` and its sparse form."""
-    return instruction.form.root == "wgmma" and "mma_async" in instruction.op.modifiers
+    return instruction.traits.is_async(Family.WGMMA)
 
 
 def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
@@ -20,7 +22,7 @@ def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
 
 def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
     """The registers that a move reads and writes; None for what is no move of registers alone."""
-    if instruction.form.root != "mov" or len(instruction.operands) != 2:
+    if not instruction.traits.copies:
         return None
     target, source = instruction.operands
     reads, writes = registers_of(source), registers_of(target)
@@ -72,7 +74,7 @@ def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list
 def _flies(code: tuple[Instruction, ...], flying: bool) -> bool:
     """Whether a wgmma may be in flight behind some instructions."""
     for instruction in code:
-        if instruction.form.root == "wgmma":
+        if instruction.form.scope is Scope.WARPGROUP:
             count = instruction.operands[0] if "wait_group" in instruction.op.modifiers else None
             flying = is_mma(instruction) or (flying and not (isinstance(count, Imm) and count.bits == 0))
     return flying

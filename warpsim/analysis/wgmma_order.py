@@ -19,6 +19,7 @@ from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
 from warpsim.analysis.wgmma_moves import is_mma, moved, operand_registers, wgmma_registers
 from warpsim.errors import Finding
+from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import FunctionRef, Imm, Instruction
 
 ORDERED, MOVED, ACCESSED = 0, 1, 2
@@ -48,6 +49,11 @@ class State:
         """The first of some wgmma that may be in flight."""
         flying = self.fates.pending & who
         return (flying & -flying).bit_length() - 1 if flying else None
+
+
+def _is_wgmma(instruction: Instruction) -> bool:
+    found = instruction.traits.asynchronous
+    return found is not None and found.family is Family.WGMMA
 
 
 def check_wgmma(facts: Facts) -> Iterator[Finding]:
@@ -88,10 +94,10 @@ class _Walk:
         self.used = set(wgmma_registers(facts.function, facts.blocks))
         self.mmas = [n for n, i in enumerate(code) if is_mma(i)]
         self.number = {at: k for k, at in enumerate(self.mmas)}
-        self.waits = [n for n, i in enumerate(code) if i.form.root == "wgmma" and "wait_group" in i.op.modifiers]
+        self.waits = [n for n, i in enumerate(code) if i.traits.is_async(Family.WGMMA, Stage.WAIT)]
         self.helped = {
             f.name for f in facts.program.functions.values() if f is not facts.function
-            and any(i.form.root == "wgmma" for i in f.code)
+            and any(_is_wgmma(i) for i in f.code)
         }  # fmt: skip
         self.told: set[tuple[str, int]] = set()
 
@@ -104,22 +110,22 @@ class _Walk:
         return state
 
     def _step(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
-        root, words = instruction.form.root, instruction.op.modifiers
+        traits = instruction.traits
         if is_mma(instruction):
             self._issue(at, instruction, state, found)
-        elif root == "wgmma" and "fence" in words:
+        elif traits.is_async(Family.WGMMA, Stage.FENCE):
             state.unfenced, state.shapes, state.fenced = {}, {}, True
-        elif root == "wgmma" and "commit_group" in words:
+        elif traits.is_async(Family.WGMMA, Stage.COMMIT):
             state.fates, state.fenced = state.fates.committed(EVERYBODY), False
-        elif root == "wgmma" and "wait_group" in words:
+        elif traits.is_async(Family.WGMMA, Stage.WAIT):
             count = instruction.operands[0]
             n = count.bits if isinstance(count, Imm) else 0
             state.fates = state.fates.waited(EVERYBODY, n)
-        elif root == "call" and self._calls_wgmma(instruction):
+        elif traits.ending is Ending.CALL and self._calls_wgmma(instruction):
             state.fates, state.unfenced, state.shapes = NOTHING, {}, {}
         else:
             self._access(at, instruction, state, found)
-        if root in ("ret", "exit") and self.facts.function.entry:
+        if traits.leaves and self.facts.function.entry:
             lost = state.fates.uncommitted
             if lost:
                 message = "the kernel ends with a wgmma that was never committed"
@@ -197,7 +203,7 @@ class _Walk:
         reads, writes = ([r for r in part if r in self.used] for part in reads_and_writes(instruction))
         if not reads and not writes:
             return
-        plain = instruction.form.root == "mov" and len(instruction.operands) == 2
+        plain = instruction.traits.copies
         if (reads, writes) == moved(instruction) and any(
             state.in_flight(state.accumulates.get(r, 0)) is not None for r in reads
         ):

@@ -14,6 +14,7 @@ import attrs
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import Block, reads_and_writes, registers_of
 from warpsim.errors import Finding
+from warpsim.isa.traits import Matrix
 from warpsim.program.program import Function, Instruction, Reg
 
 RULE = "fragment-mismatch"
@@ -52,7 +53,7 @@ class Mismatch:
 
 def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
     """The wrong uses of a function, by the index of the instruction in its code."""
-    if not any(i.form.root == "wmma" for i in function.code):
+    if not any(i.traits.opaque_fragments for i in function.code):
         return {}
     before: dict[int, State] = {0: {}} if blocks else {}
     work = deque(before)
@@ -104,7 +105,7 @@ def _apply(instruction: Instruction, state: State) -> None:
     writes = reads_and_writes(instruction)[1]
     made = _made(instruction)
     moved: frozenset[Fragment] = frozenset()
-    if instruction.form.root == "mov" and len(instruction.operands) == 2:
+    if instruction.traits.copies:
         source = instruction.operands[1]
         if isinstance(source, Reg):
             moved = state.get(source.register.index, frozenset())
@@ -120,26 +121,28 @@ def _apply(instruction: Instruction, state: State) -> None:
 
 def _made(instruction: Instruction) -> Fragment | None:
     """The fragment that an instruction leaves in its destination."""
-    op, words = instruction.op, instruction.text.split(".")
-    if words[0] != "wmma":
+    op, traits = instruction.op, instruction.traits
+    if not traits.opaque_fragments:
         return None
-    if words[1] == "load":
-        operand = "accumulator" if words[2] == "c" else words[2]
-        return Fragment(operand, op.shape, "" if words[2] == "c" else op.layout, op.type.name, instruction)
-    if words[1] == "mma":
+    if traits.matrix is Matrix.LOAD:
+        operand = op.modifiers[1]
+        if operand == "c":
+            return Fragment("accumulator", op.shape, "", op.type.name, instruction)
+        return Fragment(operand, op.shape, op.layout, op.type.name, instruction)
+    if traits.matrix is Matrix.MULTIPLY:
         return Fragment("accumulator", _shape(instruction), "", _name(op.__dict__.get("dtype"), "s32"), instruction)
     return None
 
 
 def _expected(instruction: Instruction) -> list[tuple[int, Fragment]]:
     """Which source operands (by place) must hold which fragments."""
-    op, words = instruction.op, instruction.text.split(".")
-    if words[0] != "wmma" or words[1] == "load":
+    op, traits = instruction.op, instruction.traits
+    if not traits.opaque_fragments or traits.matrix is Matrix.LOAD:
         return []
-    if words[1] == "store":
+    if traits.matrix is Matrix.STORE:
         return [(1, Fragment("accumulator", op.shape, "", op.type.name))]
     shape, values = _shape(instruction), op.__dict__
-    kind = "b1" if "b1" in words else "f16"
+    kind = "b1" if "b1" in op.modifiers else "f16"
     a, b = _name(values.get("atype"), kind), _name(values.get("btype"), kind)
     left, right = values.get("alayout") or "row", values.get("blayout") or "col"
     return [

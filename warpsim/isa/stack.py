@@ -6,6 +6,7 @@ from typing import Any
 
 from warpsim.isa.ports import StackPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Traits
 
 Lanes = Any
 
@@ -17,6 +18,7 @@ Lanes = Any
     constants={"immAlign": {1 << k for k in range(24)}},
     version=(7, 3),
     target=52,
+    traits=Traits(moves_stack=True),
 )
 def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
     """The address, in local memory, of new bytes that the function's return frees."""
@@ -41,6 +43,7 @@ def stacksave(op: Op, *, stack: StackPort) -> Lanes:
     registers=("a",),
     version=(7, 3),
     target=52,
+    traits=Traits(moves_stack=True),
 )
 def stackrestore(op: Op, a: Lanes, *, stack: StackPort) -> None:
     """Free what was allocated since ``stacksave`` gave this value."""

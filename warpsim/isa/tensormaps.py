@@ -97,6 +97,7 @@ def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) ->
     anchor=_ANCHOR,
     version=(8, 7),
     arch="100f 110f 120f",
+    traits=Traits(tensor_map=True),
 )
 def replace_packed(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
     """Change the element type to a packed one."""

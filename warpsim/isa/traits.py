@@ -196,6 +196,8 @@ class Traits:
     """What it does to an mbarrier and nothing else; asynchronous operations complete at mbarriers beside that."""
     asynchronous: Asynchronous | None = None
     """Its place among asynchronous operations."""
+    moves_stack: bool = False
+    """It moves the end of the thread's stack."""
     tensor_map: bool = False
     """It changes a tensor map."""
     synchronises: bool = False

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.traits import Barrier
 from warpsim.machine.asynchrony.register_counts import bind_register_count
 from warpsim.machine.binding.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
@@ -21,25 +22,25 @@ DIVERGENCE = "barrier-divergence"
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Barriers of the warp, the CTA and the cluster, register counts."""
-    words = instruction.text.split(".")
+    traits = instruction.traits
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
-    if instruction.form.root in ("trap", "brkpt", "exit"):
+    if traits.stop is not None:
         return _trap(instruction, guard)
-    if instruction.form.root == "nanosleep":
+    if traits.sleeps:
         return lambda group: None
-    if instruction.form.root == "setmaxnreg":
+    if traits.register_count:
         return bind_gate(plan, instruction, bind_register_count(plan, instruction))
-    if "warp" in words:
+    barrier = traits.barrier
+    assert barrier is not None, f"{instruction.text} is no barrier"
+    if barrier.among == "warp":
         return bind_gate(plan, instruction, lambda group: None)
-    if "cluster" in words:
-        return _cluster_barrier(words, guard, is_aligned_barrier(instruction))
+    if barrier.among == "cluster":
+        return _cluster_barrier(barrier, guard, is_aligned_barrier(instruction))
     n_dest = instruction.form.n_dest
     sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
-    reduction = "red" in words
-    kind = "and" if "and" in words else "or" if "or" in words else "popc"
-    vote_of = sources.pop() if reduction else None
-    target = destination(instruction.operands[0]) if reduction else None
-    waits = "arrive" not in words
+    kind, waits = barrier.reduction, barrier.waits
+    vote_of = sources.pop() if kind else None
+    target = destination(instruction.operands[0]) if kind else None
     aligned = is_aligned_barrier(instruction)
 
     def finish(group: Group, votes: tuple[Array, Array]) -> None:
@@ -91,7 +92,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         vote = None if vote_of is None else vote_of(group)
         at = group.at
         group.at = at + 1
-        if group.batch.arrive(group, number, count, waits, finish if reduction else None, vote):
+        if group.batch.arrive(group, number, count, waits, finish if kind else None, vote):
             return True
         group.at = at
         return False
@@ -176,8 +177,8 @@ def _before(group: Group, guard: Any, aligned: bool) -> bool | None:
     return None
 
 
-def _cluster_barrier(words: list[str], guard: Any, aligned: bool) -> Step:
-    arrives, waits = "arrive" in words, "wait" in words
+def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
+    arrives, waits = barrier.arrives, barrier.waits
 
     def step(group: Group) -> bool:
         gone = _before(group, guard, aligned)

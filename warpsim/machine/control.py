@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
+from warpsim.isa.traits import Ending
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.shadow_rules import RULE, undefine
 from warpsim.machine.memory.stack import ThreadStack
@@ -21,21 +22,21 @@ End = Callable[[Group], int | None]
 
 def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
     """The closure that ends a block: gives the next block, or None where the group was given away."""
-    root = instruction.form.root
-    if root == "bra":
+    ending = instruction.traits.ending
+    if ending is Ending.BRANCH:
         taken: End = jump(plan.place_of.get(labels_of(instruction)[0].target))
-    elif root == "brx":
+    elif ending is Ending.INDEXED_BRANCH:
         taken = _table(plan, instruction)
-    elif root == "call":
+    elif ending is Ending.CALL:
         taken = _call(plan, instruction, block, following)
-    elif root == "ret":
+    elif ending is Ending.RETURN:
         taken = _return
     else:
         taken = _exit
     if instruction.guard is None:
         return taken
     register, negated = instruction.guard
-    target = plan.place_of.get(labels_of(instruction)[0].target) if root == "bra" else None
+    target = plan.place_of.get(labels_of(instruction)[0].target) if ending is Ending.BRANCH else None
     return _conditional(plan, register.index, negated, taken, target, following)
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Family
 from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.convergence import (
-    MATRIX,
     Members,
     alive,
     check_members,
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step`` behind a gate where the instruction synchronises lanes."""
-    words = instruction.text.split(".")
-    if "sync" not in words and "aligned" not in words:
+    if not instruction.traits.synchronises:
         return step
     guard = _guard(plan, instruction)
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step, "mma_async" in words, guard)
+        return _bind_warpgroup(step, instruction.traits.is_async(Family.WGMMA), guard)
     members = membermask(instruction)
-    matrix = instruction.form.root in MATRIX
+    matrix = instruction.traits.matrix is not None
 
     def gated(group: Group) -> Any:
         active = None if guard is None else guard(group)

@@ -15,10 +15,11 @@ import numpy as np
 
 from warpsim.analysis.constants import fold
 from warpsim.analysis.contraction import contract
-from warpsim.analysis.flow import Block, calls_into, is_poll, polling_functions
+from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
+from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.group import Group
 from warpsim.machine.values import Affine
@@ -105,7 +106,7 @@ class FunctionPlan:
             self.offsets[_key(item)] = at
             at += -(-max(item.size, 4) // 4) * 4
         self.stack_word: int | None = None
-        if any(i.form.root in ("alloca", "stacksave", "stackrestore") for i in self.function.code):
+        if any("stack" in i.form.ports for i in self.function.code):
             self.stack_word, at = at, at + 4
         self.frame_size = -(-at // 16) * 16
 
@@ -133,7 +134,8 @@ class FunctionPlan:
 
 def uses_async_proxy(program: Program) -> bool:
     """Whether a module has wgmma or bulk copies."""
-    return any(i.form.root == "wgmma" or "bulk" in i.op.modifiers for f in program.functions.values() for i in f.code)
+    used = (i.traits.asynchronous for f in program.functions.values() for i in f.code)
+    return any(a is not None and a.family in (Family.WGMMA, Family.BULK) for a in used)
 
 
 def _key(item: Variable | Param) -> str:
@@ -243,8 +245,10 @@ def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
     kernel, function = plan.kernel, plan.function
 
     def polls_in(instruction: Instruction) -> bool:
-        called = instruction.form.root == "call" and calls_into(instruction, kernel.image.polling, kernel.program)
-        return called or is_poll(instruction)
+        called = instruction.traits.ending is Ending.CALL and calls_into(
+            instruction, kernel.image.polling, kernel.program
+        )
+        return called or instruction.traits.polls
 
     polls = [any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks]
     for block in blocks:

@@ -6,7 +6,7 @@ Semantics come from ``form.function``; everything around them (registers, guards
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import ENDS, KEEP, Block, blocks_of, reads_and_writes, returned_by
+from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by
 from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.analysis.wmma_fragments import mismatches
 from warpsim.isa.spec import Scope
@@ -38,7 +38,7 @@ def bind_function(plan: FunctionPlan) -> None:
     for block, bound in zip(blocks, plan.blocks, strict=True):
         following = plan.place_of.get(block.last)
         body = bound.instructions
-        if body and body[-1].form.root in ENDS:
+        if body and body[-1].traits.ending is not None:
             bound.end = bind_end(plan, body[-1], bound, following)
             body = body[:-1]
         else:
@@ -77,9 +77,9 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False
         if special is not None:
             return special
         step = bind_plain(plan, instruction) or bind_thread(plan, instruction, unread)
-        if form.root in ("wmma", "tensormap"):
+        if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)
-    elif form.root == "wgmma":
+    elif form.scope is Scope.WARPGROUP:
         step = bind_gate(plan, instruction, bind_wgmma(plan, instruction, bind_warp(plan, instruction)))
     elif form.scope in (Scope.WARP, Scope.WARPGROUP):
         step = bind_gate(plan, instruction, bind_warp(plan, instruction))

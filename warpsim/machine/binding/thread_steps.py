@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.analysis.loops import CLOCKS
+from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import (
     Getter,
     commit_of,
@@ -37,7 +38,7 @@ from warpsim.program.program import (
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     """Loads of kernel parameters by name: constants of the launch."""
     form = instruction.form
-    if form.root != "ld" or instruction.guard is not None or not plan.function.entry:
+    if instruction.traits.access is not Access.LOAD or instruction.guard is not None or not plan.function.entry:
         return None
     address = instruction.operands[form.n_dest]
     if not (isinstance(address, Addr) and isinstance(address.base, Param)):
@@ -140,7 +141,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
     getters = [source_getter(plan, o, linear) for o in instruction.operands[form.n_dest :]]
-    if form.root == "st" and "global" in op.text.split("."):
+    if instruction.traits.access is Access.STORE and "global" in instruction.traits.spaces:
         getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)
     guard = guard_of(plan, instruction) if instruction.guard is not None else None

@@ -9,6 +9,8 @@ import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.wgmma_moves import moved, operand_registers
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Family, Stage
 from warpsim.machine.asynchrony.wgmma import ACCESSED, MOVED, Wgmma
 from warpsim.machine.binding.operand_slots import value_getter
 from warpsim.machine.group import Group
@@ -44,12 +46,12 @@ class Issue:
 
 def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
     """The step of a wgmma instruction; ``execute`` computes a product at once."""
-    words = instruction.op.modifiers
-    if "fence" in words:
+    traits = instruction.traits
+    if traits.is_async(Family.WGMMA, Stage.FENCE):
         return lambda group: state(group).fence(group)
-    if "commit_group" in words:
+    if traits.is_async(Family.WGMMA, Stage.COMMIT):
         return lambda group: state(group).commit(group)
-    if "wait_group" in words:
+    if traits.is_async(Family.WGMMA, Stage.WAIT):
         count = instruction.operands[0]
         n = count.bits if isinstance(count, Imm) else 0
         return lambda group: state(group).wait(group, n)
@@ -93,7 +95,7 @@ def _check_written(group: Group, issue: Issue, scale_d: Callable[[Group], Array]
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step`` of another instruction, with a look at the wgmma in flight where it touches their registers."""
-    if instruction.form.root == "wgmma" or not plan.wgmma_rows:
+    if instruction.form.scope is Scope.WARPGROUP or not plan.wgmma_rows:
         return step
     reads, writes = (
         np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
@@ -102,7 +104,7 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     if not (len(reads) or len(writes)):
         return step
 
-    kind = MOVED if instruction.form.root == "mov" and len(instruction.operands) == 2 else ACCESSED
+    kind = MOVED if instruction.traits.copies else ACCESSED
     move = moved(instruction)
     renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard

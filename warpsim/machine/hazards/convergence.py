@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from warpsim.machine.batch import Batch
 
 FULL = 0xFFFFFFFF
-MATRIX = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 """Collectives whose operands are spread over all lanes of a warp."""
 LANES = np.arange(32, dtype=np.uint32)[None, :, None]
 Members = Reg | Imm | None
@@ -131,7 +130,7 @@ def note_strays(group: Group, width: int = 32) -> None:
     elsewhere = np.ones(batch.shape.n, np.bool_) if batch.exited is None else ~batch.exited
     elsewhere[here] = False
     for other in batch.runnable:
-        if not other.stack and present(other).guard is None and present(other).form.root in ("ret", "exit"):
+        if not other.stack and present(other).guard is None and present(other).traits.leaves:
             elsewhere[other.selection.positions.reshape(-1)] = False
     positions = np.arange(batch.shape.n)
     unit = positions // n_ctas // width * n_ctas + positions % n_ctas

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import is_poll
 from warpsim.errors import Finding
+from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.hazards.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.machine.hazards.shadows import SHADOWED
@@ -299,11 +299,10 @@ class Proxies:
         group = self.batch.memory.group
         event = self.shared_state.events[time]
         assert event is not None
-        copied = event.form.root == "cp" and present(group).form.root == "wgmma"
+        by_copy = event.traits.is_async(Family.CP_ASYNC)
+        copied = by_copy and present(group).traits.is_async(Family.WGMMA)
         # compilers put data where an mbarrier or a tensor map was, behind a barrier alone
-        reused = event.form.root == "tensormap" or (
-            event.form.root == "mbarrier" and any(word in event.op.modifiers for word in ("init", "inval"))
-        )
+        reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
         batch = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
         position = thread - batch.base
         met = bool(batch.cta_time[position] > time)
@@ -314,7 +313,7 @@ class Proxies:
         severity = "note" if copied or reused or handed else "warning" if over else "error"
         warp, lane = position // batch.batch.shape.n_ctas >> 5, position // batch.batch.shape.n_ctas & 31
         was = "written" if kind == "write" else "read"
-        how = "by cp.async" if event.form.root == "cp" else "through the generic proxy"
+        how = "by cp.async" if by_copy else "through the generic proxy"
         name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
         other: Finding = attrs.evolve(
             finding_at(self.shared_state.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
@@ -355,13 +354,13 @@ class Proxies:
 def bind_proxies(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step``, and what it orders told to the account, in modules that use the async proxy."""
 
-    words, root = instruction.op.modifiers, instruction.form.root
-    fences = root == "fence" and "proxy" in words and "async" in words
-    waits = is_poll(instruction) or root in ("fence", "membar") or "cluster" in words
+    traits = instruction.traits
+    fences = traits.fence is not None and traits.fence.proxy == "async"
+    waits = traits.polls or traits.fence is not None or traits.scope == "cluster"
     if not plan.kernel.async_proxy or not (fences or waits):
         return step
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
-    named = tuple([space for space in SPACES if any(w.split("::")[0] == space for w in words)])
+    named = tuple([space for space in SPACES if space in traits.spaces])
 
     def told(group: Group) -> object:
         proxies = group.batch.memory.proxies

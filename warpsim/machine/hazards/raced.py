@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from warpsim.isa.traits import Family, Stage
 from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.race_events import CLUSTER, CTA, GPU, Note
@@ -12,7 +13,7 @@ from warpsim.machine.plan import BoundBlock, FunctionPlan, Step
 from warpsim.program.program import Instruction
 
 _PORTS = frozenset({"memory", "objects", "bulk", "async_groups", "shared_matrix"})
-_SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+_SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 
 
 def steps_of(plan: FunctionPlan, block: BoundBlock, raced: bool, shadowed: bool) -> list[Step]:
@@ -31,38 +32,27 @@ def steps_of(plan: FunctionPlan, block: BoundBlock, raced: bool, shadowed: bool)
 
 def note_of(instruction: Instruction) -> Note:
     """How strong an instruction's accesses are, and what they release and acquire."""
-    words = instruction.op.modifiers
-    root = instruction.form.root
-    release = "release" in words or "acq_rel" in words
-    acquire = "acquire" in words or "acq_rel" in words
-    level = next((_SCOPES[w] for w in words if w in _SCOPES), GPU)
-    if root == "mbarrier" or "mbarrier" in words:
-        relaxed = "relaxed" in words
-        if "init" in words or "inval" in words:
-            return Note()
-        waits = "wait" in instruction.text
-        return Note(GPU, release=not relaxed and not waits, acquire=not relaxed and waits)
-    strong = root in ("atom", "red") or release or acquire or "relaxed" in words or "volatile" in words
-    return Note(level, release, acquire) if strong else Note()
+    order = instruction.traits.order
+    return Note(_SCOPES[order.scope], order.release, order.acquire) if order.strong else Note()
 
 
 def _fence_scope(instruction: Instruction) -> str | None:
     """The scope of a fence: "cta" or "gpu"; None for other instructions."""
-    words = instruction.op.modifiers
-    if instruction.form.root not in ("fence", "membar") or "proxy" in words or "mbarrier_init" in words:
+    fence = instruction.traits.fence
+    if fence is None or fence.proxy is not None or fence.mbarrier_init:
         return None
-    return "cta" if "cta" in words else "gpu"
+    return "cta" if instruction.traits.scope == "cta" else "gpu"
 
 
 def _watched(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step that announces itself to the detector."""
 
     scope = _fence_scope(instruction)
-    words = instruction.text.split(".")
-    if scope is None and not instruction.form.ports & _PORTS and "sync" not in words and "aligned" not in words:
+    traits = instruction.traits
+    if scope is None and not instruction.form.ports & _PORTS and not traits.synchronises:
         return step
     note = note_of(instruction)
-    waits = instruction.form.root == "wgmma" and "wait_group" in words
+    waits = traits.is_async(Family.WGMMA, Stage.WAIT)
     guard = guard_of(plan, instruction) if instruction.guard is not None and scope is not None else None
 
     def run(group: Group) -> Any:

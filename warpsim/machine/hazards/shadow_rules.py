@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.analysis.flow import registers_of
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Undefined
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.hazards.defined import UndefinedMemory
@@ -25,23 +26,6 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
 
 RULE = "uninitialised"
-MOVES: dict[str, tuple[int, ...]] = {
-    "mov": (0, 1, 2, 3),
-    "shl": (0,),
-    "shr": (0,),
-    "shf": (0, 1),
-    "prmt": (0, 1),
-    "bfe": (0,),
-    "bfi": (0, 1),
-    "selp": (0, 1),
-    "shfl": (0,),
-    "movmatrix": (0,),
-    "cvt": (0,),
-}
-"""Instructions that only move the bits of these sources; the other sources decide where to."""
-BITWISE = frozenset({"and", "or", "xor", "not", "lop3"})
-MATRIX = frozenset({"mma", "wmma", "wgmma"})
-STORES = frozenset({"st", "stmatrix"})
 
 
 def shadow(group: Group, slot: int) -> Array | None:
@@ -122,23 +106,21 @@ def undefine(group: Group) -> None:
 
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, Any], Any]:
     """How an instruction spreads undefined bits: ``rule(group, active)`` gives them by destination register."""
-    root = instruction.form.root
-    if root in MATRIX:
+    kind = instruction.traits.undefined
+    if kind in (Undefined.MULTIPLIED, Undefined.STORED):
         return lambda group, active: {}
-    if root in STORES:
-        return lambda group, active: {}
-    if root in ("atom", "red"):
+    if kind is Undefined.COMBINED:
         return _atomic_rule(plan, instruction)
-    if root in MOVES and (root != "cvt" or _is_integer_move(instruction)):
-        return _move_rule(plan, instruction, MOVES[root])
-    if root in BITWISE:
+    if kind is Undefined.MOVES or (kind is Undefined.CONVERTS and _is_integer_move(instruction)):
+        return _move_rule(plan, instruction, instruction.traits.moved)
+    if kind is Undefined.BITWISE:
         return _bitwise_rule(plan, instruction)
     return _any_rule(plan, instruction)
 
 
 def _is_integer_move(instruction: Instruction) -> bool:
     types = [o.type for o in instruction.operands if isinstance(o, Reg)]
-    return all(t.dtype.kind in "iu" for t in types) and "sat" not in instruction.op.modifiers
+    return all(t.dtype.kind in "iu" for t in types)
 
 
 def _shadow_of(group: Group, operand: Operand) -> Any:

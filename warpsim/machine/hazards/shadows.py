@@ -16,11 +16,10 @@ import numpy as np
 
 from warpsim.analysis.flow import registers_of
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access, Ending, Family, Undefined
 from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.hazards.defined import AtOnce, UndefinedMemory
 from warpsim.machine.hazards.shadow_rules import (
-    MATRIX,
-    STORES,
     bind_store_bits,
     destinations_of,
     ones,
@@ -73,14 +72,14 @@ def loaded(group: Group, instruction: Instruction, arguments: list[Any], keyword
     memory = group.batch.memory
     memory.undefined = False
     form = instruction.form
-    if not form.n_dest and form.root != "cp":
+    if not form.n_dest and not instruction.traits.is_async(Family.CP_ASYNC):
         return None
     keywords = {**keywords, "memory": UndefinedMemory(memory)}
     if "async_groups" in keywords:
         keywords["async_groups"] = AtOnce()
     bits = form.function(instruction.op, *arguments, **keywords)
     padding = None
-    if form.root == "ld" and instruction.op.type.kind in "bu" and instruction.op.type.bits <= 32:
+    if instruction.traits.access is Access.LOAD and instruction.op.type.kind in "bu" and instruction.op.type.bits <= 32:
         padding = _padding(group, instruction, arguments[0], keywords["memory"])
     memory.undefined = False
     return bits, padding
@@ -107,7 +106,7 @@ def _in_a_row(group: Group, instruction: Instruction) -> bool:
     if isinstance(instruction.operands[0], Vec):
         return True
     for other in group.plan.blocks[group.block].instructions:
-        if other is not instruction and other.form.root == "ld":
+        if other is not instruction and other.traits.access is Access.LOAD:
             address = next(o for o in other.operands if isinstance(o, Addr))
             if address.base == own.base and abs(address.offset - own.offset) < 8:
                 return True
@@ -143,7 +142,7 @@ def check_end(group: Group, block: BoundBlock) -> None:
     last = block.instructions[-1]
     if len(block.steps) < len(block.instructions):
         slots = [last.guard[0].index] if last.guard is not None else []
-        if last.form.root in ("brx", "call"):
+        if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
             slots += [o.register.index for o in last.operands if isinstance(o, Reg)]
         for slot in slots:
             bits = shadow(group, slot)
@@ -154,7 +153,7 @@ def check_end(group: Group, block: BoundBlock) -> None:
 def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """A step for groups that hold shadows."""
 
-    form, root = instruction.form, instruction.form.root
+    form, traits = instruction.form, instruction.traits
     operands = instruction.operands[form.n_dest :]
     addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
     data = sorted({r for o in operands if not isinstance(o, Addr) for r in registers_of(o)})
@@ -165,7 +164,7 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
     pure = not form.ports and form.scope is Scope.THREAD
     spread = rule_of(plan, instruction)
-    after = bind_store_bits(plan, instruction) if root in STORES else None
+    after = bind_store_bits(plan, instruction) if traits.undefined is Undefined.STORED else None
 
     def run(group: Group) -> Any:
         active = None
@@ -190,7 +189,7 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
             if known and gone is not SHADOWED:
                 _write(group, known, None, active)
             return gone
-        if root in MATRIX:
+        if traits.undefined is Undefined.MULTIPLIED:
             for slot in tainted:
                 report_use(group, slot, group.shadows[slot], active, "a matrix operand")
         new = spread(group, active) if tainted else {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from warpsim.isa.spec import Scope
 from warpsim.machine.hazards.convergence import alive, counted, wanted
 from warpsim.machine.hazards.meetings import membermask, warps_of
 from warpsim.machine.reporting import party, present
@@ -35,8 +36,8 @@ class Stall:
 
 def is_aligned_barrier(instruction: Instruction) -> bool:
     """Whether all lanes of a warp execute a CTA barrier together: ``bar`` always, ``barrier`` with ``.aligned``."""
-    words = instruction.text.split(".")
-    return "warp" not in words and (words[0] == "bar" or (words[0] == "barrier" and "aligned" in words))
+    barrier = instruction.traits.barrier
+    return barrier is not None and barrier.among != "warp" and instruction.traits.aligned
 
 
 def parted_warps(launch: Launch) -> bool:
@@ -110,7 +111,7 @@ def _collective(group: Group, polling: Array) -> Stall:
     active = group.warps.active
     members = membermask(instruction)
     absent = wanted(group, members, active) & alive(group) & ~active
-    wide = instruction.form.root == "wgmma"
+    wide = instruction.form.scope is Scope.WARPGROUP
     rule = "aligned-divergence" if members is None else "membermask"
     who = f"{group.selection.n} threads"
     missing = None
@@ -191,7 +192,7 @@ def _phase_wait(group: Group) -> Instruction | None:
     """The wait for an mbarrier in the loop at whose head a group sleeps."""
     for block in group.plan.blocks[group.block :]:
         for instruction in block.instructions:
-            if instruction.form.root == "mbarrier":
+            if instruction.traits.mbarrier is not None:
                 return instruction
         if block.waits:
             break
