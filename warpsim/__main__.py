@@ -2,6 +2,10 @@
 
 import sys
 
-from warpsim.cli import main
+try:
+    from warpsim.cli import main
 
-sys.exit(main())
+    status = main()
+except KeyboardInterrupt:  # before `main` could say anything
+    status = 130
+sys.exit(status)

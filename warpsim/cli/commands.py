@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import math
+import os
 import sys
-import traceback
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -13,25 +13,26 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.strict import check_program
+from warpsim.cli.launching import Launched, launch_from, launch_options
+from warpsim.cli.outcome import Unusable, document, end, internal
 from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError, describe
-from warpsim.host.cases import DTYPES, CaseResult, failed_case, run_case
-from warpsim.host.device import Device
-from warpsim.host.kernel import LaunchResult
-from warpsim.host.module import Module, load
-
-
-class Unusable(Exception):
-    """Arguments or files that cannot be used: exit status 2."""
+from warpsim.host.cases import CaseResult, failed_case, run_case
+from warpsim.host.module import load_file
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
     """A finding as plain data."""
     record: dict[str, Any] = attrs.asdict(finding, recurse=False)
     record["other"] = finding_json(finding.other) if finding.other else None
-    record["values"] = {
-        k: v if isinstance(v, (int, str, float, bool, type(None))) else str(v) for k, v in finding.values.items()
-    }
+    record["values"] = {k: _plain(v) for k, v in finding.values.items()}
     return record
+
+
+def _plain(value: object) -> Any:
+    """A value that JSON has: no infinities, nothing of NumPy."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if isinstance(value, int | str | None) else str(value)
 
 
 def _print_findings(findings: tuple[Finding, ...]) -> None:
@@ -46,12 +47,9 @@ def _print_findings(findings: tuple[Finding, ...]) -> None:
 
 def find_case(name: str) -> Path:
     """A case directory, or a bundled program of that name."""
-    path = Path(name)
-    if (path / "case.json").exists():
-        return path
-    bundled = programs() / name
-    if (bundled / "case.json").exists():
-        return bundled
+    for folder in (name, os.path.join(programs(), name)):
+        if os.path.exists(os.path.join(folder, "case.json")):
+            return Path(folder)
     raise Unusable(f"{name} is neither a case directory nor a bundled program (see: warpsim examples)")
 
 
@@ -62,48 +60,42 @@ def programs() -> Path:
     return inside if inside.is_dir() else package.parent / "programs"
 
 
-def _options(options: Namespace) -> dict[str, Any]:
-    return {
-        "checks": options.checks,
-        "async_effects": options.async_effects,
-        "max_instructions": options.max_instructions,
-        "on_finding": "collect",
-        "progress": _progress if sys.stderr.isatty() and not options.json else None,
-    }
-
-
-def _progress(instructions: int, done: int, total: int) -> None:
-    print(f"\r{instructions:,} warp-instructions, {done} of {total} CTAs", end="", file=sys.stderr, flush=True)
-
-
 # ---- replay -------------------------------------------------------------------------------------
 
 
 def command_replay(options: Namespace) -> int:
     """Run recorded launches and compare."""
-    results, unusable = [], False
+    results: list[CaseResult] = []
+    unusable = interrupted = False
     for name in options.case:
         try:
             path = find_case(name)
-            result = run_case(path, device=options.device, numerics=options.numerics, **_options(options))
+            result = run_case(path, device=options.device, numerics=options.numerics, **launch_options(options))
         except (LaunchError, Unusable) as problem:
             result, unusable = failed_case(name, str(problem)), True
+        except KeyboardInterrupt:
+            interrupted = True
+            break
         except Exception as defect:  # the other cases' results must not be lost
-            where = traceback.extract_tb(defect.__traceback__)[-1]
-            text = f"internal error, please report it: {type(defect).__name__}: {defect} ({Path(where.filename).name}:{where.lineno})"
-            result = failed_case(name, text)
+            result = failed_case(name, internal(defect))
         results.append(result)
         if not options.json:
-            _print_case(result, options.bits)
+            print_case(result, options.bits)
+    status = report_cases(results, options, interrupted)
+    return 2 if unusable and not interrupted else status
+
+
+def report_cases(results: list[CaseResult], options: Namespace, interrupted: bool = False) -> int:
+    """Print the document of some cases, where one is wanted; gives the status."""
     if options.json:
-        print(json.dumps({"cases": [_case_json(r) for r in results]}))
+        document({"cases": [_case_json(r) for r in results], **({"error": "interrupted"} if interrupted else {})})
+    if interrupted:
+        return end("interrupted", 130, False)
     good = all(r.bits_equal if options.bits else r.ok for r in results)
     if options.checks:
         good = good and not any(
             f.severity == "error" and f.rule not in ("assert", "trap") for r in results for f in r.findings
         )
-    if unusable:
-        return 2
     return 0 if good else 1
 
 
@@ -113,7 +105,8 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
     return record
 
 
-def _print_case(result: CaseResult, bits: bool) -> None:
+def print_case(result: CaseResult, bits: bool) -> None:
+    """Print how a case went."""
     good = result.bits_equal if bits else result.ok
     sys.stdout.write(result.stdout)
     print(
@@ -135,17 +128,13 @@ def _print_case(result: CaseResult, bits: bool) -> None:
 # ---- check, info, examples ----------------------------------------------------------------------
 
 
-def _load(name: str) -> Module:
-    return load(Path(name))
-
-
 def command_check(options: Namespace) -> int:
     """Parse and validate; with ``--strict`` say too what can be seen to be wrong without running."""
     status, records = 0, []
     for name in options.file:
         kernels: list[str] = []
         try:
-            module = _load(name)
+            module = load_file(name)
             kernels = list(module.kernels)
             found = check_program(module.program) if options.strict else ()
             findings = tuple([f for f in found if f.severity != "note"])
@@ -153,6 +142,9 @@ def command_check(options: Namespace) -> int:
             lines += [f"{f.severity}: {describe(f)}" for f in findings]
         except PtxError as problem:
             findings, lines = problem.findings, [str(problem)]
+        except Exception as defect:  # the other files' results must not be lost
+            findings = (Finding("internal", internal(defect), file=name),)
+            lines = [findings[0].headline()]
         bad = any(f.severity == "error" for f in findings)
         unreadable = any(f.rule == "unreadable" for f in findings)
         status = max(status, 2 if unreadable else int(bad))
@@ -162,7 +154,7 @@ def command_check(options: Namespace) -> int:
         if not options.json:
             print(*lines, sep="\n")
     if options.json:
-        print(json.dumps({"files": records}))
+        document({"files": records})
     return status
 
 
@@ -178,10 +170,10 @@ def command_info(options: Namespace) -> int:
     if options.isa or options.file is None:
         return _isa(options)
     try:
-        module = _load(options.file)
+        module = load_file(options.file)
     except PtxError as problem:
         if options.json:
-            print(json.dumps({"file": options.file, "findings": [finding_json(f) for f in problem.findings]}))
+            document({"file": options.file, "findings": [finding_json(f) for f in problem.findings]})
         else:
             print(problem)
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1
@@ -200,7 +192,7 @@ def command_info(options: Namespace) -> int:
             }
         )
     if options.json:
-        print(json.dumps({"file": options.file, "target": module.target, "kernels": kernels}))
+        document({"file": options.file, "target": module.target, "kernels": kernels})
         return 0
     print(f"{options.file}: target {module.target}")
     for record in kernels:
@@ -218,7 +210,7 @@ def _isa(options: Namespace) -> int:
     table = {root: [f.syntax for f in spec.forms(root)] for root in sorted(spec.opcodes())}
     missing = sorted(names.OPCODES - set(table))
     if options.json:
-        print(json.dumps({"supported": table, "unsupported": missing}))
+        document({"supported": table, "unsupported": missing})
         return 0
     for root, lines in table.items():
         for line in lines:
@@ -229,115 +221,63 @@ def _isa(options: Namespace) -> int:
 
 def command_examples(options: Namespace) -> int:
     """List the bundled programs."""
-    folder = programs()
+    folder, found = programs(), []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if (path / "case.json").exists() and options.name in (None, path.name):
             readme = path / "README.md"
             line = readme.read_text(encoding="utf-8").strip().splitlines()[0] if readme.exists() else ""
-            print(f"{path.name:16} {path}\n                 {line}")
-            if options.name:
-                return 0
-    if options.name:
+            found.append({"name": path.name, "path": str(path), "what": line})
+    if options.name and not found:
         raise Unusable(f"no bundled program {options.name}")
+    if options.json:
+        document({"examples": found})
+        return 0
+    for program in found:
+        print(f"{program['name']:16} {program['path']}\n                 {program['what']}")
     return 0
 
 
 # ---- run ----------------------------------------------------------------------------------------
 
 
-def dims(text: str) -> tuple[int, ...]:
-    """``16,16`` or ``16x16`` as integers."""
-    try:
-        return tuple(int(v) for v in text.replace("x", ",").split(","))
-    except ValueError:
-        raise Unusable(f"{text!r} is no grid or block: write for example 16,16") from None
-
-
-def argument(text: str) -> tuple[Any, str | None]:
-    """One ``--arg``: its value and the file to save it to."""
-    kind, _, rest = text.partition(":")
-    body, _, target = rest.partition("=")
-    try:
-        if kind in ("in", "inout"):
-            values = np.load(body)
-            return np.ascontiguousarray(values), (target or (body if kind == "inout" else None))
-        if kind in ("zeros", "out"):
-            name, _, shape = body.partition(":")
-            return np.zeros(dims(shape), DTYPES[name]), target or None
-        if kind in DTYPES:
-            return (DTYPES[kind].type(float(body)) if kind.startswith("f") else int(body, 0)), None
-        if kind in ("i8", "i16", "i32", "i64"):
-            return int(body, 0), None
-        if kind == "bytes":
-            return bytes.fromhex(body), None
-    except (OSError, ValueError, KeyError) as problem:
-        raise Unusable(f"--arg {text}: {problem}") from None
-    raise Unusable(f"--arg {text}: unknown kind {kind!r}")
-
-
-def launch_from(options: Namespace, **more: Any) -> tuple[LaunchResult, list[tuple[Any, str | None]]]:
-    """Load and run what the command line describes."""
-    try:
-        module = _load(options.file)
-    except PtxError as problem:
-        if any(f.rule == "unreadable" for f in problem.findings):
-            raise Unusable(str(problem)) from None
-        raise
-    name = options.kernel or next(iter(module.kernels), None)
-    if name is None or name not in module.kernels:
-        raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
-    arguments = [argument(a) for a in options.arg]
-    device = Device(
-        options.device or module.target, numerics=options.numerics, stdout=(lambda text: None) if options.json else None
-    )
-    try:
-        result = module[name](
-            dims(options.grid),
-            dims(options.block),
-            tuple(a for a, _ in arguments),
-            shared_mem=options.shared,
-            cluster=dims(options.cluster) if options.cluster else None,
-            device=device,
-            **{**_options(options), **more},
-        )
-    except LaunchError as problem:
-        raise Unusable(str(problem)) from None
-    finally:
-        for value, target in arguments:
-            if target:
-                np.save(target, value)
-    return result, arguments
-
-
 def command_run(options: Namespace) -> int:
     """Run a kernel."""
     try:
-        result, arguments = launch_from(options)
+        launch = launch_from(options)
     except (ExecutionError, PtxError) as problem:
-        _failed(problem, options.json)
-        return 1
-    bad = any(f.severity == "error" for f in result.findings)
-    if options.json:
+        return failed(problem, options.json)
+    return report_launch(launch, options.json)
+
+
+def report_launch(launch: Launched, as_json: bool) -> int:
+    """Print what a launch did; gives the status."""
+    result = launch.result
+    if as_json:
         record = attrs.asdict(result, recurse=False)
         record["findings"] = [finding_json(f) for f in result.findings]
-        print(json.dumps(record))
-        return int(bad)
-    print(
-        f"{result.instructions:,} warp-instructions, {result.thread_instructions:,} thread-instructions in {result.seconds:.3f} s"
-    )
-    for number, (value, target) in enumerate(arguments):
-        if isinstance(value, np.ndarray):
-            shown = np.array2string(value.reshape(-1)[:6], threshold=6)
-            print(f"  argument {number}: {value.dtype} {value.shape} {shown}{' -> ' + target if target else ''}")
-    _print_findings(result.findings)
-    return int(bad)
+        document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})
+    else:
+        print(
+            f"{result.instructions:,} warp-instructions, {result.thread_instructions:,} thread-instructions in {result.seconds:.3f} s"
+        )
+        for number, argument in enumerate(launch.arguments):
+            value, target = argument.value, f" -> {argument.path}" if argument.path else ""
+            if isinstance(value, np.ndarray):
+                shown = np.array2string(value.reshape(-1)[:6], threshold=6)
+                print(f"  argument {number}: {value.dtype} {value.shape} {shown}{target}")
+        _print_findings(result.findings)
+    if launch.unsaved:
+        return end("; ".join(launch.unsaved), 2, False)
+    return int(any(f.severity == "error" for f in result.findings))
 
 
-def _failed(problem: WarpsimError, as_json: bool) -> None:
+def failed(problem: WarpsimError, as_json: bool) -> int:
+    """Say that a module or a launch was at fault; gives status 1."""
     if as_json:
-        print(json.dumps({"error": str(problem), "findings": [finding_json(f) for f in problem.findings]}))
+        document({"error": str(problem), "findings": [finding_json(f) for f in problem.findings]})
     else:
         print(problem, file=sys.stderr)
+    return 1
 
 
 def command_debug(options: Namespace) -> int:

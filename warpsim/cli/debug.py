@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmd
+import contextlib
 import sys
 from argparse import Namespace
 from typing import Any
@@ -196,20 +197,26 @@ def _interact(debugger: Debugger, instruction: Instruction, group: Group) -> Non
 
 
 def run_debugger(options: Namespace) -> int:
-    """Run a launch under the debugger; its exit status."""
-    from warpsim.cli.commands import find_case, launch_from
+    """Run a launch under the debugger; its exit status. With ``--json`` the dialogue goes to standard error."""
+    from warpsim.cli.commands import failed, find_case, print_case, report_cases, report_launch
+    from warpsim.cli.launching import launch_from, launch_options
     from warpsim.host.cases import run_case
 
-    debugger = Debugger(_interact)
+    watched: dict[str, Any] = {"observer": Debugger(_interact), "progress": None}
+    dialogue = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     try:
         if options.kind == "replay":
-            result = run_case(find_case(options.case[0]), device=options.device, observer=debugger)
-            print("equal in every bit" if result.bits_equal else result.error or "differs")
-            return 0 if result.ok else 1
-        launch_from(options, observer=debugger)
-        return 0
+            with dialogue:
+                given = {**launch_options(options), **watched}
+                path = find_case(options.case[0])
+                result = run_case(path, device=options.device, numerics=options.numerics, **given)
+            if not options.json:
+                print_case(result, options.bits)
+            return report_cases([result], options)
+        with dialogue:
+            launch = launch_from(options, **watched)
+        return report_launch(launch, options.json)
     except (ExecutionError, PtxError) as problem:
-        print(problem, file=sys.stderr)
-        return 1
+        return failed(problem, options.json)
     except Quit:
         return 0

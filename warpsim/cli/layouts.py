@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 
-from warpsim.cli.commands import Unusable
+from warpsim.cli.outcome import Unusable, document
 from warpsim.host.device import Device
 from warpsim.layout import instructions, pictures
 
@@ -26,7 +25,7 @@ def show_layout(options: Namespace) -> int:
         found = {wanted: found[wanted]}
     if options.json:
         record = {"instruction": options.instruction, "device": device.target}
-        print(json.dumps({**record, "operands": {name: pictures.record(o) for name, o in found.items()}}))
+        document({**record, "operands": {name: pictures.record(o) for name, o in found.items()}})
     elif options.format == "html":
         print(pictures.page(options.instruction, list(found.values())))
     elif options.format == "svg":

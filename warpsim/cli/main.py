@@ -5,20 +5,48 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import warpsim
+from warpsim.cli import outcome
+
+REPLAY_SECONDS = 600.0
+"""How long a recorded launch may take unless more is asked for: long enough for any case that somebody waits for."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its complaints end in `main` as any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise outcome.Unusable(f"{message}\n{self.format_usage().strip()}")
+
+
+def number(text: str) -> float | None:
+    """A limit as it is typed: a number, or ``none``."""
+    return None if text == "none" else float(text) if not text.isdecimal() else int(text)
+
+
+def _common(max_seconds: float | None) -> _Parser:
+    """The options of every command that launches, with its limit of wall-clock time."""
+    common = _Parser(add_help=False)
+    common.add_argument("--device", help="the GPU, for example sm_90a")
+    common.add_argument(
+        "--checks", help="all, none, default, with +NAME and -NAME behind, or a list of rules and groups"
+    )
+    common.add_argument("--async-effects", default="eager", choices=["eager", "at_wait"])
+    common.add_argument("--numerics", default="exact", choices=["exact", "ieee"])
+    common.add_argument("--max-instructions", type=number, default=10**9, help="or none")
+    common.add_argument(
+        "--max-seconds", type=number, metavar="S", default=max_seconds, help="of wall-clock time, or none"
+    )
+    common.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    return common
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--device", help="the GPU, for example sm_90a")
-    common.add_argument("--checks", help="all, none, default, or a list of rules and groups")
-    common.add_argument("--async-effects", default="eager", choices=["eager", "at_wait"])
-    common.add_argument("--numerics", default="exact", choices=["exact", "ieee"])
-    common.add_argument("--max-instructions", type=int, default=10**9)
-    common.add_argument("--json", action="store_true", help="one JSON document on standard output")
-    launch = argparse.ArgumentParser(add_help=False)
+    common = _common(None)
+    launch = _Parser(add_help=False)
     launch.add_argument("file")
     launch.add_argument("--kernel")
     launch.add_argument("--grid", required=True, help="for example 4 or 16,16")
@@ -31,11 +59,11 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="i32:5, f32:2.0, in:x.npy, out:f32:1024=y.npy, inout:y.npy=z.npy, zeros:f16:64x64",
     )
-    top = argparse.ArgumentParser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
+    top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     commands.add_parser("run", parents=[launch, common], help="run a kernel")
-    replay = commands.add_parser("replay", parents=[common], help="run recorded launches and compare")
+    replay = commands.add_parser("replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches and compare")
     replay.add_argument("case", nargs="+")
     replay.add_argument("--bits", action="store_true", help="compare bit by bit")
     check = commands.add_parser("check", help="parse and validate only")
@@ -48,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("--json", action="store_true")
     examples = commands.add_parser("examples", help="the bundled programs")
     examples.add_argument("name", nargs="?")
+    examples.add_argument("--json", action="store_true")
     layout = commands.add_parser("layout", help="who holds which element of a matrix operand")
     layout.add_argument("instruction", help='in full or in short: "mma.m16n8k16...f16", "ldmatrix.m16n16.trans"')
     layout.add_argument("--operand", help="one of them: a, b, c, d, e (metadata), r")
@@ -59,27 +88,47 @@ def parser() -> argparse.ArgumentParser:
     kinds.add_parser("run", parents=[launch, common])
     again = kinds.add_parser("replay", parents=[common])
     again.add_argument("case", nargs=1)
+    again.add_argument("--bits", action="store_true", help="compare bit by bit")
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; gives its exit status."""
+    """Run a command; gives its exit status, whatever happens."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in words
+    outcome.prepare()
     try:
-        options = parser().parse_args(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+        status = _run(words)
+        outcome.flush()
+        return status
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        return outcome.end("interrupted", 130, as_json)
+    except outcome.Unusable as problem:
+        return outcome.end(str(problem), 2, as_json)
+    except BrokenPipeError:  # nobody reads on: nothing to say, and nothing to say it to
+        outcome.mute(sys.stdout)
+        return 2
+    except OSError as problem:
+        outcome.mute(sys.stdout)
+        return outcome.end(f"cannot go on: {problem}", 2, False)
+    except MemoryError:
+        return outcome.end("this machine has too little memory for that", 2, as_json)
+    except Exception as defect:
+        return outcome.end(outcome.internal(defect), 1, as_json)
+
+
+def _run(words: list[str]) -> int:
+    options = parser().parse_args(words)
     from warpsim.cli import commands
-    from warpsim.errors import LaunchError
+    from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.checks import resolve_checks
 
     try:
         resolve_checks(getattr(options, "checks", None))
         return int(getattr(commands, f"command_{options.command}")(options))
-    except (commands.Unusable, LaunchError) as problem:
-        print(f"warpsim: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("warpsim: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        return 0
+    except LaunchError as problem:
+        raise outcome.Unusable(str(problem)) from None
+    except WarpsimError as problem:
+        return commands.failed(problem, options.json)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.errors import Finding, LaunchError, WarpsimError
+from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.device import Device
-from warpsim.host.module import load
+from warpsim.host.files import read_archive, reason
+from warpsim.host.module import load_text
+from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
@@ -31,6 +32,18 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "e4m3": np.dtype(np.uint8),
     "e5m2": np.dtype(np.uint8),
 }
+
+MALFORMED = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+)
+"""What values of the wrong type or size in case.json end in."""
 
 
 @attrs.frozen
@@ -65,12 +78,14 @@ def _reading(path: Path) -> Iterator[None]:
     """What a malformed case raises becomes a `LaunchError` that names it."""
     try:
         yield
+    except PtxError as problem:
+        raise LaunchError(f"{path} is no recorded case: {problem.findings[0].message}") from None
     except WarpsimError:
         raise
     except KeyError as missing:
         raise LaunchError(f"{path} is no recorded case: case.json or data.npz lacks {missing}") from None
-    except (OSError, ValueError, TypeError, IndexError, AttributeError, zipfile.BadZipFile) as reason:
-        raise LaunchError(f"{path} is no recorded case: {reason}") from None
+    except MALFORMED as problem:
+        raise LaunchError(f"{path} is no recorded case: {reason(problem)}") from None
 
 
 def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
@@ -102,8 +117,7 @@ def run_case(
     printed: list[str] = []
     with _reading(path):
         case = json.loads((path / "case.json").read_text(encoding="utf-8"))
-        with np.load(path / "data.npz") as stored:
-            data = {name: stored[name] for name in stored.files}
+        data = read_archive(path / "data.npz")
         expected_text = (path / "stdout.txt").read_text(encoding="utf-8") if (path / "stdout.txt").exists() else None
         target = device or case.get("hardware", {}).get("sm") or case["target"]
         gpu = Device(target, numerics=numerics, stdout=printed.append)
@@ -116,13 +130,14 @@ def run_case(
         grid, block = tuple(case["grid"]), tuple(case["block"])
         entry, shared_mem = case["entry"], case["dynamic_smem"]
         cluster = tuple(case["cluster"]) if case.get("cluster") else None
+        source = read(path / "kernel.ptx")
         checks = {b["name"]: case["check"].get(b["name"], {"mode": "bits"}) for b in case["buffers"] if b.get("out")}
     started = time.perf_counter()
     error: str | None = None
     instructions = 0
     findings: tuple[Finding, ...] = ()
     try:
-        module = load(path / "kernel.ptx")
+        module = load_text(*source)
         result = module[entry](
             grid,
             block,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from warpsim.errors import LaunchError
+from warpsim.errors import LaunchError, shown
 
 GROUPS: dict[str, frozenset[str]] = {
     "sync": frozenset(
@@ -77,11 +77,14 @@ def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
         return WORDS["default"]
     if isinstance(checks, str):
         return frozenset().union(*(_term(term.strip()) for term in checks.split(",")))
-    if isinstance(checks, Iterable):
+    terms: list[str] | None
+    try:
         terms = list(checks)
-        if all(isinstance(term, str) for term in terms):
-            return frozenset().union(*map(resolve_checks, terms))
-    raise LaunchError(f"checks= takes {GRAMMAR}, not {checks!r:.200}")
+    except TypeError:
+        terms = None
+    if terms is not None and all(isinstance(term, str) for term in terms):
+        return frozenset().union(*map(resolve_checks, terms))
+    raise LaunchError(f"checks= takes {GRAMMAR}, not {shown(checks)}")
 
 
 GRAMMAR = (

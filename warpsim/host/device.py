@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.errors import LaunchError
+from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.options import choice
 from warpsim.machine.launch import DeviceSpec
 from warpsim.machine.memory.global_memory import GlobalMemory
 
@@ -46,16 +47,15 @@ class Device:
     def __init__(
         self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None
     ) -> None:
-        match = re.fullmatch(r"sm_(\d+)[af]?", target)
+        match = re.fullmatch(r"sm_(\d{1,4})[af]?", target) if isinstance(target, str) else None
         if match is None or int(match.group(1)) not in SHARED_LIMIT:
             raise LaunchError(
-                f"{target!r} is no GPU that can be simulated; known are " + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
+                f"{shown(target)} is no GPU that can be simulated; known are "
+                + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
             )
-        if numerics not in ("exact", "ieee"):
-            raise LaunchError(f"numerics is 'exact' or 'ieee', not {numerics!r}")
         self.target = target
         self.sm = int(match.group(1))
-        self.numerics = numerics
+        self.numerics = choice("numerics", numerics, ("exact", "ieee"))
         self.memory = GlobalMemory()
         self.checks: Any = None
         self.max_seconds: float | None = None
@@ -73,14 +73,23 @@ class Device:
 
     def array(self, values: Any) -> DeviceArray:
         """A copy of an array in device memory."""
-        data = np.array(values, order="C", copy=True)
+        try:
+            data = np.array(values, order="C", copy=True)
+        except (TypeError, ValueError, OverflowError, MemoryError) as problem:
+            raise LaunchError(f"{shown(values)} is no array: {problem}") from None
         if data.dtype.hasobject:
             raise LaunchError("an array of Python objects has no bytes to place")
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
         """New memory that nothing has written: a kernel that uses what it holds (zeros here) is reported."""
-        array = self._place(np.zeros(shape, dtype))
+        try:
+            data = np.zeros(shape, dtype)
+        except (TypeError, ValueError, OverflowError, MemoryError) as problem:
+            raise LaunchError(f"no array of shape {shown(shape)} and type {shown(dtype)}: {problem}") from None
+        if data.dtype.hasobject:
+            raise LaunchError("an array of Python objects has no bytes to place")
+        array = self._place(data)
         self.memory.undefine(array.ptr)
         return array
 

@@ -109,7 +109,7 @@ class Kernel:
         settings = Settings(
             dynamic_shared=shared_mem,
             cluster=cluster3,
-            cooperative=bool(cooperative),
+            cooperative=bool(integer("cooperative", cooperative, 0, 1)),
             checks=resolve_checks(device.checks if checks is None else checks),
             on_finding=choice("on_finding", on_finding, ("raise", "collect")),
             async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
@@ -314,22 +314,24 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
             raise LaunchError(f"takes a number, not {type(value).__name__}")
         try:
             number = float(value)
-        except (TypeError, ValueError):
-            raise LaunchError(f"takes a number, not {type(value).__name__}") from None
+        except (TypeError, ValueError, OverflowError):
+            raise LaunchError(f"takes a number, not {shown(value)}") from None
         if bits == 16:
-            return np.float16(number).tobytes()
+            with np.errstate(over="ignore"):
+                return np.float16(number).tobytes()
         if bits not in (32, 64):
             raise LaunchError(f"a float does not fit {bits} bits")
         try:
             return struct.pack("<f" if bits == 32 else "<d", number)
         except OverflowError:
-            return np.float32(number).tobytes()
+            with np.errstate(over="ignore"):
+                return np.float32(number).tobytes()
     if floating or isinstance(value, (str, bytes)):
         raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
     try:
         integer = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
     if not -(1 << (bits - 1)) <= integer < 1 << bits:
-        raise LaunchError(f"{integer} does not fit {bits} bits")
+        raise LaunchError(f"{shown(integer)} does not fit {bits} bits")
     return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.errors import LaunchError
+from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import Array
 from warpsim.host.device import Device
 from warpsim.host.snippet import run
@@ -57,9 +57,11 @@ def mma(
         LaunchError: matrices that do not fit it.
         ExecutionError: metadata that is undefined.
     """
+    if not isinstance(bits, bool | np.bool_):
+        raise LaunchError(f"bits is True or False, not {shown(bits)}")
     root, words = instructions.split(instruction) if isinstance(instruction, str) else ("", [])
     if root not in ("mma", "wmma", "wgmma") or not re.fullmatch(r"[\w.:]+", instruction.strip()):
-        raise LaunchError(f"{instruction!r} is no spelling of mma, wmma.mma or wgmma.mma_async without operands")
+        raise LaunchError(f"{shown(instruction)} is no spelling of mma, wmma.mma or wgmma.mma_async without operands")
     try:
         operands = instructions.operands(instruction, Device(target).sm)
         d_type, a_type, b_type, c_type = instructions.types(root, words)
@@ -117,13 +119,13 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
     """Elements as unsigned bits ``[..., rows, columns]``, of the shape that the instruction takes."""
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError) as problem:
         raise LaunchError(f"{name} is no matrix: {problem}") from None
     if type == "b1" or dtype.name.startswith(("float6_", "float4_")):
         plain = np.dtype(np.uint8)
     else:
         plain = np.dtype(f"u{dtype.itemsize}")
-    if name == "c" and array.ndim < 2:
+    if name == "c" and array.shape in ((), shape[1:]):
         array = np.broadcast_to(array, shape)
     if name == "a" and shape[0] == 32 and array.shape[-2:] == (8, 4):
         shape = (8, 4)
@@ -147,8 +149,11 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
             )
         found = array.astype(dtype).view(plain)
         return found & np.uint8(15) if type in ("s4", "u4") else found
-    with np.errstate(all="ignore"):
-        return np.ascontiguousarray(array.astype(dtype)).view(plain)
+    try:
+        with np.errstate(all="ignore"):
+            return np.ascontiguousarray(array.astype(dtype)).view(plain)
+    except (TypeError, ValueError):  # raw bytes
+        raise LaunchError(f"{name} takes numbers, not {array.dtype}") from None
 
 
 def _packed(operand: Operand, matrix: Array) -> Array:

@@ -35,12 +35,12 @@ def load(source: str | bytes | os.PathLike[str]) -> Module:
     Raises:
         PtxError: for what cannot be read or is no valid PTX, with every problem found.
     """
-    return _loaded(*read(source))
+    return load_text(*read(source))
 
 
 def load_file(path: str) -> Module:
     """Load a PTX module from a path, whatever characters it holds; findings name the file as it is written here."""
-    return _loaded(*read(_Path(path)))
+    return load_text(*read(_Path(path)))
 
 
 class _Path(os.PathLike[str]):
@@ -51,7 +51,8 @@ class _Path(os.PathLike[str]):
         return self.path
 
 
-def _loaded(text: str, file: str) -> Module:
+def load_text(text: str, file: str) -> Module:
+    """Load a PTX module from its text; findings name it as ``file``."""
     return Module(load_program(parse(text, file), text))
 
 
@@ -69,7 +70,7 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is loaded anew from the text: it has variables of its own."""
-        return _loaded, (self.program.module.source, self.program.file)
+        return load_text, (self.program.module.source, self.program.file)
 
     @property
     def kernels(self) -> Mapping[str, Kernel]:

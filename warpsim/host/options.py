@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from warpsim.errors import LaunchError, shown
@@ -28,13 +28,17 @@ def budget(what: str, value: Any) -> float | None:
     """A limit that is not negative, of any kind of number; None for no limit."""
     if value is None:
         return None
+    number: float
     try:
-        number = value if isinstance(value, int) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+        number = operator.index(value)
+    except TypeError:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
     if isinstance(value, (str, bytes)) or not number >= 0:
         raise LaunchError(f"{what} is a number from 0, or None for no limit, not {shown(value)}")
-    return number
+    return min(number, 2**63)
 
 
 def choice(what: str, value: Any, words: Sequence[str]) -> str:
@@ -49,11 +53,19 @@ def dims(what: str, value: Any) -> tuple[int, int, int]:
     try:
         given = [operator.index(value)]
     except TypeError:
-        given = list(itertools.islice(value, 4)) if isinstance(value, Iterable) else []
+        given = elements(value, 4)
     try:
         x, y, z = [*map(operator.index, given), 1, 1][:3]
-    except (TypeError, ValueError):
-        x = 0
-    if not 1 <= len(given) <= 3 or min(x, y, z) < 1:
+    except (TypeError, ValueError):  # no integers, or none at all
+        x = y = z = 0
+    if len(given) > 3 or min(x, y, z) < 1:
         raise LaunchError(f"{what} must be one to three positive integers, not {shown(value)}")
     return x, y, z
+
+
+def elements(value: Any, most: int | None = None) -> list[Any]:
+    """The elements (the first ``most``) of anything that has some; none of what has none."""
+    try:
+        return list(itertools.islice(value, most))
+    except TypeError:  # 0-dimensional arrays are Iterable too
+        return []

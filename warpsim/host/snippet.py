@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 import numpy as np
 
 from warpsim.analysis.flow import KEEP
-from warpsim.errors import Finding, LaunchError
+from warpsim.errors import Finding, LaunchError, shown
 from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
+from warpsim.host.options import budget, integer
 from warpsim.machine.batch import Batch
 from warpsim.machine.group import Group
 from warpsim.machine.launch import Launch, Settings
@@ -20,6 +21,9 @@ from warpsim.machine.plan import FunctionPlan, Image
 from warpsim.machine.values import as_array
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
+
+MAX_WARPS = 1 << 15
+"""More than any CTA has: the warps of a snippet have nothing to do with each other unless it makes them."""
 
 
 @attrs.frozen
@@ -56,6 +60,7 @@ def run(
     target: str = "sm_90a",
     shared: Any = None,
     checks: Any = None,
+    max_seconds: float | None = None,
 ) -> SnippetResult:
     """Run instructions without a kernel around them.
 
@@ -67,17 +72,25 @@ def run(
         target: the GPU.
         shared: initial content of the shared array ``smem``.
         checks: as for a kernel.
+        max_seconds: as for a kernel.
 
     Raises:
         PtxError: the instructions cannot be loaded.
+        LaunchError: registers, warps or shared memory do not fit them.
         ExecutionError: they did something undefined.
     """
-    content = np.zeros(0, np.uint8) if shared is None else np.ascontiguousarray(shared).reshape(-1).view(np.uint8)
+    if not isinstance(code, str):
+        raise LaunchError(f"code is PTX instructions as text, not {shown(code)}")
+    device = Device(target)
+    warps = integer("warps", warps, 1, MAX_WARPS)
+    content = _content(shared, device)
+    if not isinstance(registers, Mapping | None):
+        raise LaunchError(f"registers maps names to values, it is not {shown(registers)}")
+    settings = Settings(checks=resolve_checks(checks), max_seconds=budget("max_seconds", max_seconds))
     snippet = snippet_program(code, target=target, shared_bytes=content.size)
     kernel = snippet.program.functions[KERNEL]
     kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})
     program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
-    device = Device(target)
     launch = _SnippetLaunch(
         Image(program, {}),
         KERNEL,
@@ -86,13 +99,13 @@ def run(
         b"",
         device.memory,
         device.spec,
-        Settings(checks=resolve_checks(checks)),
+        settings,
     )
     launch.shared_size = max(launch.shared_size, content.size, 16)
     by_name = {r.name: r for r in kernel.registers}
     launch.initial = {}
     for name, value in (registers or {}).items():
-        launch.initial.update(_values(name, np.asarray(value), by_name, 32 * warps))
+        launch.initial.update(_values(name, value, by_name, 32 * warps))
     batch_of: list[Batch] = []
     launch.on_start = lambda batch: _start(launch, batch, batch_of, content)
     stats = launch.run()
@@ -122,7 +135,35 @@ def _start(launch: _SnippetLaunch, batch: Batch, kept: list[Batch], content: Arr
         batch.shared.scatter(address, np.zeros_like(address), padded.view(np.uint32))  # so that it counts as written
 
 
-def _values(name: str, value: Array, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
+def _content(shared: Any, device: Device) -> Array:
+    """The initial bytes of the shared array."""
+    if shared is None:
+        return np.zeros(0, np.uint8)
+    content = _array("shared", np.frombuffer(shared, np.uint8) if isinstance(shared, (bytes, bytearray)) else shared)
+    if content.dtype.hasobject:
+        raise LaunchError(f"shared has integers that fit no NumPy type: {shown(shared)}")
+    if content.nbytes > device.max_shared:
+        raise LaunchError(f"shared has {content.nbytes} bytes; {device.target} has {device.max_shared}")
+    return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
+
+
+def _array(what: str, values: Any) -> Array:
+    """An array of numbers, or of raw elements."""
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise LaunchError(f"{what} is no array: {problem}") from None
+    if array.dtype.kind == "O" and all(type(value) is int for value in array.reshape(-1)):
+        return array  # integers that no NumPy type holds
+    if array.dtype.kind not in "biufV" or array.dtype.hasobject:
+        raise LaunchError(f"{what} is numbers, not {array.dtype}: {shown(values)}")
+    return array
+
+
+def _values(name: Any, values: Any, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
+    if not isinstance(name, str):
+        raise LaunchError(f"a register is named by text, not {shown(name)}")
+    value = _array(f"register {shown(name)}", values)
     if value.ndim == 2:
         made: dict[int, Array] = {}
         name = name.removesuffix(f"<{value.shape[1]}>")
@@ -131,18 +172,38 @@ def _values(name: str, value: Array, by_name: dict[str, Register], lanes: int) -
         return made
     register = by_name.get(name)
     if register is None:
-        raise LaunchError(f"the instructions have no register {name}; they have {', '.join(by_name)}")
-    if value.ndim == 1 and value.shape[0] != lanes:
-        raise LaunchError(f"register {name} takes a scalar or {lanes} values, not {value.shape[0]}")
-    dtype = register.type.dtype
+        raise LaunchError(f"the instructions have no register {name[:80]}; they have {', '.join(by_name)}")
+    if value.shape not in ((), (lanes,)):
+        raise LaunchError(f"register {name} takes a scalar or {lanes} values, not {list(value.shape)}")
+    return {register.index: np.ascontiguousarray(np.broadcast_to(_converted(register, value), (lanes,)))}
+
+
+def _converted(register: Register, value: Array) -> Array:
+    """Values in the register's own type: bits where it has none, else rounded to it; integers fit signed or unsigned."""
+    type, dtype = register.type, register.type.dtype
+    untyped = type.kind == "b" and value.dtype.kind in "fV"
     if value.dtype == dtype:
-        converted = value
-    elif value.dtype.itemsize == dtype.itemsize and value.dtype != dtype and value.dtype.kind in "fV":
-        converted = np.ascontiguousarray(value).view(dtype) if register.type.kind == "b" else value.astype(dtype)
-    elif value.dtype.kind in "iu" and dtype.kind in "iu":
-        mask = (1 << register.type.bits) - 1
-        numbers = [int(v) & mask for v in value.reshape(-1)]
-        converted = np.array(numbers, f"u{dtype.itemsize}").reshape(value.shape).view(dtype)
-    else:
-        converted = value.astype(dtype)
-    return {register.index: np.ascontiguousarray(np.broadcast_to(converted, (lanes,)))}
+        return value
+    if untyped and value.dtype.itemsize == dtype.itemsize:
+        return np.ascontiguousarray(value).view(dtype)
+    try:
+        with np.errstate(all="ignore"):
+            if type.kind in "pf":
+                return value.astype(dtype)
+            if untyped and type.bits in (16, 32, 64):
+                return value.astype(f"f{type.bits // 8}").view(dtype)
+    except (TypeError, ValueError, OverflowError):
+        _misfit(register, value)
+    if value.dtype.kind not in "biuO":
+        _misfit(register, value)
+    numbers = [int(v) for v in value.reshape(-1)]
+    if any(not -(1 << (type.bits - 1)) <= v < 1 << type.bits for v in numbers):
+        raise LaunchError(
+            f"register {register.name}: {shown(numbers[0] if len(numbers) == 1 else value)} does not fit {type.bits} bits"
+        )
+    raw = b"".join((v & ((1 << type.bits) - 1)).to_bytes(dtype.itemsize, "little") for v in numbers)
+    return np.frombuffer(raw, dtype).reshape(value.shape)
+
+
+def _misfit(register: Register, value: Array) -> NoReturn:
+    raise LaunchError(f"register {register.name} is {register.type}; {value.dtype} does not go into it")

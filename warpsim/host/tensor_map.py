@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.errors import LaunchError
+from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray
+from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 
 _BY_DTYPE = {
@@ -48,7 +49,7 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> None:
-        rank = len(global_dim)
+        rank = _rank(global_dim)
         self.array = array
         self.fields = layout.Fields(
             data_type=_data_type(array, data_type),
@@ -56,12 +57,14 @@ class TensorMap:
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
             l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_choice("oob_fill", _FILL_NAMES.get(oob_fill, oob_fill), layout.FILLS),
+            oob_fill=_fill(oob_fill),
             address=0,
             dims=_integers("global_dim", global_dim, rank),
             strides=_integers("global_strides", global_strides, rank - 1),
             box=_integers("box_dim", box_dim, rank),
-            element_strides=_integers("element_strides", element_strides or [1] * rank, rank),
+            element_strides=_integers(
+                "element_strides", [1] * rank if element_strides is None else element_strides, rank
+            ),
         )
         _check(self.fields)
 
@@ -84,7 +87,7 @@ class TensorMap:
         oob_fill: str = "zero",
     ) -> TensorMap:
         """The map of an im2col view (cuTensorMapEncodeIm2col) of a tensor of 3 to 5 dimensions."""
-        rank = len(global_dim)
+        rank = _rank(global_dim)
         if not 3 <= rank <= 5:
             raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {rank}")
         new = cls.__new__(cls)
@@ -95,17 +98,19 @@ class TensorMap:
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
             l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_choice("oob_fill", _FILL_NAMES.get(oob_fill, oob_fill), layout.FILLS),
+            oob_fill=_fill(oob_fill),
             address=0,
             dims=_integers("global_dim", global_dim, rank),
             strides=_integers("global_strides", global_strides, rank - 1),
             box=(),
-            element_strides=_integers("element_strides", element_strides or [1] * rank, rank),
+            element_strides=_integers(
+                "element_strides", [1] * rank if element_strides is None else element_strides, rank
+            ),
             im2col=True,
             lower=_integers("pixel_box_lower_corner", pixel_box_lower_corner, rank - 2),
             upper=_integers("pixel_box_upper_corner", pixel_box_upper_corner, rank - 2),
-            channels=int(channels_per_pixel),
-            pixels=int(pixels_per_column),
+            channels=integer("channels_per_pixel", channels_per_pixel),
+            pixels=integer("pixels_per_column", pixels_per_column),
         )
         _check(new.fields)
         return new
@@ -114,6 +119,7 @@ class TensorMap:
         """The 128 bytes for a tensor at a global address."""
         import attrs
 
+        address = integer("the tensor's address", address, 0, 2**64 - 1)
         if address % (32 if self.fields.interleave == 2 or self.fields.padded else 16):
             raise LaunchError(
                 f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B, 16U4_ALIGN16B,"
@@ -127,21 +133,32 @@ def _data_type(array: Any, name: str | None) -> int:
         dtype = getattr(array, "dtype", None)
         name = _BY_DTYPE.get(str(dtype), "")
         if not name:
-            raise LaunchError(f"give data_type: no tensor map data type follows from {dtype}")
+            raise LaunchError(f"give data_type: no tensor map data type follows from {shown(dtype)}")
     return _choice("data_type", name, layout.DATA_TYPES)
 
 
-def _choice(what: str, word: str, words: tuple[str, ...]) -> int:
-    for index, known in enumerate(words):
-        if str(word).upper() == known.upper() or str(word).upper().endswith("_" + known.upper()):
+def _choice(what: str, word: Any, words: tuple[str, ...]) -> int:
+    for index, known in enumerate(words if isinstance(word, str) else ()):
+        if word.upper() == known.upper() or word.upper().endswith("_" + known.upper()):
             return index
-    raise LaunchError(f"{what} is one of {', '.join(words)}, not {word!r}")
+    raise LaunchError(f"{what} is one of {', '.join(words)}, not {shown(word)}")
 
 
-def _integers(what: str, values: Sequence[int], count: int) -> tuple[int, ...]:
-    found = tuple(int(v) for v in values)
+def _fill(word: Any) -> int:
+    return _choice("oob_fill", _FILL_NAMES.get(word, word) if isinstance(word, str) else word, layout.FILLS)
+
+
+def _rank(values: Any) -> int:
+    try:
+        return len(values)
+    except TypeError:
+        raise LaunchError(f"global_dim is a sequence of integers, not {shown(values)}") from None
+
+
+def _integers(what: str, values: Any, count: int) -> tuple[int, ...]:
+    found = tuple(integer(f"{what}[{i}]", v, -(2**31)) for i, v in enumerate(elements(values, count + 1)))
     if len(found) != count:
-        raise LaunchError(f"{what} has {len(found)} values; the tensor needs {count}")
+        raise LaunchError(f"{what} is {count} integers here, not {shown(values)}")
     return found
 
 

@@ -1,0 +1,142 @@
+"""A launch that the command line describes: its options, its arguments, and the files that it leaves behind."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.cli.outcome import Unusable
+from warpsim.errors import LaunchError, PtxError
+from warpsim.host.cases import DTYPES
+from warpsim.host.device import Device
+from warpsim.host.files import Target, read_array
+from warpsim.host.kernel import LaunchResult
+from warpsim.host.module import load_file
+
+
+@attrs.frozen
+class Argument:
+    """An argument of the kernel, and the file that it is written to afterwards."""
+
+    value: Any
+    path: str | None = None
+
+
+@attrs.frozen
+class Launched:
+    """A launch that came to its end; ``unsaved`` says which files could not be written, and why."""
+
+    result: LaunchResult
+    arguments: list[Argument]
+    unsaved: list[str]
+
+
+def launch_options(options: Namespace) -> dict[str, Any]:
+    """The common options as a launch takes them."""
+    return {
+        "checks": options.checks,
+        "async_effects": options.async_effects,
+        "max_instructions": options.max_instructions,
+        "max_seconds": options.max_seconds,
+        "on_finding": "collect",
+        "progress": _progress if sys.stderr.isatty() and not options.json else None,
+    }
+
+
+def _progress(instructions: int, done: int, total: int) -> None:
+    print(f"\r{instructions:,} warp-instructions, {done} of {total} CTAs", end="", file=sys.stderr, flush=True)
+
+
+def dims(text: str) -> tuple[int, ...]:
+    """``16,16`` or ``16x16`` as integers."""
+    try:
+        return tuple(int(v) for v in text.replace("x", ",").split(","))
+    except ValueError:
+        raise Unusable(f"{text!r} is no extent: write for example 16,16") from None
+
+
+def argument(text: str) -> Argument:
+    """One ``--arg``."""
+    kind, _, rest = text.partition(":")
+    body, _, path = rest.partition("=")
+    dtype = DTYPES.get("s" + kind[1:] if kind.startswith("i") else kind)
+    try:
+        if kind in ("in", "inout"):
+            return Argument(read_array(body), path or (body if kind == "inout" else None))
+        if kind in ("zeros", "out"):
+            return Argument(_zeros(body), path or None)
+        if dtype is not None:
+            with np.errstate(over="ignore"):
+                return Argument(dtype.type(float(body)) if kind.startswith("f") else int(body, 0))
+        if kind == "bytes":
+            return Argument(bytes.fromhex(body))
+    except (ValueError, OverflowError, MemoryError, LaunchError, Unusable) as problem:
+        raise Unusable(f"--arg {text}: {problem}") from None
+    raise Unusable(f"--arg {text}: unknown kind {kind!r}; these are in, inout, out, zeros, bytes, {', '.join(DTYPES)}")
+
+
+def _zeros(text: str) -> Any:
+    name, _, shape = text.partition(":")
+    dtype = DTYPES.get("s" + name[1:] if name.startswith("i") else name)
+    if dtype is None:
+        raise Unusable(f"{name!r} is no type; these are {', '.join(DTYPES)}")
+    return np.zeros(dims(shape), dtype)
+
+
+def launch_from(options: Namespace, **more: Any) -> Launched:
+    """Load and run what the command line describes.
+
+    Files are opened before the launch and written after it, each for itself, however the launch ends.
+    """
+    try:
+        module = load_file(options.file)
+    except PtxError as problem:
+        if any(f.rule == "unreadable" for f in problem.findings):
+            raise Unusable(str(problem)) from None
+        raise
+    name = options.kernel or next(iter(module.kernels), None)
+    if name is None or name not in module.kernels:
+        raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
+    arguments = [argument(a) for a in options.arg]
+    targets: list[tuple[Argument, Target]] = []
+    try:
+        device = Device(
+            options.device or module.target,
+            numerics=options.numerics,
+            stdout=(lambda text: None) if options.json else None,
+        )
+        for given in arguments:
+            if given.path:
+                targets.append((given, Target(given.path)))
+        result = module[name](
+            dims(options.grid),
+            dims(options.block),
+            tuple(a.value for a in arguments),
+            shared_mem=options.shared,
+            cluster=dims(options.cluster) if options.cluster else None,
+            device=device,
+            **{**launch_options(options), **more},
+        )
+    except (LaunchError, Unusable) as problem:
+        for _, target in targets:
+            target.abandon()
+        raise Unusable(str(problem)) from None
+    except BaseException:
+        for line in _save(targets):
+            print(f"warpsim: {line}", file=sys.stderr)
+        raise
+    return Launched(result, arguments, _save(targets))
+
+
+def _save(targets: list[tuple[Argument, Target]]) -> list[str]:
+    problems = []
+    for given, target in targets:
+        try:
+            target.write_array(given.value)
+        except LaunchError as problem:
+            problems.append(str(problem))
+    return problems

@@ -1,0 +1,76 @@
+"""How a command ends: messages, documents and exit statuses, whatever happened and wherever the output goes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+
+class Unusable(Exception):
+    """Arguments or files that cannot be used: exit status 2."""
+
+
+def internal(defect: BaseException) -> str:
+    """What to say about an exception that nobody meant to reach the user: a defect of warpsim, to be reported."""
+    frames = [frame for frame in traceback.extract_tb(defect.__traceback__) if "warpsim" in frame.filename]
+    places = " < ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames[-4:]))
+    said = (str(defect).splitlines() or [""])[0][:200]
+    return (
+        f"internal error: {type(defect).__name__}: {said} (at {places}). This is a defect of warpsim: "
+        "please report it with this line, the command and its files"
+    )
+
+
+def prepare() -> None:
+    """Make the output streams take any text: an ASCII locale gets escapes, and a closed stream swallows it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  for the rest of the process
+        elif hasattr(stream, "reconfigure"):
+            with contextlib.suppress(OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def document(record: dict[str, Any]) -> None:
+    """Print a JSON document."""
+    print(json.dumps(record))
+
+
+def flush() -> None:
+    """Have all of the output written; raises what that raises."""
+    sys.stdout.flush()
+
+
+def end(message: str, status: int, as_json: bool) -> int:
+    """Say why a command ends, as far as anybody listens; gives the status."""
+    if as_json:
+        with _tolerated(sys.stdout):
+            document({"error": message})
+            sys.stdout.flush()
+    with _tolerated(sys.stderr):
+        print(f"warpsim: {message}", file=sys.stderr)
+        sys.stderr.flush()
+    return status
+
+
+def mute(stream: TextIO) -> None:
+    """Let nothing more go to a stream that takes nothing: the interpreter would complain about it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+@contextlib.contextmanager
+def _tolerated(stream: TextIO) -> Iterator[None]:
+    """Write to a stream that may be closed or full."""
+    try:
+        yield
+    except (OSError, ValueError):
+        mute(stream)

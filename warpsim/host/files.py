@@ -1,0 +1,135 @@
+"""Arrays in files: read whatever the bytes are, and written beside first, then put in place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import shutil
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError
+from warpsim.host.arrays import Array
+
+LARGEST = 1 << 36
+"""Bytes that an archive may claim to unpack to."""
+_numbers = itertools.count()
+
+
+def reason(problem: BaseException) -> str:
+    """What went wrong, in words."""
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+
+
+@contextlib.contextmanager
+def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy's remarks on old headers
+            yield
+    except LaunchError:
+        raise
+    except Exception as problem:  # damaged bytes end in a dozen exceptions of zipfile, zlib, tokenize and NumPy
+        raise LaunchError(f"cannot read {os.fsdecode(path)}: {reason(problem)}") from None
+
+
+def read_array(path: str | os.PathLike[str]) -> Array:
+    """The array of a .npy file.
+
+    Raises:
+        LaunchError: where it is none.
+    """
+    with _reading(path), open(path, "rb") as stream:
+        return np.ascontiguousarray(np.lib.format.read_array(stream, allow_pickle=False))
+
+
+def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a .npz file by name.
+
+    Raises:
+        LaunchError: where it is none, or an array in it is damaged.
+    """
+    with _reading(path):
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST:
+            raise LaunchError(f"{os.fsdecode(path)} unpacks to {size} bytes")
+        with np.load(path, allow_pickle=False) as stored:
+            found: dict[str, Any] = {name: stored[name] for name in stored.files}
+    for name, values in found.items():
+        if not isinstance(values, np.ndarray):
+            raise LaunchError(f"cannot read {os.fsdecode(path)}: its member {name} is no array")
+    return found
+
+
+class Target:
+    """A file to be written: opened now, so that what is in its way shows; what it held stays until all is written."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fsdecode(path)
+        self._beside: str | None = None
+        try:
+            self._place = os.path.realpath(self.path)
+            self._stream = self._open()
+        except (OSError, ValueError) as problem:
+            raise LaunchError(f"cannot write {self.path}: {reason(problem)}") from None
+
+    def _open(self) -> IO[bytes]:
+        folder, is_file = os.path.dirname(self._place), os.path.isfile(self._place)
+        if os.path.exists(self._place) and not is_file:  # a device or a pipe
+            return open(self._place, "wb")
+        if is_file and not os.access(self._place, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if is_file and not os.access(folder, os.W_OK):
+            return open(self._place, "r+b")
+        beside = os.path.join(folder, f".warpsim-{os.getpid()}-{next(_numbers)}")
+        stream = open(beside, "xb")  # noqa: SIM115  `write` closes it
+        self._beside = beside
+        if is_file:
+            shutil.copymode(self._place, beside)
+        return stream
+
+    def write(self, write: Callable[[IO[bytes]], object]) -> None:
+        """Write the file and put it in its place.
+
+        Raises:
+            LaunchError: where that cannot be; a file that was there before is still there.
+        """
+        try:
+            with self._stream as stream:
+                write(stream)
+                if self._beside is None and os.path.isfile(self._place):
+                    stream.truncate()
+            if self._beside is not None:
+                os.replace(self._beside, self._place)
+                self._beside = None
+        except (OSError, ValueError) as problem:
+            raise LaunchError(f"cannot write {self.path}: {reason(problem)}") from None
+        finally:
+            self.abandon()
+
+    def write_array(self, values: Array) -> None:
+        """Write a .npy file; raises as `write` does."""
+        self.write(lambda stream: np.lib.format.write_array(_Plain(stream), values, allow_pickle=False))
+
+    def abandon(self) -> None:
+        """Leave the file as it is."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.close()
+        if self._beside is not None:
+            with contextlib.suppress(OSError):
+                os.remove(self._beside)
+            self._beside = None
+
+
+class _Plain:
+    """A stream that can only be written to: NumPy asks files for their position, which pipes do not have."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.write = stream.write
