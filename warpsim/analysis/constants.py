@@ -19,6 +19,7 @@ import numpy as np
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, registers_of
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
 from warpsim.types import ScalarType
@@ -73,18 +74,17 @@ def fold(function: Function) -> Function:
 
 def _shows(instruction: Instruction) -> bool:
     """Whether it makes a difference who computes an instruction: an approximation, or what may be fused."""
-    form = instruction.form
-    if form.root in ("add", "sub", "mul"):
+    if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
     return "approx" in instruction.op.modifiers or instruction.text.startswith("div.full")
 
 
 def _constant(instruction: Instruction, bits: int) -> Instruction:
-    """The instruction, giving a constant; of a root of its own, so that it counts as no product or sum."""
+    """The instruction, giving a constant: it counts as no product or sum."""
 
     value = _array(bits, instruction.operands[0].type)  # type: ignore[union-attr, arg-type]
-    form = attrs.evolve(instruction.form, function=lambda op, *sources: value, root="constant")
-    return attrs.evolve(instruction, form=form)
+    form = attrs.evolve(instruction.form, function=lambda op, *sources: value)
+    return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
 def _by_constant(instruction: Instruction, bits: int) -> Instruction:
@@ -152,7 +152,7 @@ class Constants:
     def _followers(self, block: Block, state: State) -> tuple[int, ...]:
         """The blocks that may come next."""
         last = self.function.code[block.last - 1]
-        if last.form.root == "bra" and last.guard is not None and len(block.successors) > 1:
+        if last.traits.ending is Ending.BRANCH and last.guard is not None and len(block.successors) > 1:
             holds = self._holds(last, state)
             if holds is not None:
                 return (self.place[labels_of(last)[0].target if holds else block.last],)
@@ -257,7 +257,7 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
     """The registers that an operation on constants gives; None where the assembler leaves it to the GPU."""
     form, op, destination = instruction.form, instruction.op, instruction.operands[0]
     sources = instruction.operands[form.n_dest :]
-    if form.root == "mov":
+    if instruction.traits.copies:
         bits = values[0]
         if isinstance(destination, Vec):
             parts, at = [], 0

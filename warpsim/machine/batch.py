@@ -75,7 +75,7 @@ class Batch:
         if "uninitialised" in launch.settings.checks:
             for space in (self.shared, self.local):
                 space.defined = DefinedBits(space.size, space.n_columns)
-        self.memory = Memory(self, launch.memory, self.shared, self.local)
+        self.memory: Memory = Memory(self, launch.memory, self.shared, self.local)
         if launch.races is not None:
             self.memory.races = Races(launch.races, self)
         if launch.proxies is not None:
