@@ -291,7 +291,7 @@ def test_outputs_of_a_launch_that_fails(tmp_path, capsys):
     words = ["run", str(tmp_path / "k.ptx"), "--grid", "1", "--block", "1", "--arg", f"out:u32:1={out}"]
 
     assert main([*words, "--max-instructions", "3000"]) == 1
-    assert np.load(out)[0] > 900
+    assert np.load(out)[0] > 700
     assert main([*words, "--max-seconds", "0.05", "--max-instructions", "none"]) == 1
     assert "limit: the launch has taken more than 0.05 seconds" in capsys.readouterr().err
 
