@@ -27,13 +27,17 @@ def test_fixture_and_marker(pytester):
             assert (warpsim_device.target, warpsim_device.checks) == ("sm_80", "all")
 
         def test_plain(warpsim_device):
-            assert warpsim_device.sm == 90
+            assert (warpsim_device.sm, warpsim_device.max_seconds) == (90, 600)
+
+        @pytest.mark.ptx(max_seconds=3)
+        def test_limited(warpsim_device):
+            assert warpsim_device.max_seconds == 3
         """
     )
 
     result = pytester.runpytest_subprocess(*ALONE, "--strict-markers")
 
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
 
 
 def test_cases_are_collected(pytester):
@@ -73,3 +77,14 @@ def test_folder_without_cases(pytester):
 
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*no case.json below*"])
+
+
+def test_cases_have_a_limit_of_time(pytester):
+    """A case that takes longer than it may is a failed test that says so."""
+    pytester.makepyfile("")
+
+    options = (f"--warpsim-cases={PROGRAMS / 'saxpy'}", "--warpsim-max-seconds=0")
+    result = pytester.runpytest_inprocess(*ALONE, *options)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*limit: the launch has taken more than 0*"])

@@ -17,11 +17,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations"
     )
+    group.addoption(
+        "--warpsim-max-seconds",
+        metavar="S",
+        type=float,
+        default=600.0,
+        help="wall-clock time that a launch of a case or on warpsim_device may take (600; inf for no limit)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.addinivalue_line("markers", "ptx(target=..., checks=...): the GPU and the checks of the test's launches")
+    config.addinivalue_line(
+        "markers",
+        "ptx(target=..., checks=..., max_seconds=...): the GPU, the checks and the limit of the test's launches",
+    )
 
 
 @pytest.fixture
@@ -30,8 +40,10 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
     from warpsim.host.device import Device
 
     marker = request.node.get_closest_marker("ptx")
-    device = Device(marker.kwargs.get("target", "sm_90a") if marker else "sm_90a")
-    device.checks = marker.kwargs.get("checks") if marker else None
+    given = marker.kwargs if marker else {}
+    device = Device(given.get("target", "sm_90a"))
+    device.checks = given.get("checks")
+    device.max_seconds = given.get("max_seconds", request.config.getoption("--warpsim-max-seconds"))
     return device
 
 
@@ -58,17 +70,22 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it and compare, or record it."""
+        seconds = self.config.getoption("--warpsim-max-seconds")
         if self.config.getoption("--warpsim-record"):
             from warpsim.host.recording import record
 
-            record(self.case)
+            record(self.case, max_seconds=seconds)
         else:
             from warpsim.testing import assert_matches
 
-            assert_matches(self.case, bits=self.config.getoption("--warpsim-bits"))
+            assert_matches(self.case, bits=self.config.getoption("--warpsim-bits"), max_seconds=seconds)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The message alone: it says what differs."""
+        from warpsim.errors import WarpsimError
+
+        if not isinstance(excinfo.value, AssertionError | WarpsimError):
+            return super().repr_failure(excinfo, style)
         return f"{self.case}: {excinfo.value}"
 
     def reportinfo(self) -> tuple[Path, None, str]:
