@@ -1,9 +1,13 @@
 """Rules of the structure, held by reading the source."""
 
+import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import warpsim
+from warpsim.isa import spec
 
 PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
@@ -71,3 +75,77 @@ def test_nothing_that_processors_do_differently():
     ]
 
     assert found == []
+
+
+OPCODES_ELSEWHERE = {
+    "__init__.py": "the public function mma",
+    "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
+    "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
+    "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
+    "observe/matrices.py": "likewise, of the instruction that a debugger shows",
+    "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
+}
+"""Files that may name opcodes, and why."""
+OTHER_WORDS = {
+    "trap": "a rule",
+    "mbarrier": "a rule",
+    "setmaxnreg": "a rule",
+    "bar": "an operand",
+    "tensormap": "a kind of argument in case.json",
+    "set": "a mode of comparison in case.json",
+    "popc": "a reduction of a barrier",
+    "and": "a reduction of a barrier",
+}
+"""Opcodes that are words of their own, too; `opcode_tests` passes over them where the other side is not an opcode's."""
+ASKED_OF = re.compile(r"\b(root|opcode|text)\b")
+
+
+def opcode_tests(source, opcodes):
+    """Lines that compare something with an opcode, look for one in a collection, or keep a table by opcode."""
+    if opcodes.isdisjoint(re.findall(r"[\"'](\w+)[\"']", source)):
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            tested = [c for s in sides for c in (s.elts if isinstance(s, (ast.Tuple, ast.List, ast.Set)) else [s])]
+        elif isinstance(node, ast.Set):
+            tested = node.elts
+        elif isinstance(node, ast.Dict):
+            tested = node.keys
+        elif isinstance(node, ast.MatchValue):
+            tested = [node.value]
+        else:
+            continue
+        words = {c.value for c in tested if isinstance(c, ast.Constant) and isinstance(c.value, str)} & opcodes
+        if words - OTHER_WORDS.keys() or (words and ASKED_OF.search(ast.unparse(node))):
+            yield node.lineno, sorted(words)
+
+
+def test_opcodes_are_named_where_they_are_declared():
+    """Outside isa (and ptx, which knows none) passes and checks ask `Traits`; nobody tests for an opcode."""
+    opcodes = set(spec.opcodes())
+    found = [
+        f"{path.relative_to(PACKAGE).as_posix()}:{line}: {', '.join(words)}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if layer(path) not in ("isa", "ptx") and path.relative_to(PACKAGE).as_posix() not in OPCODES_ELSEWHERE
+        for line, words in opcode_tests(path.read_text(encoding="utf-8"), opcodes)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'if form.root == "st": pass',
+        'if root in ("wmma", "tensormap"): pass',
+        'MATRIX = {"mma", "wgmma"}',
+        'RULES = {"shl": 1}',
+        'if instruction.form.root == "trap": pass',
+        'ENDS = frozenset({"bra"})',
+        'match root:\n    case "ret": pass',
+    ],
+)
+def test_opcode_tests_are_found(planted):
+    """The test above sees each way of testing for an opcode."""
+    assert list(opcode_tests(planted, set(spec.opcodes())))

@@ -204,11 +204,10 @@ def command_info(options: Namespace) -> int:
 
 
 def _isa(options: Namespace) -> int:
-    from warpsim.isa import spec
-    from warpsim.program import names
+    from warpsim.isa import spec, unsupported
 
     table = {root: [f.syntax for f in spec.forms(root)] for root in sorted(spec.opcodes())}
-    missing = sorted(names.OPCODES - set(table))
+    missing = sorted(unsupported.OPCODES)
     if options.json:
         document({"supported": table, "unsupported": missing})
         return 0

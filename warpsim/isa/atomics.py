@@ -203,6 +203,7 @@ def _illegal(op: Op) -> str | None:
     legal=_illegal,
     gates=_GATES,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = d op b."""
@@ -238,6 +239,7 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> N
     legal=_hint_illegal,
     gates=_GATES,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """d = the value at a; the value at a = b."""
@@ -249,6 +251,7 @@ def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     anchor=_ATOM,
     gates=_GATES,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: Any) -> Lanes:
     """d = the value at a; where that is b, the value at a = c."""
@@ -271,6 +274,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
     legal=_hint_illegal,
     gates=_GATES,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
     """The same for halves; each of two in a word by itself."""
@@ -326,6 +330,7 @@ _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 }; 
     vectors={"d": _size, "b": _size},
     **_VECTOR,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """Each element atomically; the vector as a whole is not."""
@@ -342,6 +347,7 @@ def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, 
     vectors={"d": _size, "b": _size},
     **_VECTOR,
     traits=_ATOMIC,
+    sinks=("d",),
 )
 def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
     """The same for halves."""

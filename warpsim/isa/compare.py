@@ -93,6 +93,8 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
     types={"p": ".pred"},
     legal=_legal,
     gates=_GATES,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """p = a compared with b."""
@@ -104,6 +106,8 @@ def setp(op: Op, a: Lanes, b: Lanes) -> Lanes:
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "q": ".pred"},
     legal=_legal,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_two(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite."""
@@ -117,6 +121,8 @@ def setp_two(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     types={"p": ".pred", "c": ".pred"},
     legal=_legal,
     gates=_GATES,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """p = (a compared with b) combined with c."""
@@ -128,6 +134,8 @@ def setp_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
     legal=_legal,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """p as in setp with a Boolean operator, q with the opposite comparison."""
@@ -145,6 +153,8 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     types={"p": ".pred", "c": ".pred"},
     legal=_legal,
     gates=_GATES,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
     """Scalar halves, which have no opposite: the assembler takes a sink in its place."""
@@ -159,6 +169,8 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes
     types={"p": ".pred", "q": ".pred"},
     legal=_legal,
     gates=_GATES,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """p compares the lower halves, q the upper ones."""
@@ -171,6 +183,8 @@ def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
     legal=_legal,
     gates=_GATES,
+    sinks=("p",),
+    traits=Traits(wide_predicates=False),
 )
 def setp_bool_packed(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """Both comparisons combined with c."""

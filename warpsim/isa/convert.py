@@ -24,7 +24,8 @@ _BF16 = {"bf16": (90, (7, 8))}
 def _converts(op: Op) -> Traits:
     """What holds of every cvt but that between integers, which is `cvt_integer`'s own."""
     sat = "sat" in op.modifiers
-    return Traits(undefined=Undefined.SPREADS if sat else Undefined.CONVERTS, moved=(0,), absorbs=True)
+    undefined = Undefined.SPREADS if sat else Undefined.CONVERTS
+    return Traits(undefined=undefined, moved=(0,), absorbs=True, special_registers=True)
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
@@ -40,7 +41,9 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     types=_PAIR,
     relaxed=True,
     linear=True,
-    traits=Traits(undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION),
+    traits=Traits(
+        undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION, special_registers=True
+    ),
 )
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""

@@ -16,7 +16,15 @@ LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
-_MOVES = Traits(undefined=Undefined.MOVES, moved=(0,), absorbs=True, copies=True, modular=Modular.COPY)
+_MOVES = Traits(
+    undefined=Undefined.MOVES,
+    moved=(0,),
+    absorbs=True,
+    copies=True,
+    modular=Modular.COPY,
+    special_registers=True,
+    symbols="",
+)
 _MOV = "data-movement-and-conversion-instructions-mov"
 
 
@@ -139,7 +147,7 @@ def _address_type(op: Op) -> ScalarType:
     version=(2, 0),
     target=20,
     gates=_CVTA_GATES,
-    traits=Traits(generic_address=True),
+    traits=lambda op: Traits(generic_address=True, symbols=op.space.split("::")[0]),
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
     """The generic address of an address in a state space; compilers shorten those of constants and parameters to 32 bits."""
@@ -202,6 +210,7 @@ def isspacep(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
 _MAPA: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-mapa",
     "types": {"d": _address_type, "a": _address_type, "b": ".u32"},
+    "traits": Traits(symbols="shared"),
     "version": (7, 8),
     "target": 90,
 }
@@ -223,6 +232,7 @@ def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: Any) -> Lanes:
 _RANK: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-getctarank",
     "types": {"d": ".u32", "a": _address_type},
+    "traits": Traits(symbols="shared"),
     "version": (7, 8),
     "target": 90,
 }

@@ -65,6 +65,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     version=(4, 3),
     target=50,
     traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    sinks=("d",),
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     """Any Boolean function of three bits."""
@@ -79,6 +80,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     version=(8, 2),
     target=70,
     traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    sinks=("d",),
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
     """lop3, and whether its result is not zero, combined with q."""

@@ -224,6 +224,12 @@ class Traits:
     """What the assembler may contract it with."""
     uniform: str | None = None
     """The result is one for all lanes of the ``warp`` (threads of the ``cta``) that execute it together."""
+    special_registers: bool = False
+    """A source may be a special register."""
+    symbols: str | None = None
+    """The state space of the variables whose addresses source ``a`` may be, "" for any; None: of none."""
+    wide_predicates: bool = True
+    """Any bit of an immediate counts where a predicate is asked for; else only the low 32."""
     shuffles: bool = False
     """The first result is the first source of another lane."""
     elects: bool = False

@@ -233,6 +233,7 @@ def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "membermask": ".u32"},
     version=(6, 0),
     target=70,
+    sinks=("d",),
 )
 @_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -254,6 +255,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     version=(6, 0),
     target=70,
     traits=Traits(uniform="warp"),
+    sinks=("d",),
 )
 @_per_mask
 def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -269,6 +271,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     version=(6, 0),
     target=70,
     traits=Traits(uniform="warp"),
+    sinks=("d",),
 )
 @_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:

@@ -10,6 +10,7 @@ from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
+from warpsim.isa.traits import PLAIN, Access
 from warpsim.program.fitting import fits, float_bits, limits_in_words, within
 from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
 from warpsim.program.problems import Mismatch
@@ -35,20 +36,21 @@ from warpsim.types import TYPES, ScalarType
 
 
 class Operands:
-    """Checks the operands of one function's instructions; `begin` sets the instruction that is being checked.
+    """Checks the operands of one function's instructions; `begin` sets the instruction that is being checked,
+    ``traits`` what is known of the form that it is held against.
 
     ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name, and
     ``negative`` the names of operands behind a minus."""
 
     def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
         self.resolver, self.builder = resolver, builder
-        self.scope, self.opcode, self.text = Scope(None), "", ""
+        self.scope, self.opcode, self.traits = Scope(None), "", PLAIN
         self.selectors: dict[str, str] = {}
         self.negative: set[str] = set()
 
-    def begin(self, scope: Scope, opcode: str, text: str) -> None:
-        """Look names up in ``scope`` from now on, for an instruction of this opcode and full spelling."""
-        self.scope, self.opcode, self.text = scope, opcode, text
+    def begin(self, scope: Scope, opcode: str) -> None:
+        """Look names up in ``scope`` from now on, for an instruction of this opcode."""
+        self.scope, self.opcode = scope, opcode
 
     def check(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
         """The operand, typed; `Mismatch` where it does not fit."""
@@ -136,11 +138,7 @@ class Operands:
         if isinstance(node, ast.Sink):
             if not s.dest:
                 raise Mismatch("operand-type", node.span, "_ can only stand for a destination", weight=2)
-            if s.register or not (
-                s.sink
-                or (typed.count is not None and (typed.count != 1 or s.braces))
-                or self.opcode in ("setp", "atom", "lop3", "match")
-            ):
+            if s.register or not (s.sink or (typed.count is not None and (typed.count != 1 or s.braces))):
                 raise Mismatch(
                     "operand-type", node.span, f"the result of {op.text} cannot be discarded with _", weight=2
                 )
@@ -176,7 +174,7 @@ class Operands:
             return self._register(op, typed, type, symbol, node.span, negated)
         if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
             special = TYPES[SPECIALS[node.text[1:]]]
-            if self.opcode not in ("mov", "cvt"):
+            if not self.traits.special_registers:
                 raise Mismatch(
                     "operand-type",
                     node.span,
@@ -221,7 +219,7 @@ class Operands:
 
     def _symbol(self, op: Op, typed: TypedOperand, type: ScalarType, symbol: Any, offset: int, span: Span) -> Operand:
         s = typed.spec
-        if self.opcode not in ("mov", "cvta", "mapa", "getctarank") or ".to." in self.text:
+        if self.traits.symbols is None:
             raise Mismatch(
                 "operand-type",
                 span,
@@ -236,11 +234,10 @@ class Operands:
         if isinstance(symbol, ast.Function):
             return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
         if isinstance(symbol, (Variable, Param)):
-            if self.opcode in ("mapa", "getctarank") and s.name != "a":
+            if s.name != "a":
                 raise Mismatch("operand-type", span, f"operand {s.name} of {op.text} is a number", weight=2)
-            if self.opcode != "mov":
-                wanted = op.space.split("::")[0] if self.opcode == "cvta" else "shared"
-                self._space(symbol, span, op, attrs.evolve(typed, spaces=frozenset({wanted})))
+            if self.traits.symbols:
+                self._space(symbol, span, op, attrs.evolve(typed, spaces=frozenset({self.traits.symbols})))
             return SymbolAddress(symbol, offset, type)  # type: ignore[arg-type]
         raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
 
@@ -304,7 +301,7 @@ class Operands:
                 2,
             )
         if type.kind == "p":
-            seen = node.value & 0xFFFFFFFF if self.opcode == "setp" else node.value  # as the assembler has it
+            seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler has it
             return Imm(int(bool(seen)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
@@ -349,7 +346,7 @@ class Operands:
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value
-        if isinstance(symbol, Param) and self.builder.entry and self.opcode == "st":
+        if isinstance(symbol, Param) and self.builder.entry and self.traits.access is Access.STORE:
             raise Mismatch(
                 "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
             )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 
 import warpsim.isa  # noqa: F401  declares the instructions
-from warpsim.isa import matching, spec
+from warpsim.isa import matching, spec, unsupported
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Op
+from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
-from warpsim.program.names import ELSEWHERE, OPCODES
 from warpsim.program.operands import Operands
 from warpsim.program.problems import Mismatch, Problems
 from warpsim.program.program import Discard, Instruction, Operand, Reg, Register
@@ -33,7 +33,7 @@ class Checker:
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
         """The typed instruction, or None after noting what is wrong with it."""
         text = ".".join((node.opcode, *node.modifiers))
-        self.operands.begin(scope, node.opcode, text)
+        self.operands.begin(scope, node.opcode)
         guard = self._guard(node, scope)
         found = matching.candidates(node.opcode, node.modifiers)
         if not found:
@@ -43,7 +43,9 @@ class Checker:
         for candidate in found:
             try:
                 self._available(candidate, node)
-                operands = call(self.operands, node) if node.opcode == "call" else self._operands(candidate, node)
+                self.operands.traits = candidate.traits
+                called = candidate.traits.ending is Ending.CALL
+                operands = call(self.operands, node) if called else self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
@@ -73,7 +75,7 @@ class Checker:
     def _no_form(self, node: ast.Instruction, text: str) -> None:
         known = spec.forms(node.opcode)
         if not known:
-            if node.opcode in OPCODES:
+            if node.opcode in unsupported.OPCODES:
                 self.problems.add(
                     "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
                 )
@@ -90,7 +92,7 @@ class Checker:
         near = matching.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
-        if any(word in ELSEWHERE.get(node.opcode, ()) for word in strange):
+        if any(word in unsupported.MODIFIERS.get(node.opcode, ()) for word in strange):
             self.problems.add(
                 "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
             )

@@ -1,0 +1,32 @@
+"""What PTX has and this version does not run: refused as unsupported, not as a mistake in the text."""
+
+from __future__ import annotations
+
+OPCODES = frozenset(
+    ("clusterlaunchcontrol", "istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq")
+)
+"""Opcodes without a declaration."""
+
+MODIFIERS: dict[str, frozenset[str]] = {
+    root: frozenset(words.split())
+    for root, words in {
+        "add": "cc f32x2 noftz",
+        "barrier": "cluster",
+        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64",
+        "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled",
+        "fence": "proxy mbarrier_init sync_restrict::shared::cta sync_restrict::shared::cluster",
+        "fma": "f32x2 oob",
+        "ld": "unified",
+        "mad": "cc",
+        "mul": "f32x2",
+        "multimem": "cp async bulk reduce acc::f16 e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4",
+        "prefetch": "tensormap",
+        "red": "async",
+        "redux": "f32",
+        "set": "f16x2 bf16x2",
+        "setp": "f16x2 bf16x2",
+        "st": "async bulk",
+        "sub": "cc f32x2",
+    }.items()
+}
+"""Modifiers that PTX has for an opcode, whether or not this version runs them with it."""
