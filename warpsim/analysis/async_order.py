@@ -16,7 +16,7 @@ import attrs
 from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, accesses
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.graph import members
+from warpsim.analysis.flow import members
 from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding

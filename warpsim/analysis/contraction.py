@@ -108,6 +108,7 @@ def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
 def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, tuple[_Product, int, bool]]:
     """What is fused in a run at whose end registers are ``live``: sum -> (product, which operand, whether negated)."""
     holds: dict[int, tuple[_Product, bool]] = {}
+    users: dict[int, list[_Product]] = {}  # the products that a register is a factor of, while nothing has written it
     sums: dict[int, list[_Product]] = {}
     places = range(run[0].first, run[-1].last)
     dead = _dead(function, places, live)
@@ -142,14 +143,16 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
                 holds[r][0].fusible = False
         for r in writes:
             holds.pop(r, None)
-        for product in {p for p, _ in holds.values()}:
-            if any(r in writes for factor in product.factors for r in registers_of(factor)):
+            for product in users.pop(r, ()):
                 product.written = True
         if copied is not None:
             holds[writes[0]] = copied
         elif kind and product_here and instruction.guard is None:
             product = _Product(at, instruction.operands[1:], kind, written=bool(set(reads) & set(writes)))
             holds[writes[0]] = product, False
+            for factor in product.factors:
+                for r in registers_of(factor):
+                    users.setdefault(r, []).append(product)
     for r in live & holds.keys():
         holds[r][0].fusible = False
     return _chosen(sums)

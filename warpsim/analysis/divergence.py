@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.graph import members
+from warpsim.analysis.flow import members
 from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.evaluate import Evaluator, Read
-from warpsim.analysis.flow import blocks_of, labels_of, reads_and_writes
-from warpsim.analysis.graph import Graph, members
+from warpsim.analysis.flow import blocks_of, labels_of, members, reads_and_writes
+from warpsim.analysis.graph import Graph
 from warpsim.analysis.lanes import (
     ANYTHING,
     WARP,

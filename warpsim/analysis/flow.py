@@ -6,16 +6,20 @@ the threads with the lowest block lets the others wait where control flow joins 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
+from warpsim.analysis.block_order import loop_order
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import (
     Addr,
     Arguments,
     Function,
     FunctionRef,
+    Imm,
     Instruction,
     LabelRef,
     Operand,
@@ -84,73 +88,6 @@ def labels_of(instruction: Instruction) -> list[LabelRef]:
     return found
 
 
-def loop_order(edges: list[list[int]]) -> list[int]:
-    """A topological order of the graph in which strongly connected parts stay together, ordered within likewise."""
-    order: list[int] = []
-    sources: list[list[int]] = [[] for _ in edges]
-    for node, targets in enumerate(edges):
-        for target in targets:
-            sources[target].append(node)
-
-    def place(nodes: list[int], removed: frozenset[int]) -> None:
-        for component in _components(nodes, edges, removed):
-            if len(component) == 1:
-                order.append(component[0])
-                continue
-            inside = set(component)
-            entered = [n for n in component if any(m not in inside for m in sources[n])]
-            header = min(entered or component)
-            rest = [n for n in sorted(component) if n != header]
-            order.append(header)
-            place(rest, removed | {header})
-
-    place(list(range(len(edges))), frozenset())
-    return order
-
-
-def _components(nodes: list[int], edges: list[list[int]], removed: frozenset[int]) -> list[list[int]]:
-    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the text."""
-    allowed = set(nodes) - removed
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    found: list[list[int]] = []
-    for root in sorted(allowed, reverse=True):
-        if root in index:
-            continue
-        work: list[tuple[int, list[int]]] = [(root, sorted((e for e in edges[root] if e in allowed), reverse=False))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            node, pending = work[-1]
-            if pending:
-                following = pending.pop()
-                if following not in index:
-                    index[following] = low[following] = len(index)
-                    stack.append(following)
-                    on_stack.add(following)
-                    work.append((following, sorted(e for e in edges[following] if e in allowed)))
-                elif following in on_stack:
-                    low[node] = min(low[node], index[following])
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[node])
-            if low[node] == index[node]:
-                component = []
-                while True:
-                    member = stack.pop()
-                    on_stack.discard(member)
-                    component.append(member)
-                    if member == node:
-                        break
-                found.append(component)
-    found.reverse()
-    return found
-
-
 def registers_of(operand: Operand) -> list[int]:
     """Indices of the registers in an operand."""
     if isinstance(operand, Reg):
@@ -165,12 +102,18 @@ def registers_of(operand: Operand) -> list[int]:
 
 def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
     """Indices of the registers that an instruction reads and writes."""
-    n_dest = instruction.form.n_dest
-    writes = [r for operand in instruction.operands[:n_dest] for r in registers_of(operand)]
-    reads = [r for operand in instruction.operands[n_dest:] for r in registers_of(operand)]
+    n_dest, operands = instruction.form.n_dest, instruction.operands
+    writes: list[int] = []
+    reads: list[int] = []
+    for place, operand in enumerate(operands):
+        found = writes if place < n_dest else reads
+        if type(operand) is Reg:
+            found.append(operand.register.index)
+        elif type(operand) is not Imm:
+            found += registers_of(operand)
     if "accumulator" in instruction.form.ports:
         reads += writes
-    for operand in instruction.operands[:n_dest]:
+    for operand in operands[:n_dest]:
         if isinstance(operand, Addr):
             reads += registers_of(operand)
     if instruction.guard is not None:
@@ -179,38 +122,54 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
 
 
 def _liveness(function: Function, blocks: list[Block]) -> None:
-    uses, kills = [], []
+    uses: list[set[int]] = []
+    kills: list[set[int]] = []
     in_flight = _read_in_flight(function)
     for block in blocks:
-        used = killed = 0
+        used: set[int] = set()
+        killed: set[int] = set()
         for instruction in function.code[block.first : block.last]:
             reads, writes = reads_and_writes(instruction)
             if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
                 reads += in_flight
-            for r in reads:
-                if not killed >> r & 1:
-                    used |= 1 << r
+            used.update(r for r in reads if r not in killed)
             if instruction.guard is None:
-                for r in writes:
-                    killed |= 1 << r
+                killed.update(writes)
         uses.append(used)
         kills.append(killed)
-    live = list(uses)
-    kept = (1 << len(function.registers)) - 1 if KEEP in function.directives else 0
-    returned = sum(1 << r for r in returned_by(function))
+    # Most registers live in one block alone: sets are bits of those that some block reads before it writes them.
+    kept = set(range(len(function.registers))) if KEEP in function.directives else set()
+    crossing = sorted(set(returned_by(function)).union(kept, *uses))
+    names = np.array(crossing, np.int64)
+    place = {register: at for at, register in enumerate(crossing)}
+    returned = _bits(returned_by(function), place)
+    ending = _bits(kept, place) | returned
+    reading = [_bits(used, place) for used in uses]
+    passing = [~_bits(killed, place) for killed in kills]
+    live = list(reading)
     changed = True
     while changed:
         changed = False
         for i in range(len(blocks) - 1, -1, -1):
-            out = returned if blocks[i].successors else kept | returned
+            out = returned if blocks[i].successors else ending
             for s in blocks[i].successors:
                 out |= live[s]
-            new = uses[i] | (out & ~kills[i])
+            new = reading[i] | (out & passing[i])
             if new != live[i]:
                 live[i] = new
                 changed = True
     for block, bits in zip(blocks, live, strict=True):
-        block.live_in = frozenset(_members(bits))
+        block.live_in = frozenset(names[_places(bits)].tolist())
+
+
+def _bits(registers: Iterable[int], place: Mapping[int, int]) -> int:
+    """The set of those registers that have a place, one bit for each."""
+    found = bytearray(len(place) // 8 + 1)
+    for register in registers:
+        at = place.get(register)
+        if at is not None:
+            found[at >> 3] |= 1 << (at & 7)
+    return int.from_bytes(found, "little")
 
 
 def returned_by(function: Function) -> list[int]:
@@ -231,9 +190,15 @@ def _read_in_flight(function: Function) -> list[int]:
     return list(found)
 
 
-def _members(bits: int) -> list[int]:
-    text = bin(bits)[:1:-1]
-    return [i for i, digit in enumerate(text) if digit == "1"]
+def members(bits: int) -> list[int]:
+    """The numbers of the bits that are set."""
+    found: list[int] = _places(bits).tolist()
+    return found
+
+
+def _places(bits: int) -> NDArray[np.int64]:
+    data = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
 
 
 def polling_functions(program: Program) -> frozenset[str]:

@@ -21,27 +21,9 @@ class Graph:
 
     def _meets(self) -> list[int]:
         """The block at which all ways from a block meet first (its immediate post-dominator), or the exit."""
-        every = (1 << (self.exit + 1)) - 1
-        leaves = 1 << self.exit
-        after = [every] * self.exit
-        changed = True
-        while changed:
-            changed = False
-            for block in reversed(self.blocks):
-                common = every if block.successors else leaves
-                for successor in block.successors:
-                    common &= after[successor]
-                common |= 1 << block.index
-                if common != after[block.index]:
-                    after[block.index] = common
-                    changed = True
-        meets = []
-        for block in self.blocks:
-            strict = after[block.index] & ~(1 << block.index)
-            # Of the blocks that all ways pass, the first has all the others behind it.
-            found = [m for m in members(strict) if m < self.exit and after[m] == strict]
-            meets.append(found[0] if found else self.exit)
-        return meets
+        backward = [*self.predecessors, [b.index for b in self.blocks if not b.successors]]
+        forward = [[*b.successors] or [self.exit] for b in self.blocks] + [[]]
+        return [self.exit if m < 0 else m for m in immediate_dominators(backward, forward, self.exit)[: self.exit]]
 
     @functools.cache  # noqa: B019 - lives as long as the function is analysed
     def within(self, start: int, end: int) -> int:
@@ -68,7 +50,52 @@ class Graph:
         return self.within(start, self.exit)
 
 
-def members(bits: int) -> list[int]:
-    """The numbers of the bits that are set."""
-    text = bin(bits)[:1:-1]
-    return [i for i, digit in enumerate(text) if digit == "1"]
+def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
+    """The immediate dominator of each node that can be reached from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
+    number = [-1] * len(successors)
+    order, parent = [root], [-1] * len(successors)
+    number[root] = 0
+    work = [(root, iter(successors[root]))]
+    while work:
+        node, targets = work[-1]
+        following = next((t for t in targets if number[t] < 0), None)
+        if following is None:
+            work.pop()
+            continue
+        number[following], parent[following] = len(order), node
+        order.append(following)
+        work.append((following, iter(successors[following])))
+    semi = list(number)
+    label, ancestor = list(range(len(successors))), [-1] * len(successors)
+    waiting: list[list[int]] = [[] for _ in successors]
+    found = [-1] * len(successors)
+
+    def least(node: int) -> int:
+        """The node of the least semidominator on the way up to the root of the forest, whose ways are shortened."""
+        way = []
+        while ancestor[node] >= 0 and ancestor[ancestor[node]] >= 0:
+            way.append(node)
+            node = ancestor[node]
+        for below in reversed(way):
+            above = ancestor[below]
+            if semi[label[above]] < semi[label[below]]:
+                label[below] = label[above]
+            ancestor[below] = ancestor[above]
+            node = below
+        return label[node]
+
+    for node in reversed(order[1:]):
+        for source in predecessors[node]:
+            if number[source] >= 0:
+                semi[node] = min(semi[node], semi[least(source)])
+        waiting[order[semi[node]]].append(node)
+        above = parent[node]
+        ancestor[node] = above
+        for other in waiting[above]:
+            lowest = least(other)
+            found[other] = lowest if semi[lowest] < semi[other] else above
+        waiting[above].clear()
+    for node in order[1:]:
+        if found[node] != order[semi[node]]:
+            found[node] = found[found[node]]
+    return found

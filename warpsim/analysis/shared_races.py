@@ -14,7 +14,7 @@ import numpy as np
 from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.graph import members
+from warpsim.analysis.flow import members
 from warpsim.analysis.groups import NOTHING, Fates
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope

@@ -6,6 +6,7 @@ it reads. Steps are closures over slots; they are bound once and serve every lau
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
@@ -250,11 +251,12 @@ def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
         )
         return called or instruction.traits.polls
 
-    polls = [any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks]
+    # How many of the blocks before each poll.
+    polls = [0, *itertools.accumulate(any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks)]
     for block in blocks:
         for target in block.successors:
             if target <= block.index and (
-                any(polls[target : block.index + 1]) or (plan.clocks.registers and plan.loop(target).timed)
+                polls[block.index + 1] > polls[target] or (plan.clocks.registers and plan.loop(target).timed)
             ):
                 block.waits = True
 

@@ -1,0 +1,204 @@
+"""An order of the nodes of a flow graph in which every loop is contiguous, found without looking at inner loops again and again.
+
+Where every loop is entered at one node (reducible graphs, which compilers make), one depth-first search finds the loop that
+each node belongs to (Havlak, Nesting of Reducible and Irreducible Loops, 1997); each loop is then ordered by itself, with
+the loops in it as single nodes. Other graphs are taken apart component by component.
+"""
+
+from __future__ import annotations
+
+Edges = list[list[int]]
+
+
+def loop_order(edges: Edges) -> list[int]:
+    """A topological order of the graph in which strongly connected parts stay together, ordered within likewise."""
+    found = _headers(edges)
+    return _by_components(edges) if found is None else _by_headers(edges, *found)
+
+
+def _sources(edges: Edges) -> Edges:
+    sources: Edges = [[] for _ in edges]
+    for node, targets in enumerate(edges):
+        for target in targets:
+            sources[target].append(node)
+    return sources
+
+
+# ---- reducible graphs ----------------------------------------------------------------------------
+
+
+def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
+    """The header of the innermost loop around each node (-1: none; of a header, the loop around its own), and the nodes
+    in an order in which headers come before their loops; None where a loop has several entries."""
+    count, sources = len(edges), _sources(edges)
+    number, last = [-1] * count, [0] * count
+    order: list[int] = []
+    for root in range(count):
+        if number[root] >= 0:
+            continue
+        number[root] = len(order)
+        order.append(root)
+        work = [(root, iter(edges[root]))]
+        while work:
+            node, targets = work[-1]
+            following = next((t for t in targets if number[t] < 0), None)
+            if following is None:
+                last[node] = len(order) - 1
+                work.pop()
+                continue
+            number[following] = len(order)
+            order.append(following)
+            work.append((following, iter(edges[following])))
+    header, into = [-1] * count, list(range(count))
+
+    def outermost(node: int) -> int:
+        """The header of the largest loop found so far around a node."""
+        top = node
+        while into[top] != top:
+            top = into[top]
+        while into[node] != top:
+            into[node], node = top, into[node]
+        return top
+
+    for at in reversed(order):
+        behind = {outermost(s) for s in sources[at] if number[at] <= number[s] <= last[at]}
+        behind.discard(at)
+        body, work_list = set(behind), list(behind)
+        while work_list:
+            node = work_list.pop()
+            for source in sources[node]:
+                if number[node] <= number[source] <= last[node]:
+                    continue  # goes back to the header of an inner loop
+                found = outermost(source)
+                if not number[at] <= number[found] <= last[at]:
+                    return None
+                if found != at and found not in body:
+                    body.add(found)
+                    work_list.append(found)
+        for node in body:
+            header[node] = at
+            into[node] = at
+    return header, order
+
+
+def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list[int]:
+    count = len(edges)
+    inside: list[list[int]] = [[] for _ in range(count + 1)]  # the nodes right in each loop; the last: in none
+    for node in range(count):
+        inside[header[node]].append(node)
+    greatest = list(range(count))  # of a loop, the last node in it, by which it is ordered among its like
+    for node in reversed(outer_first):
+        if header[node] >= 0:
+            greatest[header[node]] = max(greatest[header[node]], greatest[node])
+    following: Edges = [[] for _ in range(count)]
+    for node, targets in enumerate(edges):
+        for target in targets:
+            outer, at = header[target], node
+            while at >= 0 and header[at] != outer:
+                at = header[at]
+            if at >= 0 and at != target:  # not the way back to a header
+                following[at].append(target)
+    order: list[int] = []
+    work = [-1]
+    started = [False] * count
+    while work:
+        node = work.pop()
+        if node >= 0:
+            order.append(node)
+            if started[node]:
+                continue
+            started[node] = True
+        work += reversed(_topological(inside[node], following, greatest))
+    return order
+
+
+def _topological(nodes: list[int], following: Edges, greatest: list[int]) -> list[int]:
+    """Nodes before those that follow them; ties as in the text."""
+    found: list[int] = []
+    seen: set[int] = set()
+    for root in sorted(nodes, key=lambda n: greatest[n], reverse=True):
+        if root in seen:
+            continue
+        seen.add(root)
+        work = [(root, sorted(following[root]))]
+        while work:
+            node, pending = work[-1]
+            if not pending:
+                found.append(node)
+                work.pop()
+                continue
+            target = pending.pop()
+            if target not in seen:
+                seen.add(target)
+                work.append((target, sorted(following[target])))
+    found.reverse()
+    return found
+
+
+# ---- any graph -----------------------------------------------------------------------------------
+
+
+def _by_components(edges: Edges) -> list[int]:
+    """Strongly connected components in order, each from its first entry on, and its rest likewise."""
+    order: list[int] = []
+    sources = _sources(edges)
+    work: list[int | list[int]] = [list(range(len(edges)))]
+    while work:
+        item = work.pop()
+        if isinstance(item, int):
+            order.append(item)
+            continue
+        parts: list[int | list[int]] = []
+        for component in _components(item, edges):
+            if len(component) == 1:
+                parts.append(component[0])
+                continue
+            inside = set(component)
+            entered = [n for n in component if any(m not in inside for m in sources[n])]
+            header = min(entered or component)
+            parts += [header, [n for n in sorted(component) if n != header]]
+        work += reversed(parts)
+    return order
+
+
+def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
+    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the text."""
+    allowed = set(nodes)
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[list[int]] = []
+    for root in sorted(allowed, reverse=True):
+        if root in index:
+            continue
+        work: list[tuple[int, list[int]]] = [(root, sorted(e for e in edges[root] if e in allowed))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, pending = work[-1]
+            if pending:
+                following = pending.pop()
+                if following not in index:
+                    index[following] = low[following] = len(index)
+                    stack.append(following)
+                    on_stack.add(following)
+                    work.append((following, sorted(e for e in edges[following] if e in allowed)))
+                elif following in on_stack:
+                    low[node] = min(low[node], index[following])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[node])
+            if low[node] == index[node]:
+                component = []
+                while True:
+                    member = stack.pop()
+                    on_stack.discard(member)
+                    component.append(member)
+                    if member == node:
+                        break
+                found.append(component)
+    found.reverse()
+    return found
