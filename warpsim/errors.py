@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+EXCERPT = 400
+"""How much of a line a message shows."""
+
 
 @attrs.frozen
 class Span:
@@ -52,8 +55,11 @@ class Finding:
         """The PTX line with a caret under the column; empty where there is no text."""
         if not self.text:
             return ""
-        line = self.text.expandtabs(1)
-        return f"    {line}\n    {' ' * max(self.column - 1, 0)}^"
+        line, before = self.text.expandtabs(1), max(self.column - 1, 0)
+        if len(line) > EXCERPT:
+            start = max(min(before, len(line)) - EXCERPT // 2, 0)
+            line, before = line[start : start + EXCERPT], before - start
+        return f"    {line}\n    {' ' * before}^"
 
 
 SECTIONS = {

@@ -18,6 +18,7 @@ from warpsim.host.device import Device, bytes_of
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.host.tensor_map import TensorMap
 from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
+from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.program.program import Function, Param
 
 if TYPE_CHECKING:
@@ -192,7 +193,10 @@ class Kernel:
             most = math.prod(int(v) for v in directives["maxntid"])
             if threads > most:
                 raise LaunchError(f"{self.name} takes at most {most} threads in a block (.maxntid), not {threads}")
-        total = self.module.image(device).plan(self.name).dynamic_offset + shared_mem
+        plan = self.module.image(device).plan(self.name)
+        if plan.main.frame_size > MAX_LOCAL:
+            raise LaunchError(f"{plan.main.frame_size} bytes of local memory in a thread; a GPU has {MAX_LOCAL}")
+        total = plan.dynamic_offset + shared_mem
         if total > device.max_shared:
             raise LaunchError(f"{total} bytes of shared memory in a CTA; {device.target} has {device.max_shared}")
 

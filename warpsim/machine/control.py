@@ -9,9 +9,10 @@ import numpy as np
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
+from warpsim.machine import reporting
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.shadow_rules import RULE, undefine
-from warpsim.machine.memory.stack import ThreadStack
+from warpsim.machine.memory.stack import LIMIT, ThreadStack
 from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.values import Affine, Array, as_array, extend
@@ -138,21 +139,36 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
     index = next(o for o in instruction.operands if isinstance(o, (Reg, Imm)))
     targets = [plan.place_of.get(t.target) for t in labels_of(instruction)]
 
-    def end(group: Group) -> int | None:
+    def values_of(group: Group) -> Array:
         if isinstance(index, Imm):
-            return targets[index.bits]
+            return np.array([index.bits], np.uint64)
         values = as_array(group.read(index.register.index))
+        return values.view(f"u{values.dtype.itemsize}")
+
+    def beyond(group: Group, number: int) -> None:
+        """Threads whose index has no target: what they do is undefined, and here they end."""
+        message = f"{instruction.text}: the index {number} has no target in a list of {len(targets)}"
+        group.batch.fault("out-of-bounds", message, group)
+        group.batch.launch.finish(group)
+
+    def end(group: Group) -> int | None:
+        values, rest = values_of(group), group
         if values.size == 1:
-            return targets[int(values.reshape(-1)[0])]
-        rest = group
-        for number in np.unique(values)[:-1]:
-            values = as_array(rest.read(index.register.index))
-            chosen, rest = part(rest, values == number)
-            chosen.block, chosen.at = _place(targets[int(number)]), 0
+            number = int(values.reshape(-1)[0])
+            if number < len(targets):
+                return _place(targets[number])
+            beyond(group, number)
+            return None
+        numbers = np.unique(values)
+        for at, number in enumerate(numbers.tolist()):
+            chosen = rest
+            if at + 1 < len(numbers):
+                chosen, rest = part(rest, values_of(rest) == number)
+            if number >= len(targets):
+                beyond(chosen, number)
+                continue
+            chosen.block, chosen.at = _place(targets[number]), 0
             group.batch.push(chosen)
-        last = as_array(rest.read(index.register.index)).reshape(-1)[0]
-        rest.block, rest.at = _place(targets[int(last)]), 0
-        group.batch.push(rest)
         return None
 
     return end
@@ -192,6 +208,9 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
         group.batch.launch.check_depth(group)
         base = ThreadStack(group).callee_frame()
         local, positions = group.batch.local, group.selection.positions.reshape(-1)
+        if base + target.frame_size > LIMIT:
+            message = f"the frame of {name} makes the stack of a thread larger than {LIMIT} bytes"
+            reporting.limit(group.batch.launch, group, message, "is the recursion bounded?")
         local.grow(base + target.frame_size + 16)
         if local.defined is not None:
             local.defined.forget(base, target.frame_size, positions)

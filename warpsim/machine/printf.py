@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
 """A conversion; what is none, such as %zu, is printed as it stands, as an H100's driver does."""
+LONGEST = 1 << 20
+"""The greatest width or precision: what a device prints goes through a buffer of 1 MiB."""
 
 
 def format_text(template: str, read: Callable[[int], bytes], string: Callable[[int], str]) -> tuple[str, int]:
@@ -21,12 +23,21 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
         text = match.group(group) or ""
         return str(struct.unpack("<i", read(4))[0]) if text == "*" else text
 
+    def field(match: re.Match[str]) -> tuple[str, str, str]:
+        """Flags, width and precision, with what the arguments say and within ``LONGEST``."""
+        flags, width, precision = match.group(1), number(match, 2), ""
+        if width.startswith("-"):
+            flags, width = flags + "-", width[1:]
+        if "." in match.group(0):
+            precision = number(match, 3)
+            precision = "" if precision.startswith("-") else f".{_limited(precision)}"
+        return flags, _limited(width), precision
+
     def convert(match: re.Match[str]) -> str:
         nonlocal count
         if match.group(0) == "%%":
             return "%"
-        flags, width = match.group(1), number(match, 2)
-        precision = "." + number(match, 3) if "." in match.group(0).split(match.group(5))[0] else ""
+        flags, width, precision = field(match)
         length, kind = match.group(4) or "", match.group(5)
         count += 1
         layout = f"%{flags}{width}{precision}"
@@ -61,6 +72,10 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
         return ""
 
     return _SPEC.sub(convert, template), count
+
+
+def _limited(digits: str) -> str:
+    return digits if len(digits) < len(str(LONGEST)) else str(min(int(digits[:20]), LONGEST))
 
 
 def _padded(flags: str, width: str, text: str) -> str:

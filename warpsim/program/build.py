@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 
 from warpsim.errors import Span
+from warpsim.isa import matching
 from warpsim.program.problems import Problems
-from warpsim.program.program import Function, LabelRef, Param, Program, Targets, Variable
+from warpsim.program.program import Function, Instruction, LabelRef, Param, Program, Targets, Variable
 from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
@@ -119,7 +120,7 @@ def _whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
 
 
 def _known_target(name: str) -> bool:
-    return name.startswith("sm_") and name[3:].rstrip("af").isdigit()
+    return name.startswith("sm_") and name[3:].rstrip("af").isdigit() and len(name) < 10
 
 
 def _first_span(module: ast.Module) -> Span:
@@ -151,9 +152,15 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
     checker = Checker(resolver, builder, problems, module)
     code = []
     for instruction, scope, source in builder.code:
+        if problems.full:
+            break
         checked = checker.check(instruction, scope, source)
         if checked is not None:
             code.append(checked)
+    # Control that comes to the closing brace returns; a label there, and a function without code, need something to run.
+    if not problems.findings and (not code or len(builder.code) in builder.labels.values()):
+        ret = matching.candidates("ret", ())[0]
+        code.append(Instruction(ret.form, ret.op, ret.traits, (), None, node.body.span))
     directives = {d.name: d.arguments for d in node.directives}
     return Function(
         node.name,
@@ -273,15 +280,8 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
                 "use %name<N>, or .local",
             )
         if item.count is not None:
-            known: object = scope.ranges.by_prefix.get(item.name)
-            for name in scope.symbols:
-                if (
-                    name.startswith(item.name)
-                    and name[len(item.name) :].isdigit()
-                    and int(name[len(item.name) :]) < item.count
-                ):
-                    known = name
-            if known is not None:
+            known = min(scope.numbers.get(item.name, ()), default=item.count) < item.count
+            if known or item.name in scope.ranges.by_prefix:
                 resolver.problems.add(
                     "redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope"
                 )

@@ -47,6 +47,8 @@ def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
             raise Mismatch(
                 "linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3
             )
+        if symbol.body is None and symbol.name in BUILTINS:
+            _builtin(operands, name, symbol)
         out.append(FunctionRef(symbol.name))
     else:
         raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
@@ -64,6 +66,19 @@ def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
         out.append(found if isinstance(found, Targets) else Targets())
         assert isinstance(found, (Targets, Prototype, LabelRef))
     return tuple(out)
+
+
+def _builtin(operands: Operands, name: ast.Name, symbol: ast.Function) -> None:
+    """Hold the declaration of a function of the run time against what it is."""
+    sides = [tuple([param.size for param in operands.resolver.params(p)]) for p in (symbol.params, symbol.returns)]
+    for found, known, verb in zip(sides, BUILTINS[symbol.name], ("takes", "returns"), strict=True):
+        if found != known:
+            message = f"{symbol.name} of the CUDA run time {verb} {_sizes(known)}, and is declared with {_sizes(found)}"
+            raise Mismatch("linkage", name.span, message, "declare it as the compiler does", 3)
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return f"parameters of {', '.join(map(str, sizes))} bytes" if sizes else "nothing"
 
 
 def _signature(

@@ -57,5 +57,10 @@ SPECIAL_WIDTHS: dict[str, tuple[int, ...]] = {
 }
 """Widths in which special registers may be read that have more than one, without component."""
 
-BUILTINS = frozenset(("vprintf", "malloc", "free", "__assertfail", "__assert_fail"))
-"""Functions that the system provides."""
+BUILTINS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "vprintf": ((8, 8), (4,)),
+    "malloc": ((8,), (8,)),
+    "free": ((8,), ()),
+    "__assertfail": ((8, 8, 4, 8, 8), ()),
+}
+"""Functions that the system provides, with the bytes of what they take and return."""

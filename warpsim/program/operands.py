@@ -341,8 +341,9 @@ class Operands:
                 weight=1,
             )
         extra = tuple([self._coordinate(e) for e in node.extra])
+        offset = (node.offset + (1 << 63)) % (1 << 64) - (1 << 63)  # addresses are sums modulo 2**64
         generic = not op.__dict__["space"] if "space" in op.__dict__ else not typed.spaces
-        return Addr(base, node.offset, extra, generic and isinstance(base, Variable))
+        return Addr(base, offset, extra, generic and isinstance(base, Variable))
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value

@@ -13,18 +13,28 @@ class Mismatch(Exception):
         self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
 
 
+MAX_FINDINGS = 200
+
+
 class Problems:
-    """Findings of the load phases; `raise_any` ends the load where there are some."""
+    """Findings of the load phases, at most so many; `raise_any` ends the load where there are some."""
 
     def __init__(self, file: str, source: str) -> None:
         self.file = file
         self.lines = tuple(source.split("\n"))
         self.findings: list[Finding] = []
 
+    @property
+    def full(self) -> bool:
+        """Whether no more are wanted."""
+        return len(self.findings) >= MAX_FINDINGS
+
     def add(
         self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = ""
     ) -> None:
         """One problem at a place."""
+        if self.full:
+            return
         text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
         self.findings.append(
             Finding(

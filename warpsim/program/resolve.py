@@ -6,6 +6,7 @@ import struct
 from typing import Any
 
 import attrs
+import numpy as np
 
 from warpsim.errors import Span
 from warpsim.program.problems import Problems
@@ -39,14 +40,18 @@ class Ranges:
 
     def find(self, name: str) -> tuple[ScalarType, int] | None:
         """The type of ``%r17`` and its elements (1 where it is no vector), if a range covers it."""
-        prefix = name.rstrip("0123456789")
+        prefix, number = numbered(name)
         found = self.by_prefix.get(prefix)
-        if found is None or len(prefix) == len(name):
-            return None
-        digits = name[len(prefix) :]
-        if len(digits) > 1 and digits[0] == "0":
-            return None
-        return found[1:] if int(digits) < found[0] else None
+        return found[1:] if found is not None and number is not None and number < found[0] else None
+
+
+def numbered(name: str) -> tuple[str, int | None]:
+    """The prefix and number of a name such as ``%r17`` that a range may cover; no number where none can."""
+    prefix = name.rstrip("0123456789")
+    digits = name[len(prefix) :]
+    if not digits or len(digits) > 10 or (len(digits) > 1 and digits[0] == "0"):
+        return prefix, None
+    return prefix, int(digits)
 
 
 class Scope:
@@ -55,6 +60,7 @@ class Scope:
     def __init__(self, outer: Scope | None) -> None:
         self.outer = outer
         self.symbols: dict[str, Symbol] = {}
+        self.numbers: dict[str, set[int]] = {}  # of the symbols that look like those of a range, by prefix
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
         self.made: dict[str, Register | VectorRegister] = {}
@@ -158,7 +164,7 @@ class Resolver:
                 else:
                     data, relocations = self.initial(item.initialiser, type, item.span)
                 if dimensions and dimensions[0] is None:
-                    dimensions[0] = len(item.initialiser) if isinstance(item.initialiser, tuple) else 1
+                    dimensions[0] = _length(item.initialiser)
             elif None in dimensions and node.linkage != "extern":
                 self.problems.add(
                     "directive", item.span, f"{item.name} has no size: [] needs .extern or initial values"
@@ -200,6 +206,10 @@ class Resolver:
             if symbol.linkage == "extern":
                 return
         table[name] = symbol
+        if scope is not None:
+            prefix, number = numbered(name)
+            if number is not None:
+                scope.numbers.setdefault(prefix, set()).add(number)
 
     def params(self, nodes: tuple[ast.Variable, ...]) -> tuple[Param, ...]:
         """Parameters with their offsets in the parameter block."""
@@ -228,7 +238,14 @@ class Resolver:
         data = bytearray()
         relocations: list[Any] = []
         for leaf in _leaves(tree):
-            if leaf.symbol is not None:
+            if isinstance(leaf, ast.Numbers):
+                if type.kind == "f":
+                    self._no_float(leaf.span, type)
+                if type.bytes > 8:
+                    data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
+                else:
+                    data += np.array(leaf.values, np.uint64).astype(f"<u{type.bytes}").tobytes()
+            elif leaf.symbol is not None:
                 self.symbol_value(leaf, leaf.symbol.text, type)
                 relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
                 data += bytes(type.bytes)
@@ -278,14 +295,22 @@ class Resolver:
             return bytes(type.bytes)
         assert isinstance(value, ast.Integer)
         if type.kind == "f":
-            self.problems.add(
-                "initialiser", leaf.span, f"an integer initialises a .{type.name}", "write a decimal point, or 0f..."
-            )
+            self._no_float(leaf.span, type)
         return (value.value & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
+    def _no_float(self, span: Span, type: ScalarType) -> None:
+        message = f"an integer initialises a .{type.name}"
+        self.problems.add("initialiser", span, message, "write a decimal point, or 0f...")
 
-def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser]:
-    if isinstance(tree, ast.Initialiser):
+
+def _length(tree: ast.InitialiserTree) -> int:
+    """How many parts an initialiser has."""
+    parts = tree if isinstance(tree, tuple) else (tree,)
+    return sum(len(part.values) if isinstance(part, ast.Numbers) else 1 for part in parts)
+
+
+def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:
+    if not isinstance(tree, tuple):
         return [tree]
     return [leaf for part in tree for leaf in _leaves(part)]
 

@@ -169,7 +169,15 @@ class Initialiser:
     span: Span = attrs.field(eq=False)
 
 
-InitialiserTree = Initialiser | tuple["InitialiserTree", ...]
+@attrs.frozen
+class Numbers:
+    """Many leaves that are plain integers, side by side: ``1, 2, 3``."""
+
+    values: tuple[int, ...]
+    span: Span = attrs.field(eq=False)
+
+
+InitialiserTree = Initialiser | Numbers | tuple["InitialiserTree", ...]
 
 
 @attrs.frozen

@@ -115,6 +115,11 @@ class DeclarationParser(ExpressionParser):
             parts: list[ast.InitialiserTree] = []
             if s.accept("}"):
                 return ()
+            if s.kind == "numbers":
+                span = s.span()
+                parts.append(ast.Numbers(tuple(map(int, s.take().split(","))), span))
+                s.expect("}")
+                return tuple(parts)
             parts.append(self._initialiser(depth + 1))
             while s.accept(","):
                 parts.append(self._initialiser(depth + 1))

@@ -19,6 +19,8 @@ PRECEDENCE = {
 """How tightly each binary operator binds; C's order."""
 
 MAX_NESTING = 100
+MAX_DIGITS = 1000
+"""Of an integer literal; 64 bits, which is all that PTX keeps, take no more than 66."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
@@ -65,6 +67,8 @@ def decode_integer(text: str) -> tuple[int, bool]:
     """Value and unsignedness of an integer literal."""
     unsigned = text.endswith("U")
     digits = text[:-1] if unsigned else text
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(digits)
     if digits[:2] in ("0x", "0X"):
         value = int(digits, 16)
     elif digits[:2] in ("0b", "0B"):
@@ -235,7 +239,7 @@ class ExpressionParser:
         try:
             return decode_integer(text)
         except ValueError:
-            raise self.s.problem(f"{text[:40]} is no number") from None
+            raise self.s.problem(f"{text[:40]} is no number of 64 bits") from None
 
     def literal(self) -> ast.Integer | ast.Float:
         """An integer or floating-point literal, or a constant expression."""

@@ -142,7 +142,7 @@ class _Parser(DeclarationParser):
             raise s.problem(f"found {s.shown()} where a version such as 8.0 was expected")
         s.skip()
         major, minor = text.split(".")[:2]
-        if not (major.isdigit() and minor.isdigit()):
+        if not (major.isdigit() and minor.isdigit() and len(text) < 20):
             raise s.problem(f"{text} is no version")
         return int(major), int(minor)
 

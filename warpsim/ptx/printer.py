@@ -124,6 +124,8 @@ def _declarator(node: ast.Declarator) -> str:
 def _initialiser(tree: ast.InitialiserTree) -> str:
     if isinstance(tree, tuple):
         return "{" + ", ".join(_initialiser(part) for part in tree) + "}"
+    if isinstance(tree, ast.Numbers):
+        return ", ".join(map(str, tree.values))
     if tree.value is not None:
         return operand(tree.value)
     assert tree.symbol is not None

@@ -147,7 +147,7 @@ class GlobalAccess:
 
     def outside(self, address: int, nbytes: int) -> str:
         """What to say of an access outside any allocation: the nearest one and the distance."""
-        text = f"access of {nbytes} bytes at address 0x{address:x} is outside any live allocation"
+        text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x} is outside any live allocation"
         near = self.port.globals.nearest(address)
         if near is None:
             return text

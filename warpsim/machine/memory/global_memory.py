@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.errors import LaunchError
 from warpsim.machine.values import Array
 
 ALIGNMENT = 256
 GUARD = 1 << 20
+CAPACITY = 80 << 30
+"""The global memory of a GPU, in bytes: that of an A100 and an H100."""
 FIRST_ADDRESS = 0x7F_0000_0000
 CONST_ADDRESS = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
@@ -90,8 +93,17 @@ class GlobalMemory:
     def allocate(
         self, nbytes: int, name: str = "allocation", *, read_only: bool = False, const: bool = False
     ) -> tuple[int, Array]:
-        """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes."""
-        data = np.zeros(nbytes, np.uint8)
+        """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes.
+
+        Raises:
+            LaunchError: where the GPU, or this machine, has not so much.
+        """
+        if nbytes > CAPACITY:
+            raise LaunchError(f"{name} takes {nbytes} bytes of global memory; the GPU has {CAPACITY}")
+        try:
+            data = np.zeros(nbytes, np.uint8)
+        except MemoryError:
+            raise LaunchError(f"{name} takes {nbytes} bytes, which this machine does not have") from None
         if const:
             address = self._next_const
             self._next_const = -(-(address + max(nbytes, 1) + GUARD) // ALIGNMENT) * ALIGNMENT
