@@ -130,7 +130,7 @@ def _made(instruction: Instruction) -> Fragment | None:
             return Fragment("accumulator", op.shape, "", op.type.name, instruction)
         return Fragment(operand, op.shape, op.layout, op.type.name, instruction)
     if traits.matrix is Matrix.MULTIPLY:
-        return Fragment("accumulator", _shape(instruction), "", _name(op.__dict__.get("dtype"), "s32"), instruction)
+        return Fragment("accumulator", _shape(instruction), "", _name(op.get("dtype"), "s32"), instruction)
     return None
 
 
@@ -141,14 +141,14 @@ def _expected(instruction: Instruction) -> list[tuple[int, Fragment]]:
         return []
     if traits.matrix is Matrix.STORE:
         return [(1, Fragment("accumulator", op.shape, "", op.type.name))]
-    shape, values = _shape(instruction), op.__dict__
+    shape = _shape(instruction)
     kind = "b1" if "b1" in op.modifiers else "f16"
-    a, b = _name(values.get("atype"), kind), _name(values.get("btype"), kind)
-    left, right = values.get("alayout") or "row", values.get("blayout") or "col"
+    a, b = _name(op.get("atype"), kind), _name(op.get("btype"), kind)
+    left, right = op.get("alayout") or "row", op.get("blayout") or "col"
     return [
         (1, Fragment("a", shape, left, a)),
         (2, Fragment("b", shape, right, b)),
-        (3, Fragment("accumulator", shape, "", _name(values.get("ctype"), "s32"))),
+        (3, Fragment("accumulator", shape, "", _name(op.get("ctype"), "s32"))),
     ]
 
 

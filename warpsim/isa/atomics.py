@@ -108,7 +108,7 @@ def reduction(operation: str, type: ScalarType, flush: bool) -> Update:
 
 def _shared_update(op: Op) -> Update | None:
     """Where shared memory differs, as an H100 has it: f32 keeps subnormals; of two f64 NaNs the old value's stays."""
-    if "op" not in op.__dict__ or op.op != "add" or op.type.kind != "f" or op.type.bits < 32:
+    if op.get("op") != "add" or op.type.kind != "f" or op.type.bits < 32:
         return None
     return _add if op.type.bits == 32 else lambda old, b: floating.add(b, old)
 
@@ -152,7 +152,7 @@ _HALF_UPDATES: dict[str, Update] = {"add": _half_add, "min": _half_min, "max": _
 
 def atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:
     """One read-modify-write for each element of a scalar or vector operand."""
-    space = getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
+    space = op.get("space") or ("global" if op.get("global") else "")
     if not isinstance(b, tuple):
         return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind, shared=_shared_update(op))
     size = op.type.bytes
@@ -173,8 +173,8 @@ _SCALAR = """
 
 
 def _hint_illegal(op: Op) -> str | None:
-    shared = (getattr(op, "space", None) or "").startswith("shared")
-    return ".L2::cache_hint does not apply to .shared" if shared and getattr(op, "hint", None) else None
+    shared = (op.get("space") or "").startswith("shared")
+    return ".L2::cache_hint does not apply to .shared" if shared and op.get("hint") else None
 
 
 def _illegal(op: Op) -> str | None:

@@ -13,7 +13,7 @@ _B32 = {"a": ".u32", "b": ".u32"}
 
 def _counts(op: Op) -> range:
     """Threads that a barrier may expect, in constants."""
-    return range(32 if getattr(op, "arrive", False) else 0, 4097, 32)
+    return range(32 if op.get("arrive") else 0, 4097, 32)
 
 
 def _cta_barrier(op: Op) -> Traits:

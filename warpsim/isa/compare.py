@@ -53,7 +53,7 @@ _HALVES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 
 def _legal(op: Op) -> str | None:
-    type = op.__dict__.get("stype") or op.type
+    type = op.get("stype") or op.type
     if type.kind == "b" and not type.name.endswith("x2") and op.cmp not in ("eq", "ne"):
         return f".{op.cmp} does not compare untyped bits"
     if type.kind != "u" and op.cmp in ("lo", "ls", "hi", "hs"):

@@ -112,7 +112,7 @@ def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
 )
 def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
     """Half of a * b, plus c and the carry. As an H100 has it, .sat does nothing, and .hi of 16 bits gives bits 32 to 47."""
-    if op.__dict__.get("half") == "hi" and a.dtype.itemsize == 2:
+    if op.half == "hi" and a.dtype.itemsize == 2:
         high = (a.astype(np.int64) * b >> np.int64(32)).astype(a.dtype)
     else:
         high = _half(op, a, b)

@@ -193,7 +193,7 @@ def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
 )
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b by the approximate reciprocal."""
-    if "full" in op.__dict__:
+    if op.full:
         return approx.div_full_ftz(a, b) if op.ftz else approx.div_full(a, b)
     return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
 
@@ -337,14 +337,14 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; a NaN loses against a number, and wins with .NaN."""
     least = op.text.startswith("min")
-    if op.__dict__.get("ftz"):
+    if op.ftz:
         a, b = flush(a), flush(b)
     sign = None
     if "xorsign" in op.text:
         sign = np.signbit(a) ^ np.signbit(b)
         a, b = np.abs(a), np.abs(b)
     r = floating.extreme(a, b, least)
-    if op.__dict__.get("NaN"):
+    if op.NaN:
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
     if sign is not None:
         r = np.where(sign, -r, r)

@@ -45,18 +45,18 @@ def _each(op: Op, function: Any, *values: Lanes) -> Lanes:
     out = []
     for parts in zip(*[_split(op, v) for v in values], strict=True):
         half = parts[0].dtype
-        inputs = [_flush16(p) if op.__dict__.get("ftz") and half == F16 else p for p in parts]
+        inputs = [_flush16(p) if op.get("ftz") and half == F16 else p for p in parts]
         wide = function(*[p.astype(np.float32).astype(np.float64) for p in inputs])
         r = convert.to_half(wide, half, "rn")
-        if op.__dict__.get("ftz") and half == F16:
+        if op.get("ftz") and half == F16:
             r = _flush16(r)
         bits = r.view(np.uint16)
         infinity = 0x7C00 if half == F16 else 0x7F80
         nan = (bits & 0x7FFF) > infinity
-        if op.__dict__.get("sat"):
+        if op.get("sat"):
             one = np.uint16(0x3C00 if half == F16 else 0x3F80)
             bits = np.where(nan | (bits >> 15 != 0), np.uint16(0), np.minimum(bits, one))
-        elif op.__dict__.get("relu"):
+        elif op.get("relu"):
             bits = np.where((bits >> 15 != 0) & ~nan, np.uint16(0), bits)
         out.append(bits.astype(np.uint16).view(half))
     return _join(op, out)
@@ -153,7 +153,7 @@ def sign(op: Op, a: Lanes) -> Lanes:
     out = []
     for part in _split(op, a):
         half = part.dtype
-        bits = (_flush16(part) if op.__dict__.get("ftz") else part).view(np.uint16)
+        bits = (_flush16(part) if op.ftz else part).view(np.uint16)
         nan = (bits & 0x7FFF) > (0x7C00 if half == F16 else 0x7F80)
         bits = bits & np.uint16(0x7FFF) if op.text.startswith("abs") else bits ^ np.uint16(0x8000)
         out.append(np.where(nan, np.uint16(0x7FFF), bits).astype(np.uint16).view(half))

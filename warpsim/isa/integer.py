@@ -36,15 +36,15 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     """,
     anchor="integer-arithmetic-instructions-add",
     linear=True,
-    types={n: (lambda op: op.__dict__.get("type") or op.__dict__.get("type2") or TYPES["s32"]) for n in "dab"},
+    types={n: (lambda op: op.type or op.type2 or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
     traits=lambda op: Traits(modular=None if op.sat or op.type2 else Modular.SUM),
 )
 def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b, modulo 2**N; with .sat, clamped to the s32 range."""
-    if op.__dict__.get("sat"):
+    if op.sat:
         return integer.add_saturating(a, b)
-    if op.__dict__.get("type2"):
+    if op.type2:
         (al, ah), (bl, bh) = _halves(a, "u2"), _halves(b, "u2")
         return _join(al + bl, ah + bh)
     return a + b
@@ -58,12 +58,12 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """,
     anchor="integer-arithmetic-instructions-sub",
     linear=True,
-    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
+    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     traits=lambda op: Traits(modular=None if op.sat else Modular.DIFFERENCE),
 )
 def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b, modulo 2**N; with .sat, clamped to the s32 range."""
-    return integer.sub_saturating(a, b) if op.__dict__.get("sat") else a - b
+    return integer.sub_saturating(a, b) if op.sat else a - b
 
 
 @instruction(
@@ -114,13 +114,13 @@ def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
-    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dabc"},
+    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
     traits=Traits(absorbs=True),
 )
 def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The upper half of a * b, plus c."""
     high = integer.mul_high(a, b)
-    return integer.add_saturating(high, c) if op.__dict__.get("sat") else high + c
+    return integer.add_saturating(high, c) if op.sat else high + c
 
 
 @instruction(
@@ -155,15 +155,15 @@ def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mad24.mode.type d, a, b, c; mad24.hi{.sat}.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-mad24",
-    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dabc"},
+    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
 )
 def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """mul24, plus c."""
-    if op.__dict__.get("sat"):
+    if op.sat:
         shift = np.int64(40)
         product = (((a.astype(np.int64) << shift) >> shift) * ((b.astype(np.int64) << shift) >> shift)) >> np.int64(16)
         return np.clip(product.astype(np.int32).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
-    return (_product24(op, a, b) + c).astype(c.dtype) if "mode" in op.__dict__ else c
+    return (_product24(op, a, b) + c).astype(c.dtype) if op.mode else c
 
 
 @instruction(
@@ -209,14 +209,14 @@ def neg(op: Op, a: Lanes) -> Lanes:
     .type = { .u16, .u32, .u64, .s16, .s64 };
     """,
     anchor="integer-arithmetic-instructions-min",
-    types={n: (lambda op: op.__dict__.get("type") or TYPES["s32"]) for n in "dab"},
+    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     gates={"relu": (90, (8, 0))},
     traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Least or greatest; .relu clamps negative results to 0."""
     out = np.minimum(a, b) if op.text.startswith("min") else np.maximum(a, b)
-    return np.maximum(out, a.dtype.type(0)) if op.__dict__.get("relu") else out
+    return np.maximum(out, a.dtype.type(0)) if op.relu else out
 
 
 @instruction(
@@ -232,7 +232,7 @@ def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     kind = "u2" if "u16x2" in op.text else "i2"
     choose = np.minimum if op.text.startswith("min") else np.maximum
     parts = [choose(x, y) for x, y in zip(_halves(a, kind), _halves(b, kind), strict=True)]
-    if op.__dict__.get("relu"):
+    if op.relu:
         parts = [np.maximum(p, np.int16(0)) for p in parts]
     return _join(*parts)
 

@@ -170,7 +170,7 @@ def operand_type(spec: OperandSpec, op: Op) -> ScalarType | None:
     if isinstance(rule, ScalarType):
         return rule
     if rule is None:
-        found = op.__dict__.get("type")
+        found = op.get("type")
         if isinstance(found, ScalarType):
             return found
         words = [word for word in op.modifiers if word in TYPES]
@@ -189,7 +189,7 @@ def _type_of(rule: str, op: Op) -> ScalarType:
     if "/" in rule:
         name, divisor = rule.split("/")
         return TYPES[f"b{_type_of(name, op).bits // int(divisor)}"]
-    found = op.__dict__.get(rule)
+    found = op.get(rule)
     if isinstance(found, ScalarType):
         return found
     if isinstance(found, str) and found in TYPES:

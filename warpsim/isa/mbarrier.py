@@ -62,7 +62,7 @@ _SPACES = {"address": {"shared"}}
 
 
 def _space(op: Op) -> str:
-    return op.__dict__.get("space") or ""
+    return op.space or ""
 
 
 _ONE = np.ones(1, np.int64)

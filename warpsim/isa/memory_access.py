@@ -80,13 +80,13 @@ GATES = {
 
 def vector_size(op: Op) -> int:
     """Elements of the .vec modifier."""
-    vec = getattr(op, "vec", None)
+    vec = op.get("vec")
     return int(vec[1:]) if vec else 1
 
 
 def space_of(op: Op) -> str:
     """The state space that an instruction names, or "" for generic."""
-    return getattr(op, "space", None) or ("global" if getattr(op, "global", False) else "")
+    return op.get("space") or ("global" if op.get("global") else "")
 
 
 def _is_strong(op: Op) -> bool:
@@ -95,7 +95,7 @@ def _is_strong(op: Op) -> bool:
 
 def _illegal(op: Op) -> str | None:
     """Why the assembler refuses these modifiers together, in accesses of up to 128 bits."""
-    if (getattr(op, "evict2", None)) is not None:
+    if op.get("evict2") is not None:
         return f".{op.evict2} needs an access of 256 bits: .v8 of 32-bit or .v4 of 64-bit elements"
     if op.type.bits * vector_size(op) > 128:
         return "a vector of more than 128 bits is not supported for this type, state space or target"
@@ -113,15 +113,15 @@ def _illegal_wide(op: Op) -> str | None:
 
 def _conflict(op: Op) -> str | None:
     space = space_of(op)
-    evict = getattr(op, "evict", None)
-    cop = getattr(op, "cop", None) or getattr(op, "nc_cop", None)
+    evict = op.get("evict")
+    cop = op.get("cop") or op.get("nc_cop")
     if evict and cop:
         return f".{evict} does not go with .{cop}"
     if space not in ("", "global"):
-        for hint in (evict, getattr(op, "hint", None), getattr(op, "prefetch", None)):
+        for hint in (evict, op.get("hint"), op.get("prefetch")):
             if hint:
                 return f".{hint} does not apply to .{space}"
-    ordered = "volatile" if getattr(op, "volatile", False) else getattr(op, "sem", None)
+    ordered = "volatile" if op.get("volatile") else op.get("sem")
     if ordered and space.split("::")[0] not in ("", "global", "shared"):
         return f".{ordered} does not apply to .{space}"
     return None

@@ -30,11 +30,11 @@ def _size(op: Op) -> int:
 
 
 def _type(op: Op) -> Any:
-    return op.__dict__.get("type") or op.__dict__.get("htype") or op.ftype
+    return op.type or op.htype or op.ftype
 
 
 def _legal(op: Op) -> str | None:
-    type, name = _type(op), op.__dict__.get("op")
+    type, name = _type(op), op.get("op")
     if type.kind in "us" or type.name in ("b32", "b64"):
         allowed = _OF_INTEGERS.get(name, ()) if name else ("b32", "b64", "u32", "u64", "s32", "s64")
         return None if type.name in allowed else f".{name} takes {', '.join('.' + t for t in allowed)}"
@@ -89,7 +89,7 @@ _LOADS = """
 )
 def multimem_ld_reduce(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     """d = the reduction over all copies of the value at a."""
-    count = _size(op) if "vec" in op.__dict__ else 1
+    count = _size(op)
     values = memory.load("global", a, _type(op), count)
     return values if count > 1 else values[0]
 
@@ -150,5 +150,5 @@ _REDUCTIONS = """
 def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""
     whole = Op(op.text, op.modifiers, {**op.__dict__, "type": _type(op), "space": "global"})
-    halves = "htype" in op.__dict__
+    halves = op.htype is not None
     atomic(whole, a, b, memory, (half_update if halves else update_of)(whole), False, "" if halves else op.op)

@@ -60,9 +60,13 @@ class Op:
 
     def __getattr__(self, name: str) -> Any:
         absent = self.__dict__.get("_absent", {})
-        if name in absent:  # a slot of another line of the same block
+        if name in absent:  # a slot of another line that the same function gives meaning to
             return absent[name]
         raise AttributeError(f"{self.__dict__.get('text')} has no modifier slot {name!r}")
+
+    def get(self, name: str) -> Any:
+        """What stands in a slot that the form may not have, nor any with the same meaning."""
+        return self.__dict__.get(name)
 
     def __repr__(self) -> str:
         return f"Op({self.text})"
@@ -130,11 +134,16 @@ class Form:
         return self.pattern.line
 
 
-@attrs.frozen
+@attrs.frozen(slots=False, eq=False)
 class _Declaration:
     block: str
     function: Callable[..., Any]
     options: dict[str, Any]
+
+    @functools.cached_property
+    def lines(self) -> list[syntax.Pattern]:
+        """The lines of the block."""
+        return syntax.parse_block(self.block, self.options["classes"])
 
 
 def instruction(
@@ -230,10 +239,14 @@ class Registry(Mapping[str, list[Form]]):
         self._declared: dict[str, list[_Declaration]] = {}
         self._forms: dict[str, list[Form]] = {}
         self._parsed: dict[int, list[Form]] = {}
+        self._blocks: dict[Callable[..., Any], list[_Declaration]] = {}
 
     def declare(self, root: str, declaration: _Declaration) -> None:
         """Keep a block for later."""
         self._declared.setdefault(root, []).append(declaration)
+        blocks = self._blocks.setdefault(declaration.function, [])
+        if declaration not in blocks:
+            blocks.append(declaration)
         self._forms.pop(root, None)
         self.revision += 1
 
@@ -243,7 +256,7 @@ class Registry(Mapping[str, list[Form]]):
             forms = []
             for declaration in self._declared[root]:
                 if id(declaration) not in self._parsed:
-                    self._parsed[id(declaration)] = _forms(declaration)
+                    self._parsed[id(declaration)] = _forms(declaration, self._blocks[declaration.function])
                 forms += [form for form in self._parsed[id(declaration)] if form.root == root]
             self._forms[root] = forms
         return forms
@@ -279,9 +292,9 @@ def plain(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 
 
-def _forms(declaration: _Declaration) -> list[Form]:
-    options, function = declaration.options, declaration.function
-    lines = syntax.parse_block(declaration.block, options["classes"])
+def _forms(declaration: _Declaration, blocks: list[_Declaration]) -> list[Form]:
+    """The forms of a block, one of the ``blocks`` of its function: an op answers for the slots of all of them."""
+    options, function, lines = declaration.options, declaration.function, declaration.lines
     positional: list[str] = []
     ports: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -290,7 +303,7 @@ def _forms(declaration: _Declaration) -> list[Form]:
         else:
             (ports if parameter.kind is inspect.Parameter.KEYWORD_ONLY else positional).append(parameter.name)
     names: dict[str, object] = {}
-    for line in lines:
+    for line in (line for block in blocks for line in block.lines):
         names.update((slot.name, False if slot.literal else None) for slot in line.slots)
     forms = []
     for line in lines:
@@ -384,7 +397,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
 def _space_slot(slots: set[str]) -> Any:
     """Where an address has its state space from: a slot, or whether ``.global`` is written."""
     if "global" in slots:
-        return lambda op: {"global"} if op.__dict__.get("global") else None
+        return lambda op: {"global"} if op.get("global") else None
     return next((name for name in ("space", "ss", "state_space") if name in slots), None)
 
 

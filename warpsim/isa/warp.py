@@ -306,7 +306,7 @@ _REDUX = {
     """,
     anchor="parallel-synchronization-and-communication-instructions-redux-sync",
     scope=Scope.WARP,
-    types={"membermask": ".u32", **{n: (lambda op: op.__dict__.get("type") or TYPES["u32"]) for n in "da"}},
+    types={"membermask": ".u32", **{n: (lambda op: op.type or TYPES["u32"]) for n in "da"}},
     version=(7, 0),
     target=80,
     traits=Traits(uniform="warp"),
@@ -314,7 +314,7 @@ _REDUX = {
 @_per_mask
 def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """A reduction over the members."""
-    name = op.__dict__.get("op") or op.bop
+    name = op.op or op.bop
     members = _members(membermask, active)
     info = np.iinfo(a.dtype)
     neutral = {"min": info.max, "max": info.min, "and": -1 if a.dtype.kind == "i" else info.max}.get(name, 0)

@@ -211,7 +211,7 @@ def mma_integer(
         left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
         if positions is not None:
             left, _ = _expanded(left, positions)
-        d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, bool(op.__dict__.get("satfinite")))
+        d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, bool(op.satfinite))
     return fragments.scatter_accumulator(d, n, m)
 
 
