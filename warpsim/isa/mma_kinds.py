@@ -204,7 +204,7 @@ _LINE = "sync.aligned.shape.row.col.kind.block_scale{.scale_vec_size}.dtype.atyp
 _TAIL = "sa, {ia0, ia1}, sb, {ib0, ib1};"
 
 
-def _declare(line: str, shape: str, types: str, sparse: bool) -> Callable[[Function], Function]:
+def _declare(line: str, shape: str, types: str, *, sparse: bool) -> Callable[[Function], Function]:
     """A scaled form: `_SCALED` or `_FOUR` types, of one shape."""
     return instruction(
         f"{line}, {_TAIL} .shape = {{ .{shape} }}; {types}",
@@ -222,8 +222,8 @@ def _declare(line: str, shape: str, types: str, sparse: bool) -> Callable[[Funct
     )
 
 
-@_declare(f"mma.{_LINE}", "m16n8k64", _FOUR, False)
-@_declare(f"mma.{_LINE}", "m16n8k32", _SCALED, False)
+@_declare(f"mma.{_LINE}", "m16n8k64", _FOUR, sparse=False)
+@_declare(f"mma.{_LINE}", "m16n8k32", _SCALED, sparse=False)
 def mma_scaled(
     op: Op,
     a: Registers,
@@ -243,8 +243,8 @@ def mma_scaled(
     return _product(op, (a, b, c), (sa, ia, sb, ib), None, extent, device, active, report)
 
 
-@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, True)
-@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, True)
+@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, sparse=True)
+@_declare(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, sparse=True)
 def mma_sp_scaled(
     op: Op,
     a: Registers,

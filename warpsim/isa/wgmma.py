@@ -55,10 +55,16 @@ def _d_type(op: Op) -> ScalarType:
 
 
 def _declare(
-    block: str, sparse: bool, transposes: bool, scales: bool, selectors: int, gate: Callable[[Op], Gate | None] | None
+    block: str,
+    *,
+    transposes: bool = False,
+    scales: bool = True,
+    selectors: int = 1,
+    gate: Callable[[Op], Gate | None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The forms of a block line ``@OPCODE``: A by descriptor or in registers, with the immediates of its types."""
+    """The forms of ``opcode | classes``: A by descriptor or in registers, with the immediates of its types."""
     opcode, classes = block.split("|")
+    sparse = opcode.startswith(_SPARSE)
     scale = ", imm_scale_a, imm_scale_b" if scales else ""
     meta = ", sp_meta, sp_sel" if sparse else ""
     by_descriptor = f"{opcode} d, a_desc, b_desc{meta}, {{!}}scale_d{scale}" + (
@@ -113,14 +119,14 @@ _TF32 = ".dtype = { .f32 }; .atype = { .tf32 }; .btype = { .tf32 };"
 _TYPED = ".dtype.atype.btype"
 
 
-@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_HALF}", False, True, True, 1, None)
-@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_BFLOAT}", False, True, True, 1, None)
-@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 8)} }}; {_TF32}", False, False, True, 1, None)
-@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_FP8}", False, False, True, 1, None)
-@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_HALF}", True, True, True, 2, None)
-@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_BFLOAT}", True, True, True, 2, None)
-@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_TF32}", True, False, True, 2, None)
-@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 64)} }}; {_FP8}", True, False, True, 1, None)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_HALF}", transposes=True)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_BFLOAT}", transposes=True)
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 8)} }}; {_TF32}")
+@_declare(f"{_DENSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_FP8}")
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_HALF}", transposes=True, selectors=2)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 32)} }}; {_BFLOAT}", transposes=True, selectors=2)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 16)} }}; {_TF32}", selectors=2)
+@_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 64)} }}; {_FP8}")
 def mma_float(
     op: Op,
     a: Any = None,
@@ -165,28 +171,18 @@ def mma_float(
 
 @_declare(
     f"{_DENSE}{{.satfinite}}{_TYPED} | .shape = {{ {_shapes(_INTEGER_N, 32)} }}; {_INT8}",
-    False,
-    False,
-    False,
-    1,
-    _mixed_signs,
+    scales=False,
+    gate=_mixed_signs,
 )
 @_declare(
     f"{_SPARSE}{{.satfinite}}{_TYPED} | .shape = {{ {_shapes(_INTEGER_N, 64)} }}; {_INT8}",
-    True,
-    False,
-    False,
-    1,
-    _mixed_signs,
+    scales=False,
+    gate=_mixed_signs,
 )
 @_declare(
     f"{_DENSE}{_TYPED}.and.popc | .shape = {{ {_shapes(_INTEGER_N, 256)} }};"
     " .dtype = { .s32 }; .atype = { .b1 }; .btype = { .b1 };",
-    False,
-    False,
-    False,
-    1,
-    None,
+    scales=False,
 )
 def mma_integer(
     op: Op,
