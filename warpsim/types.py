@@ -1,4 +1,4 @@
-"""PTX scalar types and their NumPy dtypes, state spaces, scopes and proxies."""
+"""PTX scalar types and their NumPy dtypes; state spaces."""
 
 from __future__ import annotations
 
@@ -111,10 +111,3 @@ class StateSpace(enum.Enum):
     PARAM = "param"
     SHARED = "shared"
     GENERIC = "generic"
-
-
-class Proxy(enum.Enum):
-    """The proxies of the memory model that accesses go through."""
-
-    GENERIC = "generic"
-    ASYNC = "async"

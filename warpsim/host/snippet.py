@@ -17,7 +17,7 @@ from warpsim.host.options import budget, integer
 from warpsim.machine.batch import Batch
 from warpsim.machine.group import Group
 from warpsim.machine.launch import Launch, Settings
-from warpsim.machine.plan import FunctionPlan, Image
+from warpsim.machine.plan import Image
 from warpsim.machine.values import as_array
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
@@ -39,7 +39,6 @@ class _SnippetLaunch(Launch):
     """A launch whose registers are set before and kept after."""
 
     initial: dict[int, Array]
-    plan_of_main: FunctionPlan
 
     def prepare(self, batch: Batch) -> None:
         frame = batch.frame(0, self.plan.main)

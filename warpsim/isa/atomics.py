@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Access, Traits, Undefined
 from warpsim.numerics import floating
@@ -150,7 +151,7 @@ def _half_max(x: Lanes, y: Lanes) -> Lanes:
 _HALF_UPDATES: dict[str, Update] = {"add": _half_add, "min": _half_min, "max": _half_max}
 
 
-def atomic(op: Op, a: Any, b: Any, memory: Any, update: Update, returns: bool, kind: str) -> Any:
+def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, update: Update, returns: bool, kind: str) -> Any:
     """One read-modify-write for each element of a scalar or vector operand."""
     space = op.get("space") or ("global" if op.get("global") else "")
     if not isinstance(b, tuple):
@@ -205,7 +206,7 @@ def _illegal(op: Op) -> str | None:
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
+def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """d = the value at a; the value at a = d op b."""
     return atomic(op, a, b, memory, update_of(op), True, op.op)
 
@@ -222,7 +223,7 @@ def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> 
     gates=_GATES,
     traits=_REDUCTION,
 )
-def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
+def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The value at a = the value at a op b."""
     atomic(op, a, b, memory, update_of(op), False, op.op)
 
@@ -241,7 +242,7 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> N
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
+def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """d = the value at a; the value at a = b."""
     return atomic(op, a, b, memory, UPDATES["exch"], True, "exch")
 
@@ -253,7 +254,7 @@ def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: Any) -> Lanes:
+def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: MemoryPort) -> Lanes:
     """d = the value at a; where that is b, the value at a = c."""
     return memory.atomic(op.space or "", a, op.type, _cas, (b, c), returns=True, kind="cas")
 
@@ -276,7 +277,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> Lanes:
+def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """The same for halves; each of two in a word by itself."""
     return atomic(op, a, b, memory, half_update(op), True, "")
 
@@ -293,7 +294,7 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any
     gates=_GATES,
     traits=_REDUCTION,
 )
-def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Any) -> None:
+def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The same for halves; each of two in a word by itself."""
     atomic(op, a, b, memory, half_update(op), False, "")
 
@@ -332,7 +333,7 @@ _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 }; 
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
+def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
     """Each element atomically; the vector as a whole is not."""
     return atomic(op, a, b, memory, _add_flushed, True, "add")
 
@@ -349,7 +350,7 @@ def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, 
     traits=_ATOMIC,
     sinks=("d",),
 )
-def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> Any:
+def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
     """The same for halves."""
     return atomic(op, a, b, memory, half_update(op), True, "")
 
@@ -365,7 +366,7 @@ def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = N
     **_VECTOR,
     traits=_REDUCTION,
 )
-def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
+def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """Each element atomically; the vector as a whole is not."""
     atomic(op, a, b, memory, _add_flushed, False, "add")
 
@@ -381,6 +382,6 @@ def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *
     **_VECTOR,
     traits=_REDUCTION,
 )
-def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: Any) -> None:
+def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The same for halves."""
     atomic(op, a, b, memory, half_update(op), False, "")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import ClusterPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.types import TYPES, ScalarType
@@ -186,7 +187,7 @@ _ISSPACEP: dict[str, Any] = {
 
 @instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
 @instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
-def isspacep(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
+def isspacep(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """Whether a generic address lies in a state space; .shared is the memory of the thread's own CTA."""
     a = a.astype(np.uint64)
     shared = (a >= np.uint64(SHARED_WINDOW)) & (a < np.uint64(SHARED_WINDOW + WINDOW))
@@ -217,13 +218,13 @@ _MAPA: dict[str, Any] = {
 
 
 @instruction("mapa.shared::cluster.size d, a, b;  .size = { .u32, .u64 };", **_MAPA)
-def mapa_shared(op: Op, a: Lanes, b: Lanes, *, cluster: Any) -> Lanes:
+def mapa_shared(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The address in CTA b of the cluster that corresponds to a shared-memory address."""
     return cluster.map_shared(a, b)
 
 
 @instruction("mapa.size d, a, b;  .size = { .u32, .u64 };", **_MAPA)
-def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: Any) -> Lanes:
+def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The same for generic addresses."""
     window = np.uint64(SHARED_WINDOW).astype(a.dtype)
     return cluster.map_shared(a - window, b) + window
@@ -239,12 +240,12 @@ _RANK: dict[str, Any] = {
 
 
 @instruction("getctarank.shared::cluster.size d, a;  .size = { .u32, .u64 };", **_RANK)
-def getctarank_shared(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
+def getctarank_shared(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The rank in the cluster of the CTA that a shared-memory address belongs to."""
     return cluster.rank_of(a)
 
 
 @instruction("getctarank.size d, a;  .size = { .u32, .u64 };", **_RANK)
-def getctarank(op: Op, a: Lanes, *, cluster: Any) -> Lanes:
+def getctarank(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The same for generic addresses."""
     return cluster.rank_of(a - np.uint64(SHARED_WINDOW).astype(a.dtype))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits, Undefined
 
@@ -49,7 +50,7 @@ def _formats_in_order(op: Op) -> str | None:
     gates={"shared::cta": _CTA},
     traits=Traits(matrix=Matrix.LOAD),
 )
-def ldmatrix(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
+def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
     out = []
     for number in range(_count(op)):
@@ -73,7 +74,7 @@ def ldmatrix(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     legal=_formats_in_order,
     traits=Traits(matrix=Matrix.LOAD),
 )
-def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
+def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
     out = []
     for number in range(_count(op)):
@@ -98,7 +99,7 @@ def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
     legal=_formats_in_order,
     traits=Traits(matrix=Matrix.LOAD),
 )
-def ldmatrix_bytes(op: Op, p: Lanes, *, memory: Any) -> tuple[Lanes, ...]:
+def ldmatrix_bytes(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 16x16 matrices of bytes, transposed; lanes 16i to 16i+15 give the row addresses of matrix i."""
     out: tuple[Lanes, ...] = ()
     for number in range(_count(op)):
@@ -189,7 +190,7 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
     gates={"m16n8": _BYTES},
     traits=Traits(matrix=Matrix.STORE, undefined=Undefined.STORED),
 )
-def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: Any, active: Lanes) -> None:
+def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, active: Lanes) -> None:
     """Store 8x8 matrices of 16-bit or 16x8 matrices of 8-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
     for number, register in enumerate(r):
         n, m = max(register.shape[0], p.shape[0]), max(register.shape[2], p.shape[2])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Access, Traits, Undefined
 from warpsim.types import TYPES
@@ -150,7 +151,7 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
     **_OPTIONS,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
+def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
     """d = the value at a; caches, hints and memory order change no value."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
@@ -165,7 +166,7 @@ def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: Any) -> Any:
     relaxed=True,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld_mmio(op: Op, a: Any, *, memory: Any) -> Any:
+def ld_mmio(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     """d = the value at a, never merged with other accesses."""
     return memory.load(space_of(op), a, op.type, 1)[0]
 
@@ -185,7 +186,7 @@ def _ldu_illegal(op: Op) -> str | None:
     legal=_ldu_illegal,
     traits=Traits(access=Access.LOAD),
 )
-def ldu(op: Op, a: Any, *, memory: Any) -> Any:
+def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     """d = the value at a, which is the same address in all threads of the warp."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
@@ -212,7 +213,7 @@ def ldu(op: Op, a: Any, *, memory: Any) -> Any:
     **_OPTIONS,
     traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
 )
-def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None:
+def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -225,7 +226,7 @@ def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: Any) -> None
     relaxed=True,
     traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
 )
-def st_mmio(op: Op, a: Any, b: Any, *, memory: Any) -> None:
+def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """The value at a = b, never merged with other accesses."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 

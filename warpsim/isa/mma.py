@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import DevicePort
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import fragments, registers
@@ -98,7 +99,7 @@ def scattered(op: Op, d: Lanes, n: int, m: int) -> Registers:
     return registers.scatter(fragments.accumulator(extents(op)[0], 8, op.dtype.bits), d, n, m, row_major=True)
 
 
-def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: Any, present: Lanes | None = None) -> Lanes:
+def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: DevicePort, present: Lanes | None = None) -> Lanes:
     """The product of float operands ``[K, M, W]`` and ``[K, N, W]``; ``present`` where A is sparse."""
     kinds = (op.atype.name, op.btype.name)
     if device.numerics == "ieee":
@@ -159,7 +160,7 @@ def _shapes(**types: str) -> Any:
     legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,
     traits=MULTIPLIES,
 )
-def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """Four products of 8x4 by 4x8, one for each pair of quads."""
     n, m = registers.extent((*a, *b, *c))
     by_k = (op.alayout == "row", op.blayout == "col")
@@ -229,7 +230,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) 
     gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
     traits=MULTIPLIES,
 )
-def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """D = A * B + C on 16x8 tiles of floats."""
     n, m = registers.extent((*a, *b, *c))
     x, y = words(16, a, n, m), words(8, b, n, m)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa import mma, mma_sp
+from warpsim.isa.ports import DevicePort, ReportPort
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated
@@ -55,7 +56,7 @@ _SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
     gate=_kind_gate,
     traits=mma.MULTIPLIES,
 )
-def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """D = A * B + C of types of eight, six and four bits, each in a byte."""
     return mma.mma_float(op, a, b, c, device=device)
 
@@ -84,9 +85,9 @@ def mma_sp_kind(
     e: Lanes,
     f: Lanes,
     *,
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     """The same with sparse A."""
     return mma_sp.mma_sp_float(op, a, b, c, e, f, device=device, active=active, report=report)
@@ -134,7 +135,9 @@ def _scaled_gate(op: Op) -> Gate:
     return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
 
 
-def _scales(op: Op, words: Lanes, ids: Registers, rows: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
+def _scales(
+    op: Op, words: Lanes, ids: Registers, rows: int, n: int, m: int, active: Lanes, report: ReportPort
+) -> Lanes:
     """Scale bytes ``[S, rows, W]`` from the lanes and bytes that the selectors name."""
     size = _vector_size(op)
     byte, thread = (np.broadcast_to(np.asarray(v, np.int64), (n, 32, m))[:, 0].reshape(n * m) for v in ids)
@@ -162,9 +165,9 @@ def _product(
     scales: tuple[Lanes, Registers, Lanes, Registers],
     where: Lanes | None,
     extent: tuple[int, int],
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     (a, b, c), (sa, ia, sb, ib), (n, m) = operands, scales, extent
     left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
@@ -234,9 +237,9 @@ def mma_scaled(
     sb: Lanes,
     ib: Registers,
     *,
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     """D = (A * scale_A) * (B * scale_B) + C."""
     extent = registers.extent((*a, *b, *c, sa, sb))
@@ -257,9 +260,9 @@ def mma_sp_scaled(
     sb: Lanes,
     ib: Registers,
     *,
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     """The same with sparse A."""
     n, m = registers.extent((*a, *b, *c, e, sa, sb))

@@ -20,6 +20,7 @@ from warpsim.isa.mma import (
     storage,
     words,
 )
+from warpsim.isa.ports import DevicePort, ReportPort
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.layout import fragments, registers
 from warpsim.numerics.operands import expand
@@ -89,7 +90,7 @@ def _gate(op: Op) -> Gate:
     return (80, (8, 5) if ordered else (7, 1))
 
 
-def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: Any) -> Lanes:
+def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: ReportPort) -> Lanes:
     """Which k each stored element of A has, ``[stored K, 16, W]``, from the metadata; broken rules are reported."""
     bits, choices = _bits(op), _choices(op)
     if selector >= choices:
@@ -118,7 +119,7 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
     return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(2 * len(pair), *pair.shape[1:])
 
 
-def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: Any) -> None:
+def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: ReportPort) -> None:
     if not wrong.any():
         return
     bad = wrong.any(axis=(0, 1)).reshape(n, 1, m) & active
@@ -180,9 +181,9 @@ def mma_sp_float(
     e: Lanes,
     f: Lanes,
     *,
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     """D = A * B + C of sparse A on floats."""
     n, m = registers.extent((*a, *b, *c, e))
@@ -208,7 +209,7 @@ def mma_sp_integer(
     f: Lanes,
     *,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> Registers:
     """D = A * B + C of sparse A on integers."""
     n, m = registers.extent((*a, *b, *c, e))

@@ -43,13 +43,18 @@ class MemoryPort(Protocol):
         *,
         returns: bool,
         kind: str = "",
+        shared: Callable[..., Lanes] | None = None,
     ) -> Lanes | None:
         """One after the other in the order CTA, warp, lane: ``new = update(old, *operands)`` on arrays of lanes
         whose addresses are distinct; gives each lane the old value where ``returns``. ``kind`` names an update that
-        the machine may know a faster way for: ``add``, ``min``, ``and`` ..."""
+        the machine may know a faster way for: ``add``, ``min``, ``and`` ... ``shared`` is the update in shared memory,
+        where it differs."""
 
     def advance(self, address: Any, nbytes: int) -> Any:
         """The opaque address ``nbytes`` further on."""
+
+    def shifted(self, address: Any, nbytes: Lanes) -> Any:
+        """The same, by another number of bytes in each lane."""
 
     def residue(self, address: Any, nbytes: int) -> Lanes:
         """Each lane's address modulo a number of bytes."""
@@ -65,6 +70,19 @@ class MemoryPort(Protocol):
 
     def write_words(self, space: str, address: Lanes, words: tuple[Lanes, ...], active: Lanes) -> None:
         """The same, stored."""
+
+
+class ClusterPort(Protocol):
+    """The shared memories of the cluster of each thread, in one window; addresses are offsets in it."""
+
+    def map_shared(self, address: Lanes, rank: Lanes) -> Lanes:
+        """What corresponds to an address in the CTA of a rank."""
+
+    def rank_of(self, address: Lanes) -> Lanes:
+        """The rank of the CTA that an address belongs to."""
+
+    def is_own(self, address: Lanes) -> Lanes:
+        """Whether that is the thread's own."""
 
 
 class DevicePort(Protocol):
@@ -83,13 +101,13 @@ class ReportPort(Protocol):
         self,
         rule: str,
         message: str,
-        lanes: NDArray[np.bool_],
+        lanes: NDArray[np.bool_] | None,
         *,
         advice: str = "",
         severity: str = "error",
         **values: object,
     ) -> None:
-        """``lanes`` marks, in the shape of the operands, the lanes concerned."""
+        """``lanes`` marks, in the shape of the operands, the lanes concerned; None: all that execute the instruction."""
 
 
 class AsyncGroupsPort(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import ReportPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Traits, Undefined
 from warpsim.types import TYPES
@@ -47,7 +48,7 @@ def _agreed(x: Lanes) -> bool:
     return bool(x.size == 1 or (x.shape[0] == x.shape[2] == 1 and x.strides[1] == 0))
 
 
-def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
+def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
     """The source lane's register as it is, and whether that lane was in range."""
     if _agreed(b) and _agreed(c):
         source, valid = _table(mode, int(b.flat[0]), int(c.flat[0]))
@@ -62,7 +63,7 @@ def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Any
     return value, valid
 
 
-def _absent(source: Lanes, active: Lanes, report: Any) -> Lanes:
+def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
     """Lanes that read the register of one that takes no part, after a warning about them."""
     source = np.broadcast_to(source, active.shape)
     reading = active & ~np.take_along_axis(active, source, axis=1)
@@ -91,7 +92,7 @@ _SHFL: dict[str, Any] = {
     **_SHFL,
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
-def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any) -> Lanes:
+def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort) -> Lanes:
     """d = a of another lane."""
     return _shuffle(op.mode, a, b, c, active, report)[0]
 
@@ -102,7 +103,7 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
 def shfl_sync_pred(
-    op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: Any
+    op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort
 ) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p tells whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
@@ -124,7 +125,7 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     **_UNSYNCED,
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
-def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: Any) -> tuple[Lanes, Lanes]:
+def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p tells whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import DevicePort, SharedMatrixPort
+from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Stage, Traits, Undefined
 from warpsim.layout import wgmma_fragments as fragments
@@ -143,7 +143,7 @@ def mma_float(
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
     device: DevicePort,
-    report: Any,
+    report: ReportPort,
 ) -> Lanes:
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
@@ -195,7 +195,7 @@ def mma_integer(
     *,
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
-    report: Any,
+    report: ReportPort,
 ) -> Lanes:
     """D = A * B + D on 8-bit integers, or counts of common bits."""
     n, m = shared_matrix.extent
@@ -244,7 +244,7 @@ def _operands(
     trans_a: int,
     trans_b: int,
     shared_matrix: SharedMatrixPort,
-    report: Any,
+    report: ReportPort,
 ) -> tuple[Lanes, Lanes, Lanes | None]:
     """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and where sparse A's elements stand."""
     n, m = shared_matrix.extent
@@ -264,7 +264,7 @@ def _operands(
     return left, right, fragments.sparse_positions(nibbles, dtype.itemsize)
 
 
-def _judge_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: Any) -> None:
+def _judge_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: ReportPort) -> None:
     """Report metadata that the text leaves undefined (anchor asynchronous-warpgroup-level-sparse-matrix-storage)."""
     if itemsize == 4:
         wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
@@ -291,7 +291,7 @@ def _from_shared(
     dtype: Any,
     transposed: int,
     shared_matrix: SharedMatrixPort,
-    report: Any,
+    report: ReportPort,
 ) -> Lanes:
     n, m = shared_matrix.extent
     if descriptor.shape[0] == descriptor.shape[2] == 1:

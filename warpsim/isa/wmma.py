@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.mma import product_of_integers
+from warpsim.isa.ports import DevicePort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import registers
@@ -89,7 +90,7 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
     target=70,
     traits=MULTIPLIES_FRAGMENTS,
 )
-def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """f16 multiplicands; C of another type than D is converted first, D last."""
     n, m = registers.extent((*a, *b, *c))
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
@@ -131,7 +132,7 @@ def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int, sm: int = 90) -
     return registers.scatter(layout.accumulator(op.shape, type, sm), matrix, n, m, row_major=True)
 
 
-def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: Any) -> Lanes:
+def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: DevicePort) -> Lanes:
     if device.numerics == "ieee":
         parts = x.transpose(2, 1, 0), y.transpose(2, 0, 1), accumulator.transpose(2, 0, 1)
         return plain_matrix.dot_ieee(*parts, (name, name)).transpose(1, 2, 0)
@@ -188,7 +189,7 @@ def _mixed_legal(op: Op) -> str | None:
     gates=GATES,
     traits=MULTIPLIES_FRAGMENTS,
 )
-def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Any) -> Registers:
+def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
     n, m = registers.extent((*a, *b, *c))
     x = _multiplicand(op, "a", op.atype.name, a, n, m)

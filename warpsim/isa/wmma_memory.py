@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import DevicePort, ReportPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.isa.wmma import (
@@ -44,7 +45,7 @@ def _load_legal(op: Op) -> str | None:
 
 
 def _stride(
-    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: Any
+    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: ReportPort
 ) -> Lanes:
     """Elements from line to line, of lanes that keep the rules of matrix storage (anchor warp-level-matrix-storage)."""
     for name, value in (("address", p), ("stride", stride)):
@@ -113,7 +114,15 @@ def _stride(
     traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
 )
 def wmma_load(
-    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+    op: Op,
+    p: Any,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
 ) -> Registers:
     """Load a multiplicand fragment."""
     operand, name, bits = _operand(op), op.type.name, op.type.bits
@@ -166,7 +175,15 @@ def _accumulator_legal(op: Op) -> str | None:
     traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
 )
 def wmma_load_c(
-    op: Op, p: Any, stride: Lanes = None, *, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+    op: Op,
+    p: Any,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
 ) -> Registers:
     """Load an accumulator fragment."""
     type = TYPES["u16"] if op.type.name == "f16" else op.type
@@ -196,9 +213,9 @@ def wmma_store(
     *,
     memory: Any,
     lane: Lanes,
-    device: Any,
+    device: DevicePort,
     active: Lanes,
-    report: Any,
+    report: ReportPort,
 ) -> None:
     """Store an accumulator fragment."""
     half = op.type.name == "f16"
@@ -208,7 +225,7 @@ def wmma_store(
 
 
 def _places(
-    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: Any, active: Lanes, report: Any
+    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: DevicePort, active: Lanes, report: ReportPort
 ) -> Iterator[Any]:
     """The address of each element of an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)

@@ -145,7 +145,6 @@ class Instruction:
     modifiers: tuple[str, ...]
     operands: tuple[Operand, ...]
     span: Span = attrs.field(eq=False)
-    modifier_spans: tuple[Span, ...] = attrs.field(eq=False, default=())
 
 
 @attrs.frozen
