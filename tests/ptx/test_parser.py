@@ -14,7 +14,7 @@ from warpsim.ptx.printer import print_module
 
 ROOT = Path(__file__).parent.parent.parent
 KERNELS = sorted((ROOT / "programs").glob("*/kernel.ptx")) + sorted((ROOT / "tests" / "cases").glob("*/kernel.ptx"))
-LARGE = 40_000
+LARGE = 16_000
 """Bytes: nothing but more of the same."""
 SMALL = (ROOT / "tests" / "cases" / "function_table" / "kernel.ptx").read_text()
 """With functions, prototypes, tables and initialisers."""

@@ -1,6 +1,6 @@
 """What single instructions do on a GPU, form by form: record once, compare whenever wanted.
 
-    python tests/recordings/forms.py record LIST OUT.npz    on a machine with a GPU of sm_90 and its driver; needs only NumPy
+    python tests/recordings/forms.py record LIST OUT.npz    on a machine with a GPU of sm_90 and its driver; needs NumPy and attrs
     python tests/recordings/forms.py compare OUT.npz        runs the same forms in the simulator and names what differs
 
 LIST is a text with an instruction in each line, such as ``addc.sat.s32 s1, s2, s3;``. Its registers are named by their

@@ -1,0 +1,337 @@
+"""The suite against itself: changes one point of the package at random, and sees whether the tests notice.
+
+    python tests/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--list] [--only FILE:LINE ...]
+
+A mutant is one comparison, constant, slice, operator, condition, statement or return of ``warpsim/`` changed in a copy. The
+tests nearest to its folder run first (``NEAREST``), then, unless ``--nearest``, the whole default run; the first failure kills
+it, and so does a run that does not end. The same seed makes the same mutants of the same source. Survivors are printed with
+the line before and after: each wants a test, or the line is not needed, or it means the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+NEAREST = {
+    "analysis": ["analysis", "test_recordings.py", "isa/test_form_recordings.py"],
+    "cli": ["test_cli.py", "test_docs.py", "observe", "layout/test_pictures.py", "analysis/test_recorded.py"],
+    "host": ["host", "test_docs.py", "test_cli.py", "test_pytest_plugin.py", "test_programs.py"],
+    "isa": ["isa", "program", "test_recordings.py", "machine", "hazards"],
+    "layout": ["layout", "isa/test_wgmma.py", "isa/test_mma_recordings.py", "isa/test_wmma.py", "machine/test_tensor_copies.py"],
+    "machine": ["machine", "hazards", "isa", "test_programs.py"],
+    "numerics": ["numerics", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "host/test_mma.py"],
+    "observe": ["observe", "test_cli.py"],
+    "program": ["program", "isa/test_form_verdicts.py", "isa/test_assembler_verdicts.py", "isa/test_arithmetic_verdicts.py", "host"],
+    "ptx": ["ptx", "program", "isa/test_spec.py", "isa/test_form_verdicts.py"],
+    ".": ["host", "test_pytest_plugin.py", "test_cli.py"],
+}  # fmt: skip
+"""Tests by folder of the package; ``.`` has its own files."""
+SECONDS = 400
+"""More than this, on a busy machine too, is a run that does not end."""
+
+COMPARISONS = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+OPERATORS = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//", ast.LShift: ">>", ast.RShift: "<<",
+    ast.BitAnd: "|", ast.BitOr: "&", ast.BitXor: "|", ast.Pow: "*",
+}  # fmt: skip
+
+
+class Mutant(NamedTuple):
+    """``text`` in place of what stands between two offsets (in bytes of UTF-8) of a file."""
+
+    path: str
+    line: int
+    kind: str
+    start: int
+    end: int
+    text: str
+
+
+class Points(ast.NodeVisitor):
+    """The mutants of a file."""
+
+    def __init__(self, path: str, source: str) -> None:
+        self.path, self.lines = path, source.encode().splitlines(keepends=True)
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line))
+        self.data = source.encode()
+        self.found: list[Mutant] = []
+        self.visit(ast.parse(source))
+
+    def offset(self, line: int, column: int) -> int:
+        """In the file."""
+        return self.starts[line - 1] + column
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Where a node stands."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        """What stands there."""
+        start, end = self.span(node)
+        return self.data[start:end].decode()
+
+    def put(self, node: ast.expr | ast.stmt, kind: str, text: str) -> None:
+        """A mutant in place of a node."""
+        self.found.append(Mutant(self.path, node.lineno, kind, *self.span(node), text))
+
+    def between(self, left: ast.expr, right: ast.expr, kind: str, text: str) -> None:
+        """A mutant in place of the operator between two operands, where no parenthesis or comment stands beside it."""
+        start, end = self.span(left)[1], self.span(right)[0]
+        if not set("()#\n") & set(self.data[start:end].decode()):
+            self.found.append(Mutant(self.path, left.lineno, kind, start, end, f" {text} "))
+
+    # ---- expressions ----
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """The opposite, or the bound itself."""
+        for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+            self.between(left, right, "comparison", COMPARISONS[type(operator)])
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        """One operand fewer; or the other operator."""
+        self.put(node, "operand", f"({self.text(node.values[0])})")
+        if len(node.values) == 2:
+            self.between(*node.values, "boolean", "or" if isinstance(node.op, ast.And) else "and")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        """Another operator."""
+        words = any(isinstance(x, ast.JoinedStr) or (isinstance(x, ast.Constant) and isinstance(x.value, str)) for x in (node.left, node.right))  # fmt: skip
+        if type(node.op) in OPERATORS and not words:
+            self.between(node.left, node.right, "operator", OPERATORS[type(node.op)])
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        """Nothing before the operand."""
+        self.put(node, "operator", f"({self.text(node.operand)})")
+        if not isinstance(node.operand, ast.Constant):
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """The next number; the other truth."""
+        if isinstance(node.value, bool):
+            self.put(node, "constant", str(not node.value))
+        elif isinstance(node.value, int | float):
+            self.put(node, "constant", repr(node.value + 1))
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        """One of the two."""
+        self.put(node, "condition", f"({self.text(node.body)})")
+        self.put(node, "condition", f"({self.text(node.orelse)})")
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """A bound fewer."""
+        if isinstance(node.slice, ast.Slice):
+            for bound in (node.slice.lower, node.slice.upper):
+                if bound is not None:
+                    self.put(bound, "slice", "")
+        self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Messages are left alone."""
+
+    # ---- statements ----
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """An end before the last statement; annotations and decorators are left alone."""
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        for statement in body[1:]:
+            self.put(statement, "early return", f"return; {self.first(statement)}")
+        for default in [*node.args.defaults, *[d for d in node.args.kw_defaults if d is not None]]:
+            self.visit(default)
+        for statement in body:
+            self.visit(statement)
+
+    def first(self, statement: ast.stmt) -> str:
+        """A statement that may stand behind a semicolon."""
+        compound = isinstance(
+            statement, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef | ast.ClassDef
+        )
+        return "pass" if compound else self.text(statement)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """What it holds."""
+        for statement in node.body:
+            self.visit(statement)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        """Gone."""
+        if not isinstance(node.value, ast.Constant):
+            self.put(node, "statement", "pass")
+            self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Gone."""
+        self.put(node, "statement", "pass")
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Its value."""
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """Gone; its message is left alone."""
+        self.put(node, "statement", "pass")
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """Invariants are left alone."""
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        """Gone."""
+        self.put(node, "statement", "pass")
+
+    def visit_If(self, node: ast.If) -> None:
+        """Always, and never."""
+        self.put(node.test, "condition", "True")
+        self.put(node.test, "condition", "False")
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        """Nothing."""
+        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            self.put(node, "return", "return None")
+            self.generic_visit(node)
+
+
+def points(folders: list[str]) -> Iterator[Mutant]:
+    """Every mutant of the package, or of some folders, that is Python."""
+    for path in sorted((ROOT / "warpsim").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not folders or folder_of(name) in folders:
+            yield from Points(name, path.read_text(encoding="utf-8")).found
+
+
+def folder_of(name: str) -> str:
+    """The folder of the package that a file belongs to."""
+    return parts[1] if len(parts := name.split("/")) > 2 else "."
+
+
+def mutated(mutant: Mutant) -> str:
+    """The text of the file."""
+    data = (ROOT / mutant.path).read_bytes()
+    return (data[: mutant.start] + mutant.text.encode() + data[mutant.end :]).decode()
+
+
+def chosen(count: int, seed: int, folders: list[str], only: list[str]) -> list[Mutant]:
+    """Some mutants, each of a line of its own; or all of some lines."""
+    every = list(points(folders))
+    if only:
+        return [m for m in every if any(f"{m.path}:{m.line}".endswith(place) for place in only)]
+    random.Random(seed).shuffle(every)
+    found: dict[tuple[str, int], Mutant] = {}
+    for mutant in every:
+        if len(found) < count and (mutant.path, mutant.line) not in found:
+            try:
+                compile(mutated(mutant), mutant.path, "exec")
+            except SyntaxError:
+                continue
+            found[mutant.path, mutant.line] = mutant
+    return list(found.values())
+
+
+def run(copy: Path, tests: list[str]) -> str:
+    """What kills the package in a folder: the first test that fails, ``""`` if none does."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
+    command += [
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        f"--rootdir={ROOT}",
+        *[str(ROOT / "tests" / test) for test in tests],
+    ]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {
+        "OPENBLAS_NUM_THREADS": "1"
+    }
+    try:
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    if done.returncode == 0:
+        return ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
+
+
+def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
+    """What kills a mutant."""
+    target = copy / mutant.path
+    before = target.read_bytes()
+    try:
+        target.write_text(mutated(mutant), encoding="utf-8")
+        for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
+            compiled.unlink()
+        killer = run(copy, NEAREST[folder_of(mutant.path)])
+        return killer or ("" if nearest else run(copy, ["."]))
+    finally:
+        target.write_bytes(before)
+        for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
+            compiled.unlink()
+
+
+def line_of(text: str, number: int) -> str:
+    """A line, without what stands before it."""
+    return text.splitlines()[number - 1].strip()
+
+
+def main() -> int:
+    """Make mutants, run, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", action="append", default=[], choices=sorted(NEAREST))
+    parser.add_argument("--only", action="append", default=[], metavar="FILE:LINE")
+    parser.add_argument("--nearest", action="store_true", help="only the tests nearest to a folder")
+    parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
+    options = parser.parse_args()
+    counts: Counter[tuple[str, bool]] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(ROOT / "warpsim", copy / "warpsim", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "programs", copy / "programs")
+        mutants = chosen(options.count, options.seed, options.folder, options.only)
+        whole = sorted({test for mutant in mutants for test in NEAREST[folder_of(mutant.path)]})
+        if not options.list and (failed := run(copy, whole if options.nearest else ["."])):
+            sys.exit(f"the package as it is: {failed}")
+        for number, mutant in enumerate(mutants):
+            before, after = line_of((ROOT / mutant.path).read_text(encoding="utf-8"), mutant.line), line_of(mutated(mutant), mutant.line)  # fmt: skip
+            place = f"{number} {mutant.path}:{mutant.line} {mutant.kind}"
+            if options.list:
+                print(f"{place}\n    {before}\n    {after}")
+                continue
+            started = time.monotonic()
+            killer = verdict(copy, mutant, options.nearest)
+            counts[folder_of(mutant.path), bool(killer)] += 1
+            print(f"{place}: {f'killed by {killer}' if killer else 'SURVIVED'} ({time.monotonic() - started:.0f} s)")
+            if not killer:
+                print(f"    {before}\n    {after}")
+            sys.stdout.flush()
+    for name in sorted({name for name, _ in counts}):
+        print(f"{name}: {counts[name, True]} of {counts[name, True] + counts[name, False]} killed")
+    print(f"{sum(n for (_, killed), n in counts.items() if killed)} of {counts.total()} mutants killed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
