@@ -1,4 +1,10 @@
-"""Rules of sparse metadata and scale selectors: a faulty program and the nearest correct one (PTX ISA: mma.sp, Block Scaling)."""
+"""Rules of sparse metadata and scale selectors: a faulty program and the nearest correct one (PTX ISA: mma.sp, Block Scaling);
+where mma of small floats is legal.
+
+``kind_verdicts.txt`` holds what ptxas 13.0 says of .kind::f8f6f4: target, PTX version, verdict, instruction; tabs between."""
+
+from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,3 +65,23 @@ def test_metadata_of_lanes_that_the_selector_leaves_out():
 def test_scale_selector(byte, found):
     """Pairs of scales start at byte 0 or 2 (Table 37)."""
     assert rules(SCALED, i=byte) == found
+
+
+KINDS = defaultdict(list)
+for _line in Path(__file__).with_name("kind_verdicts.txt").read_text().splitlines():
+    _target, _version, *_row = _line.split("\t")
+    KINDS[_target, _version].append(_row)
+
+
+@pytest.mark.parametrize("where", KINDS, ids="-".join)
+def test_kind_verdicts(where):
+    """Types, results and sparsity that a target and a version of PTX have; the others are reported at their lines."""
+    target, version = where
+    head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n.reg .b32 b<20>; .reg .f32 f<20>;\n"
+    found = set()
+    try:
+        warpsim.load(head + "\n".join(instruction for _, instruction in KINDS[where]) + "\nret;\n}\n")
+    except warpsim.PtxError as error:
+        found = {finding.line - head.count("\n") for finding in error.findings}
+
+    assert {n for n, (verdict, _) in enumerate(KINDS[where], 1) if verdict == "refused"} == found

@@ -47,6 +47,45 @@ def test_f16_block(sm, fraction, spread):
             assert reference(a[:, m, 1], b[:, n, 1], c[m, n, 1], fraction) == Fraction(float(got[m, n, 1]))
 
 
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 8, 24, 100])
+def test_pieces_of_a_large_product(monkeypatch, limit, special):
+    """However a product is cut, along whichever axis, every output is that of its row and column alone."""
+    rng = np.random.default_rng(4)
+    a, b = (
+        rng.standard_normal((16, 5, 3, 1, 2)).astype(np.float16),
+        rng.standard_normal((16, 5, 1, 4, 2)).astype(np.float16),
+    )
+    c = rng.standard_normal((5, 3, 4, 2)).astype(np.float32)
+    if special:
+        a[2, 1, 1], b[3, 4, 0, 2, 1] = np.inf, np.nan
+    monkeypatch.setattr(matrix, "PRODUCTS", 16 * limit)
+    with np.errstate(all="ignore"):
+        got = matrix.dot_add(a.view(np.uint16), b.view(np.uint16), c, "f16", 90)
+        for index in np.ndindex(c.shape):
+            w, m, n, lane = index
+            row, column = a[:, w, m, 0, lane].copy(), b[:, w, 0, n, lane].copy()
+            alone = matrix.dot_add(
+                row.view(np.uint16)[:, None], column.view(np.uint16)[:, None], c[index].reshape(1), "f16", 90
+            )
+            assert alone.view(np.uint32)[0] == got[index].view(np.uint32), index
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_dot_bits(exclusive):
+    """Counts of more bits than a byte holds; each output of its own row and column; negative sums."""
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0, 1 << 32, (15, 3, 1), np.uint32), rng.integers(0, 1 << 32, (15, 1, 4), np.uint32)
+    a[:, 0], b[:, :, 0] = 0xFFFFFFFF, 0 if exclusive else 0xFFFFFFFF
+    c = rng.integers(-500, 500, (3, 4)).astype(np.int32)
+    got = plain_matrix.dot_bits(a, b, c, exclusive)
+
+    assert got[0, 0] == 15 * 32 + c[0, 0]
+    for m, n in np.ndindex(3, 4):
+        pairs = zip(a[:, m, 0].tolist(), b[:, 0, n].tolist(), strict=True)
+        assert got[m, n] == c[m, n] + sum((x ^ y if exclusive else x & y).bit_count() for x, y in pairs)
+
+
 def test_special_values():
     """Inf times zero and opposite infinities are the canonical NaN; a single Inf stays."""
     a = np.zeros((16, 16, 1), np.float16)

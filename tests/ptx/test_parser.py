@@ -55,6 +55,43 @@ def test_round_trip(path):
         ("~0", -1),
         ("-7/2", -3),
         ("-7 % 2", -1),
+        ("7 / -2", -3),
+        ("-7 / -2", 3),
+        ("7 % -2", 1),
+        ("0 / -5", 0),
+        ("6 | 3", 7),
+        ("6 & 3", 2),
+        ("6 ^ 3", 5),
+        ("1 << 5", 32),
+        ("1 << 64", 1),
+        ("-8 >> 1", -4),
+        ("8 >> 65", 4),
+        ("2 || 0", 1),
+        ("0 || 0", 0),
+        ("2 && 4", 1),
+        ("2 && 0", 0),
+        ("3 == 3", 1),
+        ("3 == 4", 0),
+        ("3 != 3", 0),
+        ("3 != 4", 1),
+        ("3 < 3", 0),
+        ("2 < 3", 1),
+        ("3 <= 3", 1),
+        ("4 <= 3", 0),
+        ("3 > 3", 0),
+        ("4 > 3", 1),
+        ("3 >= 3", 1),
+        ("2 >= 3", 0),
+        ("1.5 < 1.5", 0),
+        ("1.5 <= 1.5", 1),
+        ("1.5 > 1.5", 0),
+        ("1.5 >= 1.5", 1),
+        ("1.5 == 1.5", 1),
+        ("1.5 != 1.5", 0),
+        ("7 - 2 - 1", 4),
+        ("2 * 3 + 1 << 1 & 15 ^ 1 | 16", 31),
+        ("1 < 2 == 1", 1),
+        ("0?1:0?2:3", 3),
     ],
 )
 def test_integer_literals(literal, value):
@@ -73,6 +110,23 @@ def test_float_literals(literal, bits, width):
     operand = parse(wrap(f"mov.f32 %f1, {literal};")).items[0].body.statements[0].operands[1]
 
     assert (bits, width) == (operand.bits, operand.width)
+
+
+@pytest.mark.parametrize(
+    ("literal", "what"),
+    [
+        ("1/0", "division by zero"),
+        ("1 % 0", "division by zero"),
+        ("1.0/0", "division by zero"),
+        ("1.0&1", "floating-point"),
+    ],
+)
+def test_expressions_without_a_value(literal, what):
+    """What has no value is named, at its line."""
+    with pytest.raises(PtxError, match=what) as caught:
+        parse(wrap(f"mov.b32 %r1, {literal};"))
+
+    assert [f.line for f in caught.value.findings] == [5]
 
 
 def test_all_errors_in_one_go():

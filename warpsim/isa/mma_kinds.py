@@ -24,12 +24,11 @@ _FP8_TARGETS = ("100a", "103a", "107a", "110a", "100f", *_BLACKWELL)
 
 
 def _kind_gate(op: Op) -> Gate:
-    """Six and four bits only on sm_120's family; two fp8 of one type wherever there are kinds."""
-    same = op.atype is op.btype and op.atype.name in mma.FP8
+    """Six and four bits, and f16 results of sparse A, only on sm_120's family; else two fp8 wherever there are kinds."""
     sparse_half = op.modifiers[0].startswith("sp") and op.dtype.bits == 16
     fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
-    if not same or sparse_half:
-        return (_FP8_TARGETS if fp8 and not sparse_half else _BLACKWELL, (8, 7))
+    if not fp8 or sparse_half:
+        return (_BLACKWELL, (8, 7))
     return (_FP8_TARGETS, (8, 7) if op.dtype.bits == 16 else (8, 6))
 
 
