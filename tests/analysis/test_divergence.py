@@ -105,6 +105,29 @@ def test_guards(check):
     """A guard parts lanes as a branch does."""
     assert check(f"setp.eq.u32 p1, lane, 0; @p1 {LOAD}") == [(0, DIVERGENCE, "error")]
     assert check(f"setp.eq.u32 p1, n, 0; @p1 {LOAD}") == []
+    assert check(f"setp.lt.u32 p1, tid, 64; @p1 {LOAD}") == []
+    assert check(f"setp.lt.u32 p1, tid, 64; @p1 {FENCE}") == [(0, DIVERGENCE, "error")]
+    assert check(f"setp.gt.u32 p1, lane, 31; @p1 {LOAD}") == []
+    assert check(f"setp.gt.u32 p1, lane, 30; @!p1 {LOAD}") == [(0, DIVERGENCE, "error")]
+    own = "mul.wide.u32 rd1, tid, 4; add.u64 rd1, rd1, out; ld.global.u32 r1, [rd1]; setp.gt.u32 p1, r1, 4;"
+    assert check(f"{own} @p1 {LOAD}") == [(0, DIVERGENCE, "warning")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "lanes"),
+    [("eq.u32 p1, lane, 7", (7,)), ("ge.u32 p1, lane, 30", (30, 31)), ("eq.u32 p1, tid, 65", (1,))],
+)
+def test_lanes_of_a_guard(condition, lanes):
+    """Those that hold the guard, of the first warp that it parts."""
+    import warpsim
+    from warpsim.analysis.strict import check_program
+
+    from .conftest import HEAD
+
+    text = HEAD.format(directives="") + f"setp.{condition}; @p1 {LOAD}\nret;\n}}\n"
+    (finding,) = check_program(warpsim.load(text).program)
+
+    assert (finding.warp, finding.lanes) == (2 if "tid" in condition else 0, lanes)
 
 
 def test_both_sides(check):

@@ -50,6 +50,24 @@ def test_products_of_small_integers(instruction):
     np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
 
 
+@pytest.mark.parametrize(
+    ("instruction", "count"),
+    [
+        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 600),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16", 3),
+    ],
+)
+def test_many_products(instruction, count):
+    """More products than fit one launch: each is that of its own matrices."""
+    m, n, k = (int(size) for size in re.search(r"m(\d+)n(\d+)k(\d+)", instruction).groups())
+    rng = np.random.default_rng(6)
+    a, b, c = (rng.integers(-4, 5, (count, *shape)) for shape in ((m, k), (k, n), (m, n)))
+    dtype = np.float64 if "f64" in instruction else np.float16
+    d = warpsim.mma(instruction, a=a.astype(dtype), b=b.astype(dtype), c=c.astype(dtype))
+
+    np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
+
+
 SPARSE = {  # instruction: k, elements of a chunk of k, greatest factor
     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": (16, 4, 4),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32": (32, 4, 4),

@@ -39,3 +39,22 @@ def test_operands_at_a_stop():
     assert (lanes[4:] == 0).all()
     assert (seen["c"] == 1).all()
     assert seen["c"].shape == (16, 8)
+
+
+def test_a_part_of_the_warp():
+    """An operand of which lanes are missing is not shown; it is said how many stand here."""
+    said = []
+
+    def interact(debugger, instruction, group):
+        debugger.stepping = True
+        if instruction.text.startswith("mma"):
+            with pytest.raises(ValueError, match="lanes stand here") as caught:
+                operand_matrix(group, debugger.focus, instruction, "a")
+            said.append(str(caught.value))
+
+    text = TEXT.replace("wmma.load", "//").replace(
+        "mma.sync", "mov.b32 a0, 0; mov.b32 a1, 0; mov.b32 a2, 0; mov.b32 a3, 0;\nmma.sync"
+    )
+    with pytest.raises(warpsim.ExecutionError):
+        warpsim.load(text)["k"]((1,), (24,), (np.zeros(8), np.zeros(8)), observer=Debugger(interact))
+    assert said == ["only 24 of 32 lanes stand here"]

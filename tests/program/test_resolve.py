@@ -1,5 +1,8 @@
 """Names to registers, variables with their bytes, parameters with their offsets, labels."""
 
+import pytest
+
+from warpsim.errors import PtxError
 from warpsim.program.build import load_program
 from warpsim.program.program import LabelRef, Reg, SymbolAddress
 from warpsim.program.snippet import snippet_program
@@ -51,6 +54,42 @@ def test_initial_bytes():
 
     assert (x.initial, x.size) == (b"\x01\x00\x03\x02", 6)
     assert p.relocations == ((0, 8, "x", 2, False, None),)
+
+
+def test_numbered_and_aligned_variables():
+    """A count makes variables of their own, up to it; the alignment is that of the whole vector, or what is declared."""
+    program = load(
+        ".global .v2 .f32 v<3>; .const .align 32 .u16 h[5]; .global .u8 m[2][3] = {{1,2},{4}};"
+        " .entry k() { .shared .v4 .b32 s; .reg .b64 a; mov.u64 a, v2; ret; }"
+    )
+    found = [(v.name, v.size, v.align) for v in program.variables]
+
+    assert found[:5] == [("v0", 8, 8), ("v1", 8, 8), ("v2", 8, 8), ("h", 10, 32), ("m", 6, 1)]
+    assert program.variables[4].initial == bytes([1, 2, 4])  # in a row, as the assembler puts them; zeros follow
+    with pytest.raises(PtxError, match="v3"):
+        load(".global .v2 .f32 v<3>; .entry k() { .reg .b64 a; mov.u64 a, v3; }")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (".global .align 3 .b32 x;", "directive"),
+        (".global .pred x;", "directive"),
+        (".entry k() { .visible .shared .b32 x; }", "linkage"),
+        (".extern .global .u32 x = 1;", "linkage"),
+        (".shared .u32 x = 1;", "initialiser"),
+        (".global .u32 x[2] = {1, 2, 3};", "initialiser"),
+        (".global .u32 x[];", "directive"),
+        (".global .u32 x; .global .u32 x;", "redeclared"),
+        (".entry k() { .reg .b32 a; .reg .b64 a; }", "redeclared"),
+    ],
+)
+def test_declarations_that_are_refused(text, rule):
+    """Each under its rule, and alone."""
+    with pytest.raises(PtxError) as caught:
+        load(text)
+
+    assert [f.rule for f in caught.value.findings] == [rule]
 
 
 def test_vector_register():
