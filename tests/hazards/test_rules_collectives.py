@@ -74,6 +74,11 @@ BARRIERS = [
     ("barrier-divergence", "mov.u32 %r10, 96;\nbar.sync 1, %r10;//!", "mov.u32 %r10, 64;\nbar.sync 1, %r10;", {"block": 64}),
     ("barrier-divergence", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.sync 1, 96;//^\nbra D;\nL: bar.sync 1, 64;//!\nD:", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.sync 1, 96;\nbra D;\nL: bar.sync 1, 96;\nD:", {"block": 96}),
     ("barrier-divergence", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.arrive 1, 64;\nbra D;\nL: bar.sync 2, 64;//!\nD:", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.arrive 1, 64;\nbra D;\nL: bar.sync 1, 64;\nD:", {"block": 64}),
+    ("barrier-divergence", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.sync 1;//^\nbra D;\nL: bar.red.popc.u32 %r9, 1, %p2;//!\nD:", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.red.popc.u32 %r9, 1, %p2;\nbra D;\nL: bar.red.popc.u32 %r9, 1, %p2;\nD: bar.sync 1;", {"block": 64}),
+    ("barrier-divergence", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.red.or.pred %p6, 1, 64, %p2;//^\nbra D;\nL: bar.arrive 1, 64;//!\nD:", "setp.lt.u32 %p5, %r1, 32; @%p5 bra L;\nbar.sync 1, 64;\nbra D;\nL: bar.arrive 1, 64;\nD:", {"block": 64}),
+    ("barrier-divergence", "setp.lt.u32 %p5, %r1, 32; selp.u32 %r10, 0x10001, 1, %p5; selp.u32 %r11, 0, 0x20, %p5;\nbarrier.sync %r10, %r11;//!", "setp.lt.u32 %p5, %r1, 32; selp.u32 %r10, 2, 1, %p5;\nbarrier.sync %r10, 32;", {"block": 64}),
+    ("barrier-divergence", "mov.u32 %r10, 16;\nbar.sync %r10;//!", "mov.u32 %r10, 15;\nbar.sync %r10;"),
+    ("barrier-divergence", "mov.u32 %r10, -1;\nbarrier.red.popc.u32 %r9, %r10, %p2;//!", "mov.u32 %r10, 3;\nbarrier.red.popc.u32 %r9, %r10, %p2;"),
     ("barrier-divergence", "barrier.cluster.arrive;\nbarrier.cluster.arrive;//!\nbarrier.cluster.wait;", "barrier.cluster.arrive;\nbarrier.cluster.wait; barrier.cluster.arrive;\nbarrier.cluster.wait;", CLUSTER),
 ]  # fmt: skip
 DEADLOCKS = [

@@ -31,7 +31,7 @@ LOCKED = {"locked": True}
 CONSTANT = [
     ("read-only", "st.global.u32 [%rd4], %r1;//!", "st.global.u32 [%rd5], %r1;", LOCKED),
     ("read-only", "red.global.add.u32 [%rd4], 1;//!", "red.global.add.u32 [%rd5], 1;", LOCKED),
-    ("read-only", "st.u16 [%rd4], %h1;//!", "mov.b16 %h1, 1; st.u16 [%rd5], %h1;", LOCKED),
+    ("read-only", "mov.b16 %h1, 1; st.u16 [%rd4], %h1;//!", "mov.b16 %h1, 1; st.u16 [%rd5], %h1;", LOCKED),
     ("read-only", "mov.u64 %rd6, map; cvta.param.u64 %rd6, %rd6;\nst.u32 [%rd6], %r1;//!", "mov.u64 %rd6, map; cvta.param.u64 %rd6, %rd6;\nld.u32 %r10, [%rd6];"),
 ]  # fmt: skip
 LIMITS = [

@@ -178,3 +178,26 @@ def test_a_store_taken_out(ablation, name, taken, reported):
     assert found
     assert {f[0] for f in found} == {"uninitialised"}
     assert {f[2] for f in found} <= allowed
+
+
+COPIES = {
+    "shared": "st.shared.u32 [%r3], %r9;\nbar.sync 0; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4;",
+    "local": "st.local.u32 [t], %r9;\nld.local.u32 %r4, [t]; st.global.u32 [%rd4], %r4;",
+    "a vector": "st.shared.v2.u32 [s], {%r1, %r9};\nbar.sync 0; ld.shared.u32 %r4, [s+4]; st.global.u32 [%rd4], %r4;",
+    "generic": "cvt.u64.u32 %rd6, %r3; cvta.shared.u64 %rd6, %rd6; st.u32 [%rd6], %r9;\nld.u32 %r4, [%rd6]; st.global.u32 [%rd4], %r4;",
+    "twice": "st.shared.u32 [%r3], %r9;\nld.shared.u32 %r4, [%r3]; st.local.u32 [t], %r4; ld.local.u32 %r5, [t]; st.global.u32 [%rd4], %r5;",
+    "others": "ld.shared.u32 %r7, [s+512]; st.shared.u32 [%r3], %r9;\nst.local.u32 [t], %r7; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4;",
+}
+
+
+@pytest.mark.parametrize("body", COPIES.values(), ids=COPIES)
+def test_a_register_that_goes_through_memory(body):
+    """The finding names the register that nothing wrote, and the store that copied it to memory."""
+    data = np.zeros(256, np.uint32)
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(HEAD + body + "\nret;\n}\n")["k"](1, 32, (data, data))
+    found = caught.value.findings[0]
+
+    assert (found.rule, found.line - FIRST, found.other.line - FIRST) == ("uninitialised", 1, 0)
+    assert "what was register %r9, which nothing wrote" in found.message
+    assert data.tolist() == [0] * 256

@@ -12,11 +12,12 @@ from warpsim.types import StateSpace
 @attrs.frozen
 class SharedLayout:
     """Offsets in bytes by unique name; ``dynamic`` is where dynamic shared memory begins, ``static`` what the static
-    variables take."""
+    variables take; ``open`` is set where the kernel names a variable of dynamic size."""
 
     offsets: dict[str, int]
     dynamic: int
     static: int
+    open: bool
 
     def address(self, variable: Variable) -> int:
         """The address of a variable in the shared window."""
@@ -44,7 +45,7 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
         start = max(start, -(-at // max(variable.align, 1)) * max(variable.align, 1))
     for variable in dynamic:
         offsets[variable.unique] = start
-    return SharedLayout(offsets, start, at)
+    return SharedLayout(offsets, start, at, any(v.unique in names for v in dynamic))
 
 
 def _reachable_names(program: Program, entry: Function) -> set[str]:

@@ -18,8 +18,8 @@ from warpsim.program.program import Addr, Instruction, Operand
 
 RULE = "uninitialised"
 ADVICE = "write the register on every path that leads here"
-
-
+SHARED = "the value of a store to shared memory"
+"""Only a warning: nobody need read it."""
 _OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta")
 """Operands of wgmma that are read whatever the others say."""
 
@@ -42,7 +42,10 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
                     told.add(register)
                     name = function.registers[register].name
                     message = f"register {name} is used as {use}, and nothing has written it on any way here"
-                    yield facts.finding(RULE, instruction, message, advice=ADVICE, values={"register": name})
+                    severity = "warning" if use == SHARED else "error"
+                    yield facts.finding(
+                        RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name}
+                    )
             state = _step(instruction, state)
 
 
@@ -85,7 +88,6 @@ def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
     """The registers whose value matters where an instruction is executed, and as what."""
     form, traits = instruction.form, instruction.traits
     multiplies = traits.undefined is Undefined.MULTIPLIED or traits.matrix is Matrix.STORE
-    stores = traits.access is Access.STORE and "global" in traits.spaces
     if instruction.guard is not None:
         yield instruction.guard[0].index, "a branch condition" if traits.ending is Ending.BRANCH else "a guard"
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
@@ -93,8 +95,11 @@ def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
             yield from _each(operand, "an address")
         elif multiplies and not spec.dest and ("accumulator" not in form.ports or spec.name in _OF_WGMMA):
             yield from _each(operand, "a matrix operand")
-        elif stores and len(registers_of(operand)) == 1:
-            yield from _each(operand, "the value of a store to global memory")
+        elif traits.access is Access.STORE and len(registers_of(operand)) == 1:
+            if "global" in traits.spaces:
+                yield from _each(operand, "the value of a store to global memory")
+            elif "shared" in traits.spaces:
+                yield from _each(operand, SHARED)
 
 
 def _each(operand: Operand, use: str) -> Iterator[tuple[int, str]]:

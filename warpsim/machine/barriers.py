@@ -18,6 +18,7 @@ from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction, Reg
 
 DIVERGENCE = "barrier-divergence"
+BARRIERS = 16
 
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
@@ -64,7 +65,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         shape = group.selection.shape
         keys: Array = np.zeros(shape, np.int64)
         for k, value in enumerate(values):
-            keys = keys | value.astype(np.int64) << 16 * k
+            keys = keys | value.astype(np.uint32).astype(np.int64) << 32 * k
         rest = group
         for key in np.unique(keys)[:-1]:
             here = keys == key
@@ -89,6 +90,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         number = numbers[0] if numbers else 0
         count = numbers[1] if len(numbers) > 1 else 0
         _check_count(group, number, count)
+        _check_kind(group, number, kind is not None)
         vote = None if vote_of is None else vote_of(group)
         at = group.at
         group.at = at + 1
@@ -122,7 +124,29 @@ def _check_count(group: Group, number: int, count: int) -> None:
                 other=barrier.place,
                 advice="all threads that meet at a barrier give it the same count",
             )
-    barrier.place = present(group)
+
+
+def _check_kind(group: Group, number: int, reduction: bool) -> None:
+    """Report a barrier that does not exist, and one at which others vote, or do not, in the same phase."""
+    batch, barrier = group.batch, group.batch.barrier(number)
+    if number >= BARRIERS:
+        batch.fault(
+            DIVERGENCE,
+            f"barrier {number} does not exist: a CTA has {BARRIERS}",
+            group,
+            advice=f"the number of a barrier is 0 to {BARRIERS - 1}",
+        )
+    met = barrier.reduction != reduction and (barrier.arrived > 0) & (group.selection.per_cta > 0)
+    if np.any(met):
+        names = ("sync or arrive", "red")
+        batch.fault(
+            DIVERGENCE,
+            f"barrier {number} is used by .{names[reduction]}, while others have arrived at it by .{names[not reduction]}",
+            group,
+            other=barrier.place,
+            advice="use one kind of barrier instruction until all have arrived",
+        )
+    barrier.reduction, barrier.place = reduction, present(group)
 
 
 def _threads(count: int) -> str:

@@ -14,6 +14,7 @@ from warpsim.machine.asynchrony.transfers import Transfers
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.group import Frame, Group
 from warpsim.machine.hazards.defined import DefinedBits
+from warpsim.machine.hazards.origins import Origins
 from warpsim.machine.hazards.proxies import Proxies
 from warpsim.machine.hazards.race_exits import check_exit
 from warpsim.machine.hazards.races import Races
@@ -36,7 +37,7 @@ class Barrier:
     """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
 
     ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were.
-    ``place`` is where threads arrived last.
+    ``place`` is where threads arrived last, ``reduction`` whether they vote.
     """
 
     def __init__(self, number: int, n_ctas: int) -> None:
@@ -47,6 +48,7 @@ class Barrier:
         self.waiting: list[tuple[Group, Any]] = []
         self.votes: list[tuple[Selection, Array]] = []
         self.place: Instruction | None = None
+        self.reduction = False
 
 
 class Batch:
@@ -71,7 +73,7 @@ class Batch:
         self.generation = 0
         self.shared = WordSpace(launch.shared_size, shape.n_ctas)
         self.local = WordSpace(launch.local_size, shape.n)
-        self.origins: dict[int, Any] = {}
+        self.origins = Origins()
         if "uninitialised" in launch.settings.checks:
             for space in (self.shared, self.local):
                 space.defined = DefinedBits(space.size, space.n_columns)

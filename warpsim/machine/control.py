@@ -9,10 +9,9 @@ import numpy as np
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
-from warpsim.machine import reporting
 from warpsim.machine.group import Group
 from warpsim.machine.hazards.shadow_rules import RULE, undefine
-from warpsim.machine.memory.stack import LIMIT, ThreadStack
+from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, FunctionPlan
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.values import Affine, Array, as_array, extend
@@ -206,12 +205,10 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
             return _next(group, following)
         target = plan.kernel.function(name)
         group.batch.launch.check_depth(group)
-        base = ThreadStack(group).callee_frame()
+        stack_of = ThreadStack(group)
+        base = stack_of.callee_frame()
+        stack_of.reach(base + target.frame_size, f"the call of {name}")
         local, positions = group.batch.local, group.selection.positions.reshape(-1)
-        if base + target.frame_size > LIMIT:
-            message = f"the frame of {name} makes the stack of a thread larger than {LIMIT} bytes"
-            reporting.limit(group.batch.launch, group, message, "is the recursion bounded?")
-        local.grow(base + target.frame_size + 16)
         if local.defined is not None:
             local.defined.forget(base, target.frame_size, positions)
         if target.stack_word is not None:

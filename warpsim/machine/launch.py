@@ -177,6 +177,8 @@ class Launch:
         if self.shared_size:
             most = 1 << 28 if self.races is None else 1 << 25  # races keep several times as much
             room = min(room, max(most // self.shared_size, 1))
+        if self.local_size:
+            room = min(room, max((1 << 28) // (self.local_size * threads), 1))
         width = gx if room >= gx * row_step else max(room // row_step // cx, 1) * cx
         width = min(width, gx)
         height = min(max(room // gx // row_step, 1) * row_step, rows) if width == gx else row_step
@@ -208,7 +210,11 @@ class Launch:
             moved = True
             group = batch.take()
             batch.generation = group.generation
-            self._run_group(batch, group)
+            try:
+                self._run_group(batch, group)
+            except ExecutionError:
+                reporting.act_before(self)
+                raise
             if not batch.runnable:
                 self.waiting.wake(batch)
         return moved

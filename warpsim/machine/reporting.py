@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 
 from warpsim.errors import SECTIONS, ExecutionError, Finding
+from warpsim.isa.traits import Access
+from warpsim.machine.memory.strays import INDEX
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 ALWAYS = frozenset({"out-of-bounds", "misaligned", "read-only", "deadlock", "limit", "trap", "assert"})
 ADVICE = {
-    "out-of-bounds": "check the index against the size of the array, and the guard of the access",
+    "out-of-bounds": INDEX,
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
     "uninitialised": "write the register on every path that leads here",
     "read-only": "pass a writable array, or store elsewhere",
@@ -31,6 +33,8 @@ class Collector:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.muted = 0
+        self.fatal: tuple[Group, Array | None, str] | None = None
+        """The group, lanes and rule of the finding that ends the launch."""
         self._found: dict[tuple[str, int, int, str], Finding] = {}
 
     def all(self) -> list[Finding]:
@@ -77,6 +81,7 @@ class Collector:
         if severity == "error" and (
             self.launch.settings.on_finding == "raise" or rule in ("deadlock", "limit", "trap", "assert")
         ):
+            self.fatal = group, lanes, rule
             self.stop(finding)
 
     def stop(self, finding: Finding) -> NoReturn:
@@ -144,3 +149,29 @@ def locate(
 def limit(launch: Launch, group: Group, message: str, advice: str) -> None:
     """A budget is used up: always ends the launch."""
     launch.findings.add(group.batch, "limit", message, group, None, {"advice": advice})
+
+
+FAULTS = frozenset({"out-of-bounds", "misaligned", "read-only", "uninitialised"})
+"""Rules that are looked at before an instruction does anything."""
+
+
+def act_before(launch: Launch) -> None:
+    """An access of some lanes ends the launch: let the lanes before them write to memory, in the order CTA, warp, lane.
+
+    So what stands in memory then is the same whether few or many CTAs run side by side, but for what later CTAs have
+    done already."""
+    if launch.findings.fatal is None:
+        return
+    group, lanes, rule = launch.findings.fatal
+    instruction, batch = present(group), group.batch
+    if rule not in FAULTS or lanes is None or instruction.traits.access not in (Access.STORE, Access.ATOMIC):
+        return
+    positions, n_ctas = group.selection.positions, batch.shape.n_ctas
+    order = batch.ctas[positions % n_ctas] * batch.shape.n_threads + positions // n_ctas
+    before = order < order[np.broadcast_to(lanes, order.shape)].min()
+    if before.any():
+        at = group.at
+        first, _ = batch.divide(group, before)
+        launch.findings.muted += 1
+        first.plan.blocks[first.block].steps[at](first)
+        launch.findings.muted -= 1

@@ -14,6 +14,7 @@ from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.memory.strays import global_stray, shared_advice
 from warpsim.machine.values import Array, as_array
 
 if TYPE_CHECKING:
@@ -112,7 +113,11 @@ class BulkReach:
         """Whether runs lie in shared memory (reported where not)."""
         size = self.batch.shared.size
         if len(start) and (int(start.min()) < 0 or int(start.max()) + nbytes > size):
-            self.fault("out-of-bounds", f"a bulk copy of {nbytes} bytes leaves the {size} bytes of shared memory")
+            self.fault(
+                "out-of-bounds",
+                f"a bulk copy of {nbytes} bytes leaves the {size} bytes of shared memory",
+                advice=shared_advice(self.batch.launch),
+            )
             return False
         return True
 
@@ -212,7 +217,8 @@ class BulkReach:
         """Bytes of global memory, in place; None where a fault was reported."""
         allocation = self.batch.memory.globals.find(address, address + nbytes)
         if allocation is None:
-            self.fault("out-of-bounds", self.batch.memory.global_port.outside(address, nbytes), address=address)
+            text, advice = global_stray(self.batch.memory.globals, address, nbytes)
+            self.fault("out-of-bounds", text, address=address, advice=advice)
             return None
         if write and allocation.read_only:
             self.fault("read-only", f"a bulk copy writes {allocation.name}, which is read-only", address=address)

@@ -101,7 +101,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         if batch.memory.undefined:
             bits = loaded(group, instruction, arguments, keywords)
             if commit is not None and bits is not None:
-                return commit_loaded(group, commit, instruction, (collect(warps, bits[0]), None), active)
+                return commit_loaded(group, commit, instruction, (collect(warps, bits[0]), None, bits[2]), active)
         return None
 
     return step

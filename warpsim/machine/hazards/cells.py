@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.machine.memory.word_space import WIDEST
 from warpsim.machine.values import Array
 
 SHIFT = 32
@@ -21,7 +22,7 @@ class Cells:
     ``narrow`` says that there were strong writes of less than gpu scope."""
 
     def __init__(self, size: int, width: int) -> None:
-        self.size = size
+        self.size = max(size, WIDEST)
         self.width = width
         self.granule = LARGEST
         self.narrow = False

@@ -17,6 +17,7 @@ from warpsim.isa.traits import Undefined
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.hazards.defined import UndefinedMemory
+from warpsim.machine.hazards.origins import REGISTER
 from warpsim.machine.memory.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
 from warpsim.program.program import Instruction, Operand, Reg, Vec
@@ -54,10 +55,26 @@ def report_use(group: Group, slot: int, bits: Array, active: Any, use: str) -> N
             RULE, f"register {name} is used as {use} before anything wrote it", group, lanes, register=name
         )
         return
+    source = other.values.get(REGISTER)
+    if source is None:
+        what, advice = (
+            "bytes that nothing has written",
+            "write the memory on every path that leads here, before it is read",
+        )
+    else:
+        what, advice = (
+            f"what was register {source}, which nothing wrote",
+            f"write {source} before line {other.line} stores it",
+        )
     group.batch.fault(
-        RULE, f"register {name} is used as {use}, and holds bytes that nothing has written", group, lanes,
-        register=name, other=other, advice="write the memory on every path that leads here, before it is read",
-    )  # fmt: skip
+        RULE,
+        f"register {name} is used as {use}, and holds {what}",
+        group,
+        lanes,
+        register=name,
+        other=other,
+        advice=advice,
+    )
 
 
 def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
@@ -255,26 +272,42 @@ def _global_lanes(group: Group, op: Any, address: Any) -> Any:
     return None if mask.all() else mask if mask.any() else False
 
 
-def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group, Any], None]:
-    """Undefined bits go to shared and local memory with the value, and are reported in global memory."""
+Effect = Callable[["Group", Any], None]
+
+
+def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effect | None, Effect | None]:
+    """What a store of undefined bits does before and after it is made: they are reported where it goes to global memory, and
+    go to shared and local memory with the value."""
     form, op = instruction.form, instruction.op
     address_of = _getters(plan, instruction)[0]
     value = instruction.operands[form.n_dest + 1]
 
-    def after(group: Group, active: Any) -> None:
-        address = address_of(group)
-        if form.scope is not Scope.THREAD:
-            return
-        where = _global_lanes(group, op, address)
+    parts = value.elements if isinstance(value, Vec) else (value,)
+    if form.scope is not Scope.THREAD:
+        return None, None
+
+    def before(group: Group, active: Any) -> None:
+        where = _global_lanes(group, op, address_of(group))
         if where is not False:
             _report_value(group, (value,), _both(where, active), "the value of a store to global memory")
-        if where is not None:
-            memory = group.batch.memory
-            memory.group, memory.active = group, active
-            form.function(op, address, _shadow_of(group, value), memory=UndefinedMemory(memory))
-            memory.undefined = False
 
-    return after
+    def after(group: Group, active: Any) -> None:
+        address = address_of(group)
+        where = _global_lanes(group, op, address)
+        if where is None:
+            return
+        memory = group.batch.memory
+        memory.group, memory.active = group, active
+        form.function(op, address, _shadow_of(group, value), memory=UndefinedMemory(memory))
+        memory.undefined = False
+        own = active if where is False else ~where if active is None else active & ~where
+        for part in parts:
+            bits = shadow(group, part.register.index) if isinstance(part, Reg) else None
+            if bits is not None and isinstance(part, Reg):
+                lanes = np.broadcast_to(bits != 0 if own is None else (bits != 0) & own, group.selection.shape)
+                group.batch.origins.stored(group, instruction, address, lanes, part.register.index)
+
+    return before, after
 
 
 def _both(where: Any, active: Any) -> Any:

@@ -27,7 +27,6 @@ from warpsim.machine.hazards.shadow_rules import (
     rule_of,
     shadow,
 )
-from warpsim.machine.reporting import party
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Addr, Instruction, Reg, Vec
 from warpsim.types import TYPES
@@ -66,7 +65,7 @@ class Shadows:
 
 def loaded(group: Group, instruction: Instruction, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """A step has just met bytes that nobody wrote: the undefined bits of what it loaded, and which lanes have loaded what
-    may be the padding of a structure, for each element; or None.
+    may be the padding of a structure, for each element, and the address; or None.
 
     A copy in memory (cp.async) passes them on to where it copies to."""
     memory = group.batch.memory
@@ -82,7 +81,7 @@ def loaded(group: Group, instruction: Instruction, arguments: list[Any], keyword
     if instruction.traits.access is Access.LOAD and instruction.op.type.kind in "bu" and instruction.op.type.bits <= 32:
         padding = _padding(group, instruction, arguments[0], keywords["memory"])
     memory.undefined = False
-    return bits, padding
+    return bits, padding, arguments[0]
 
 
 def _padding(group: Group, instruction: Instruction, address: Any, memory: Any) -> list[Array] | None:
@@ -117,16 +116,14 @@ def commit_loaded(
     group: Group, commit: Callable[..., None], instruction: Instruction, loaded: Any, active: Any
 ) -> object:
     """The shadow of a load's destination; ``loaded`` is what `loaded` gave."""
-    bits, padding = loaded
+    bits, padding, address = loaded
     slots = destinations_of(instruction)
     if any(group.plan.function.registers[s].type.bits > 64 for s in slots):
         return None
     shadows = Shadows(group, group.plan)
     commit(shadows, bits, active)
     shadows.drop_defined(slots)
-    origin = party(group, "loaded here from memory that nothing has written")
-    for slot in slots:
-        group.batch.origins[slot] = origin
+    group.batch.origins.loaded(group, instruction, address, slots)
     if padding is not None and len(padding) == len(slots):
         group.padding.update(zip(slots, padding, strict=True))
     return SHADOWED
@@ -164,7 +161,8 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
     pure = not form.ports and form.scope is Scope.THREAD
     spread = rule_of(plan, instruction)
-    after = bind_store_bits(plan, instruction) if traits.undefined is Undefined.STORED else None
+    stored = traits.undefined is Undefined.STORED
+    before, after = bind_store_bits(plan, instruction) if stored else (None, None)
 
     def run(group: Group) -> Any:
         active = None
@@ -195,6 +193,8 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         new = spread(group, active) if tainted else {}
         origin = group.batch.origins.get(tainted[0] if tainted else guard_slot)
         old = {slot: group.shadows.get(slot) for slot in written}
+        if before is not None and tainted:
+            before(group, active)
         gone = step(group)
         if gone and gone is not SHADOWED:
             return gone
@@ -204,11 +204,11 @@ def _bind(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
             bits = new.get(slot)
             _write(group, [slot], bits, active)
             if unsure is not None:
-                before = group.shadows.get(slot, old[slot])
+                held = group.shadows.get(slot, old[slot])
                 whole = ones(plan, slot, unsure)
-                group.shadows[slot] = whole if before is None else before | whole
+                group.shadows[slot] = whole if held is None else held | whole
             if slot in group.shadows and origin is not None:
-                group.batch.origins[slot] = origin
+                group.batch.origins.slots[slot] = origin
         return gone
 
     return run

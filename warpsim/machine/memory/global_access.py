@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.machine.memory.addresses import Address, bits_of, cta_order, disjoint, last_along, misaligned
 from warpsim.machine.memory.global_memory import Allocation
+from warpsim.machine.memory.strays import global_stray
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 
 if TYPE_CHECKING:
@@ -119,9 +120,8 @@ class GlobalAccess:
             outside = bad & (owner < 0)
             if outside.any():
                 first = int(place[outside][0])
-                self.port.batch.fault(
-                    "out-of-bounds", self.outside(first, nbytes), self.port.group, outside, address=first
-                )
+                text, advice = global_stray(self.port.globals, first, nbytes)
+                self.port.batch.fault("out-of-bounds", text, self.port.group, outside, address=first, advice=advice)
         if write and good.any():
             locked = np.array([a.read_only for a in self.port.globals._allocations] or [False])
             wrong = good & locked[np.maximum(owner, 0)]
@@ -144,20 +144,6 @@ class GlobalAccess:
             _mark(bits, place, nbytes)
         else:
             self.port.undefined |= _lacks(bits, place, nbytes)
-
-    def outside(self, address: int, nbytes: int) -> str:
-        """What to say of an access outside any allocation: the nearest one and the distance."""
-        text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x} is outside any live allocation"
-        near = self.port.globals.nearest(address)
-        if near is None:
-            return text
-        allocation, distance = near
-        where = (
-            f"{-distance} bytes before"
-            if distance < 0
-            else (f"{distance} bytes past the end of" if distance else "at the end of")
-        )
-        return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})"
 
     def _note_store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Tell those who watch of a store."""

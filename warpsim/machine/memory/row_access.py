@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.machine.memory.addresses import misaligned, space_of
 from warpsim.machine.memory.global_memory import SHARED_WINDOW, WINDOW
+from warpsim.machine.memory.strays import shared_advice
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array
 
@@ -30,58 +31,64 @@ class RowAccess:
         array = address.astype(np.int64)
         if kind == "":
             array = array - SHARED_WINDOW
-        if int(array.min()) < 0 or int(array.max()) >= WINDOW:
-            active = self._check_space(array, address, active)
         nbytes = count * 4
         shape = (warps.n, array.shape[1], warps.m)
-        if self.port.flight is not None:
-            access = "read" if words is None else "write"
-            self.port.flight.touch(access, array, nbytes, self._warp_columns(shape), active)
-        if self.port.proxies is not None:
-            self.port.proxies.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
-        if self.port.races is not None:
-            self.port.races.rows(array, nbytes, self._warp_columns(shape), active, words is not None)
-        bits = self.port.shared.defined if words is None else None
-        if bits is not None and int(array.min()) >= 0 and int(array.max()) + nbytes <= self.port.shared.size:
-            columns = self._warp_columns(shape)
-            rows = columns.size == self.port.shared.n_columns and array.shape[2] == 1 and warps.dense
-            self.port.undefined |= bits.lacks(array & -4, columns, rows, nbytes, active)
-        if warps.dense and array.shape[2] == 1 and words is None:
-            selection = self.port.group.selection
-            assert isinstance(selection, Rect)
-            if (
-                selection.all_ctas
-                and int(array.min()) >= 0
-                and int(array.max()) + nbytes <= self.port.shared.size
-                and not misaligned(array, 0, nbytes)
-            ):
-                index = array.reshape(-1) >> 2
-                out = (array.shape[0], array.shape[1], self.port.shared.n_columns)
-                return tuple([self.port.shared.words.take(index + k, axis=0).reshape(out) for k in range(count)])
-        array = np.broadcast_to(array, shape)
-        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
         size = self.port.shared.size
-        bad = mask & ((array < 0) | (array + nbytes > size))
+        if int(array.min()) < 0 or int(array.max()) + nbytes > size or misaligned(array, 0, nbytes):
+            array, active = self._faults(array, address, nbytes, active)
+        columns = self._warp_columns(shape)
+        if self.port.flight is not None:
+            self.port.flight.touch("read" if words is None else "write", array, nbytes, columns, active)
+        if self.port.proxies is not None:
+            self.port.proxies.rows(array, nbytes, columns, active, words is not None)
+        if self.port.races is not None:
+            self.port.races.rows(array, nbytes, columns, active, words is not None)
+        if words is not None:
+            array, columns = np.broadcast_to(array, shape), np.broadcast_to(columns, shape)
+            mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+            for k, word in enumerate(words):
+                full = np.broadcast_to(word, shape)
+                self.port.shared.scatter(array[mask] + 4 * k, columns[mask], full[mask].view(np.uint32))
+            return ()
+        selection = self.port.group.selection
+        rows = warps.dense and array.shape[2] == 1
+        if self.port.shared.defined is not None:
+            whole = rows and columns.size == self.port.shared.n_columns
+            self.port.undefined |= self.port.shared.defined.lacks(array, columns, whole, nbytes, active)
+        if rows and isinstance(selection, Rect) and selection.all_ctas:
+            index = array.reshape(-1) >> 2
+            out = (array.shape[0], array.shape[1], self.port.shared.n_columns)
+            return tuple(
+                [self.port.shared.words.take(index + k, axis=0, mode="clip").reshape(out) for k in range(count)]
+            )
+        array = np.broadcast_to(array, shape)
+        return tuple([self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
+
+    def _faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
+        """Report rows that cannot be accessed; the addresses, 0 for those, and which rows can."""
+        mask = self._check_space(array, address, active)
+        array = np.broadcast_to(array, mask.shape)
+        bad = mask & (array + nbytes > self.port.shared.size)
         odd = mask & ~bad & (array % nbytes != 0)
         for wrong, rule in ((bad, "out-of-bounds"), (odd, self._known("matrix-alignment", "misaligned"))):
             if wrong.any():
                 first = int(array[wrong][0])
                 what = "is not a multiple of" if wrong is odd else "of shared memory cannot be accessed with"
-                lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
                 self.port.batch.fault(
-                    rule, f"row address 0x{first:x} {what} {nbytes} bytes", self.port.group, lanes, address=first
+                    rule,
+                    f"row address 0x{first:x} {what} {nbytes} bytes",
+                    self.port.group,
+                    self._lanes(wrong),
+                    address=first,
+                    **({"advice": shared_advice(self.port.batch.launch)} if wrong is bad else {}),
                 )
                 mask = mask & ~wrong
-        array = np.where(mask, array, 0) if not mask.all() else array
-        columns = self._warp_columns(shape)
-        if words is None:
-            return tuple([self.port.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
-        for k, word in enumerate(words):
-            full = np.broadcast_to(word, shape)
-            self.port.shared.scatter(
-                array[mask] + 4 * k, np.broadcast_to(columns, shape)[mask], full[mask].view(np.uint32)
-            )
-        return ()
+        return np.where(mask, array, 0), mask
+
+    def _lanes(self, rows: Array) -> Array:
+        """All lanes of the warps of some rows."""
+        warps = self.port.group.warps
+        return warps.collect(np.broadcast_to(rows.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
 
     def _check_space(self, array: Array, address: Array, active: Array | None) -> Array:
         """The rows that lie in shared memory at all; what names another space is reported."""
@@ -92,12 +99,11 @@ class RowAccess:
         if not wrong.any():
             return mask
         first = int(np.broadcast_to(address, shape)[wrong][0])
-        lanes = warps.collect(np.broadcast_to(wrong.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
         self.port.batch.fault(
             self._known("matrix-address-space", "out-of-bounds"),
             f"row address 0x{first:x} is not in shared memory",
             self.port.group,
-            lanes,
+            self._lanes(wrong),
             address=first,
             advice="ldmatrix and stmatrix move rows of shared memory only",
         )

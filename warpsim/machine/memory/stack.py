@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LIMIT = 512 * 1024
 """Bytes of local memory that a thread may have (CUDA C++ Programming Guide, Technical Specifications)."""
+ROOM = 1 << 32
+"""Bytes of local memory that all threads which run side by side may have together."""
 STEP = 256
 """Frames above allocations begin at multiples of this, so that threads that allocated different amounts call alike."""
 
@@ -46,15 +48,8 @@ class ThreadStack:
         wide = np.minimum(size, size.dtype.type(LIMIT)).astype(np.int64)
         end = address + wide
         used = end if self.active is None else end[np.broadcast_to(self.active, end.shape)]
-        if used.size and int(used.max()) > LIMIT:
-            reporting.limit(
-                group.batch.launch,
-                group,
-                f"alloca makes the stack of a thread larger than {LIMIT} bytes",
-                "is the size bounded?",
-            )
         if used.size:
-            local.grow(int(used.max()) + 16)
+            self.reach(int(used.max()), "alloca")
         self.restore(end)
         if local.defined is not None:
             for at in np.unique(address):
@@ -72,6 +67,25 @@ class ThreadStack:
             mask = np.broadcast_to(self.active, positions.shape)
             positions, ends = positions[mask], ends[mask]
         self.group.batch.local.scatter(np.full(positions.shape, self._word), positions, np.ascontiguousarray(ends))
+
+    def reach(self, end: int, cause: str) -> None:
+        """Make the stacks so large, or report that they cannot be."""
+        group, local = self.group, self.group.batch.local
+        if end > LIMIT:
+            reporting.limit(
+                group.batch.launch,
+                group,
+                f"{cause} makes the local memory of a thread larger than {LIMIT} bytes",
+                "is the size, or the recursion, bounded?",
+            )
+        if end > local.size and 2 * end * local.n_columns > ROOM:
+            reporting.limit(
+                group.batch.launch,
+                group,
+                f"{cause} makes the local memory of the {local.n_columns} threads that run side by side larger than {ROOM} bytes",
+                "is the size bounded? If so, pass a smaller batch_threads=",
+            )
+        local.grow(end + 16)
 
     def callee_frame(self) -> int:
         """Where the frame of a called function begins."""

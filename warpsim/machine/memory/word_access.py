@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
+from warpsim.machine.memory.strays import INDEX, shared_advice
 from warpsim.machine.memory.word_space import WordSpace, join_words, split_words
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import FLAT, Affine, Array, as_array
@@ -96,6 +97,7 @@ class WordAccess:
                 self.port.group,
                 outside,
                 address=first,
+                advice=INDEX if name == "local" else shared_advice(self.port.batch.launch),
             )
         good = active & ~outside & ~odd
         return np.where(good, place, 0), space, columns, False, good

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from warpsim.machine.hazards.defined import DefinedBits
 
 
+WIDEST = 32
+"""Bytes of the widest access of a thread."""
+
+
 class WordSpace:
-    """``n_columns`` memories of ``size`` bytes; ``defined`` tells what was written, where that is checked."""
+    """``n_columns`` memories of ``size`` bytes; ``defined`` tells what was written, where that is checked.
+
+    Lanes whose address was at fault access address 0 instead, so there is room for one access at least."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.size = size
         self.n_columns = n_columns
-        self.words = np.zeros((-(-size // 4), n_columns), np.uint32)
+        self.words = np.zeros((max(-(-size // 4), WIDEST // 4), n_columns), np.uint32)
         self.flat = self.words.reshape(-1)
         self.defined: DefinedBits | None = None
 

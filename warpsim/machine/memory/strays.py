@@ -1,0 +1,41 @@
+"""What to say of an access outside memory: where it went, and what may help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.machine.memory.global_memory import GlobalMemory
+
+if TYPE_CHECKING:
+    from warpsim.machine.launch import Launch
+
+NULL_PAGE = 1 << 16
+"""Addresses below this come from a null pointer and an index."""
+FAR = 1 << 32
+"""Further away than this, no allocation is near."""
+INDEX = "check the index against the size of the array, and the guard of the access"
+
+
+def global_stray(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
+    """Message and advice for an address outside any allocation: the nearest one and the distance."""
+    text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x}"
+    if 0 <= address < NULL_PAGE:
+        where = f", {address} bytes from it" if address else ""
+        return f"{text}, through a null pointer{where}", "pass an array for the pointer, or test it before the access"
+    near = memory.nearest(address)
+    text += " is outside any live allocation"
+    if near is None or abs(near[1]) >= FAR:
+        return f"{text}, and none is near", "is it a pointer that the launch was given, or an offset added to one?"
+    allocation, distance = near
+    where = f"{abs(distance)} bytes {'before' if distance < 0 else 'past the end of'}" if distance else "at the end of"
+    return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})", INDEX
+
+
+def shared_advice(launch: Launch) -> str:
+    """Advice for an address outside the shared memory of a CTA."""
+    if not launch.plan.shared.open:
+        return INDEX
+    given = launch.settings.dynamic_shared
+    if not given:
+        return "pass shared_mem=: the kernel uses dynamic shared memory, and this launch gives it none"
+    return f"pass more than shared_mem={given}, or check the index"
