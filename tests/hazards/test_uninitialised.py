@@ -201,3 +201,17 @@ def test_a_register_that_goes_through_memory(body):
     assert (found.rule, found.line - FIRST, found.other.line - FIRST) == ("uninitialised", 1, 0)
     assert "what was register %r9, which nothing wrote" in found.message
     assert data.tolist() == [0] * 256
+
+
+def test_undefined_data_for_another_cta():
+    """st.async of undefined data runs like any other: it has operands that an ordinary store has not."""
+    body = (
+        ".shared .align 8 .b64 o; .shared .align 16 .b32 to[32]; .reg .b32 %at, %bar;\n"
+        "mov.u32 %bar, o; mov.u32 %at, to; mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster;\n"
+        "ld.shared.u32 %r4, [%r3];\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%at], %r4, [%bar];\n"
+    )
+    head = HEAD.replace(".version 8.0\n.target sm_80", ".version 8.1\n.target sm_90")
+    result = warpsim.load(head + body + "ret;\n}\n")["k"](1, 1, (np.zeros(256, np.uint32),) * 2, checks="all")
+
+    assert {f.rule for f in result.findings} == set()
