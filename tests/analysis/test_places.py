@@ -18,6 +18,8 @@ def by_thread(step, start="at"):
         ([f"st.shared.v4.u32 [smem+16], {VECTOR};"], None),
         (["ld.shared.u16 r1, [smem+1];"], "misaligned"),
         (["ld.shared.u8 r1, [smem+1];"], None),
+        (["cvt.u64.u32 rd1, n; shl.b64 rd1, rd1, 4; add.u64 rd1, rd1, 1; mov.b64 {r9, r1}, rd1; ld.shared.u16 r2, [r9];"], "misaligned"),
+        (["cvt.u64.u32 rd1, n; shl.b64 rd1, rd1, 4; add.u64 rd1, rd1, 1; mov.b64 {r1, r9}, rd1; ld.shared.u16 r2, [r9];"], None),
         (["add.u32 r9, at, 4; atom.shared.add.u64 rd1, [r9], 1;"], "misaligned"),
         ([by_thread(4), f"ld.shared.v4.u32 {VECTOR}, [r9];"], "misaligned"),
         ([by_thread(16), f"ld.shared.v4.u32 {VECTOR}, [r9];"], None),

@@ -123,7 +123,10 @@ class Evaluator:
         if rule is not None and all(isinstance(o, Reg) or not isinstance(o, Vec) for o in sources):
             made = rule(op, values)
             if made is not None:
-                return [made]
+                return [
+                    made,
+                    anything(made.spread, symbols),
+                ]  # of a register that is unpacked the low bits are the first part's
         return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1)
 
     def _computed(
