@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.cli.outcome import Unusable
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host.cases import DTYPES
-from warpsim.host.device import Device
+from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, read_array
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.module import load_file
@@ -105,7 +105,7 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
     targets: list[tuple[Argument, Target]] = []
     try:
         device = Device(
-            options.device or module.target,
+            options.device or runs_on(module.target),
             numerics=options.numerics,
             stdout=(lambda text: None) if options.json else None,
         )

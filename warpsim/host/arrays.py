@@ -1,27 +1,36 @@
-"""Arrays that live in a device's memory beyond a launch."""
+"""Arrays that live in a device's memory beyond a launch, and what counts as an array of the host."""
 
 from __future__ import annotations
 
+import ctypes
+import weakref
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.errors import LaunchError, shown
 from warpsim.machine.memory.global_memory import GlobalMemory
 
 Array = NDArray[Any]
+CPU = 1
+"""DLPack's number for the memory of the host."""
 
 
 class DeviceArray:
-    """Memory of a device, seen as an array. ``ptr`` is its address; `get` copies out, `set` copies in."""
+    """Memory of a device, seen as an array. ``ptr`` is its address; `get` copies out, `set` copies in.
 
-    def __init__(self, data: Array, ptr: int, memory: GlobalMemory) -> None:
+    Memory that it ``owns`` is released by `free`, or once nothing refers to it any more."""
+
+    def __init__(self, data: Array, ptr: int, memory: GlobalMemory, owns: bool = True) -> None:
         self._data = data
         self.ptr = ptr
         self._memory = memory
+        self._release = weakref.finalize(self, memory.drop, ptr) if owns else None
 
     def lives_in(self, memory: GlobalMemory) -> bool:
         """Whether it is in the memory of a device."""
+        self._check()
         return self._memory is memory
 
     @property
@@ -41,12 +50,158 @@ class DeviceArray:
 
     def get(self) -> Array:
         """A copy of the contents."""
-        return self._data.copy()
+        self._check()
+        with self._memory.lock:
+            return self._data.copy()
 
     def set(self, values: Any) -> None:
         """New contents, broadcast to the shape."""
-        self._data[...] = values
-        self._memory.define(self.ptr)
+        self._check()
+        with self._memory.lock:
+            try:
+                self._data[...] = values
+            except (TypeError, ValueError) as error:
+                raise LaunchError(f"{shown(values)} cannot be written to {self!r}: {error}") from None
+            self._memory.define(self.ptr)
+
+    def free(self) -> None:
+        """Release the memory; a kernel that uses it afterwards is reported."""
+        self._check()
+        if self._release is None:
+            raise LaunchError("a module variable lives as long as its module; it cannot be freed")
+        self._release.detach()
+        self._release = None
+        with self._memory.lock:
+            self._memory.unmap(self.ptr)
+        self._data = np.zeros((0,), self.dtype)
+        self.ptr = 0
+
+    def _check(self) -> None:
+        if self.ptr == 0:
+            raise LaunchError("this DeviceArray was freed")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """A copy of the contents, for NumPy."""
+        if copy is False:
+            raise ValueError("the contents of a DeviceArray are in device memory: they can only be copied")
+        found = self.get()
+        return found if dtype is None else found.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory itself. Whoever takes it may write there without notice, so that all of it counts as written."""
+        self._check()
+        with self._memory.lock:
+            self._memory.define(self.ptr)
+        return self._data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The simulated memory is the host's."""
+        return CPU, 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3; the address is one of the simulated device."""
+        self._check()
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "descr": self.dtype.descr if self.dtype.names else [("", self.dtype.str)],
+            "data": (self.ptr, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, ptr=0x{self.ptr:x})"
+
+
+class Mapping:
+    """Memory of the host that a device sees at ``ptr`` until `unmap`."""
+
+    def __init__(self, data: Array, ptr: int, memory: GlobalMemory) -> None:
+        self.ptr, self.nbytes = ptr, data.nbytes
+        self._memory = memory
+
+    def lives_in(self, memory: GlobalMemory) -> bool:
+        """Whether it is in the memory of a device."""
+        if self.ptr == 0:
+            raise LaunchError("this memory was unmapped")
+        return self._memory is memory
+
+    def unmap(self) -> None:
+        """Take the memory from the device again."""
+        if not self.lives_in(self._memory):
+            return
+        with self._memory.lock:
+            self._memory.unmap(self.ptr)
+        self.ptr = 0
+
+    def __repr__(self) -> str:
+        return f"Mapping(ptr=0x{self.ptr:x}, nbytes={self.nbytes})"
+
+
+# ---- arrays of the host --------------------------------------------------------------------------
+
+
+def is_buffer(value: Any) -> bool:
+    """Whether a value says where its elements lie in memory."""
+    if hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
+        return True
+    try:
+        memoryview(value)
+    except TypeError:
+        return False
+    return True
+
+
+def array_of(value: Any) -> Array:
+    """A NumPy array of the same memory as a buffer, or what has ``__array_interface__`` or ``__dlpack__``."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        if hasattr(value, "__array_interface__"):
+            return np.asarray(value)
+        if hasattr(value, "__dlpack__"):
+            return _from_dlpack(value)
+        return np.asarray(memoryview(value))
+    except (TypeError, ValueError, BufferError, RuntimeError, AttributeError) as error:
+        raise LaunchError(f"{type(value).__name__} gives no array that NumPy can read: {error}") from None
+
+
+def _from_dlpack(value: Any) -> Array:
+    found: Array = np.from_dlpack(value)
+    if found.flags.writeable or not found.flags.c_contiguous:
+        return found
+    try:
+        read_only = "versioned" in repr(value.__dlpack__(max_version=(1, 0)))
+    except TypeError:
+        read_only = False  # NumPy calls all memory read-only that is handed over without a word about it
+    if read_only:
+        return found
+    start, stop = extent(found)
+    memory = (ctypes.c_uint8 * (stop - start)).from_address(start)
+    weakref.finalize(memory, lambda kept: None, found)  # the owner lives as long as the view of its memory
+    return np.ctypeslib.as_array(memory).view(found.dtype).reshape(found.shape)
+
+
+def plain(dtype: np.dtype[Any]) -> None:
+    """Refuse elements that a GPU cannot read: objects, and the bytes of numbers in the other order."""
+    if dtype.hasobject:
+        raise LaunchError("an array of Python objects has no bytes to map")
+    if dtype.newbyteorder("<") != dtype:
+        raise LaunchError(
+            f"its numbers are big-endian ({dtype}), a GPU's are little-endian; "
+            "pass array.astype(array.dtype.newbyteorder('<')) and copy the result back"
+        )
+
+
+def extent(array: Array) -> tuple[int, int]:
+    """The first address of a C-contiguous array, and the one past its end."""
+    start = array.__array_interface__["data"][0]
+    return start, start + array.nbytes
+
+
+def bytes_of(array: Array) -> Array:
+    """The memory of a C-contiguous array as flat uint8, not copied."""
+    return array.reshape(-1).view(np.uint8) if array.size else np.zeros(0, np.uint8)

@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host.arrays import Array, DeviceArray
-from warpsim.host.device import Device
+from warpsim.host.device import Device, runs_on
 from warpsim.host.files import read_archive, reason
 from warpsim.host.module import load_text
 from warpsim.host.sources import read
@@ -119,7 +119,7 @@ def run_case(
         case = json.loads((path / "case.json").read_text(encoding="utf-8"))
         data = read_archive(path / "data.npz")
         expected_text = (path / "stdout.txt").read_text(encoding="utf-8") if (path / "stdout.txt").exists() else None
-        target = device or case.get("hardware", {}).get("sm") or case["target"]
+        target = device or runs_on(case.get("hardware", {}).get("sm") or case["target"])
         gpu = Device(target, numerics=numerics, stdout=printed.append)
         buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
         for b in case["buffers"]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array, DeviceArray
-from warpsim.host.options import choice
+from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
+from warpsim.host.options import choice, integer
 from warpsim.machine.launch import DeviceSpec
 from warpsim.machine.memory.global_memory import GlobalMemory
 
@@ -35,6 +36,15 @@ SHARED_LIMIT = {
 """Shared memory of one CTA, in KiB, by capability times ten."""
 
 
+def runs_on(target: str) -> str:
+    """The GPU that a module runs on where nobody names one: its own target, or the oldest simulated one that is newer."""
+    match = re.match(r"sm_(\d+)$", target, re.ASCII)
+    if match is None or int(match.group(1)) in SHARED_LIMIT:
+        return target
+    newer = [n for n in SHARED_LIMIT if n > int(match.group(1))]
+    return f"sm_{newer[0]}" if newer else target
+
+
 class Device:
     """A GPU named by its capability: ``sm_90`` and ``sm_90a`` are the same one.
 
@@ -47,7 +57,7 @@ class Device:
     def __init__(
         self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None
     ) -> None:
-        match = re.fullmatch(r"sm_(\d{1,4})[af]?", target) if isinstance(target, str) else None
+        match = re.fullmatch(r"sm_(\d{1,4})[af]?", target, re.ASCII) if isinstance(target, str) else None
         if match is None or int(match.group(1)) not in SHARED_LIMIT:
             raise LaunchError(
                 f"{shown(target)} is no GPU that can be simulated; known are "
@@ -71,36 +81,56 @@ class Device:
         """Bytes of shared memory that one CTA may have."""
         return SHARED_LIMIT[self.sm] * 1024
 
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by whoever launches on the device or changes its memory."""
+        return self.memory.lock
+
     def array(self, values: Any) -> DeviceArray:
         """A copy of an array in device memory."""
-        try:
-            data = np.array(values, order="C", copy=True)
-        except (TypeError, ValueError, OverflowError, MemoryError) as problem:
-            raise LaunchError(f"{shown(values)} is no array: {problem}") from None
-        if data.dtype.hasobject:
-            raise LaunchError("an array of Python objects has no bytes to place")
+        data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
+        plain(data.dtype)
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
         """New memory that nothing has written: a kernel that uses what it holds (zeros here) is reported."""
         try:
             data = np.zeros(shape, dtype)
-        except (TypeError, ValueError, OverflowError, MemoryError) as problem:
-            raise LaunchError(f"no array of shape {shown(shape)} and type {shown(dtype)}: {problem}") from None
-        if data.dtype.hasobject:
-            raise LaunchError("an array of Python objects has no bytes to place")
-        array = self._place(data)
-        self.memory.undefine(array.ptr)
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+            raise LaunchError(f"no array of shape {shown(shape)} and type {shown(dtype)}: {error}") from None
+        plain(data.dtype)
+        with self.lock:
+            array = self._place(data)
+            self.memory.undefine(array.ptr)
         return array
 
+    def map(self, buffer: Any, address: int | None = None) -> Mapping:
+        """Memory of the host as memory of the device, in place, until ``unmap()`` of what this returns.
+
+        Args:
+            buffer: an array, or whatever else says where its elements lie.
+            address: where the device sees it, for example the buffer's own address; by default any free place.
+        """
+        if not is_buffer(buffer):
+            raise LaunchError(f"{shown(buffer)} is no buffer that could be mapped")
+        data = array_of(buffer)
+        if not data.flags.c_contiguous:
+            raise LaunchError("the array is not C-contiguous; map np.ascontiguousarray(...) and copy the result back")
+        plain(data.dtype)
+        if address is not None:
+            address = integer("address", address, 1)
+        with self.lock:
+            name = f"mapped {data.shape} of {data.dtype}"
+            flat = bytes_of(data)
+            if address is not None and (met := self.memory.meets(address, flat.size)):
+                raise LaunchError(f"{flat.size} bytes at address 0x{address:x} overlap {met}")
+            at = self.memory.map(flat, name=name, read_only=not data.flags.writeable, address=address)
+        return Mapping(data, at, self.memory)
+
     def _place(self, data: Array) -> DeviceArray:
-        address = self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}")
-        return DeviceArray(data, address, self.memory)
+        with self.lock:
+            address = self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}")
+            return DeviceArray(data, address, self.memory)
 
     def __repr__(self) -> str:
         return f"Device({self.target!r}, numerics={self.numerics!r})"
-
-
-def bytes_of(array: Array) -> Array:
-    """The memory of a C-contiguous array as flat uint8, not copied."""
-    return array.reshape(-1).view(np.uint8) if array.size else np.zeros(0, np.uint8)

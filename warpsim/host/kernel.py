@@ -1,25 +1,21 @@
-"""Kernels: packing arguments and launching."""
+"""Kernels: what fits a device, and launching."""
 
 from __future__ import annotations
 
-import ctypes
 import math
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 
 from warpsim.errors import ExecutionError, Finding, LaunchError, shown
-from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
-from warpsim.host.device import Device, bytes_of
+from warpsim.host.device import Device
 from warpsim.host.options import Dim, budget, choice, dims, integer
-from warpsim.host.tensor_map import TensorMap
 from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
-from warpsim.program.program import Function, Param
+from warpsim.program.program import Function
 
 if TYPE_CHECKING:
     from warpsim.host.module import Module
@@ -100,7 +96,6 @@ class Kernel:
         grid3, block3 = dims("grid", grid), dims("block", block)
         shared_mem = integer("shared_mem", shared_mem)
         cluster3 = self._cluster(cluster, grid3, device)
-        self._check(device, grid3, block3, shared_mem)
         printed: list[str] = []
 
         def stdout(text: str) -> None:
@@ -121,17 +116,19 @@ class Kernel:
             stdout=stdout,
             progress=progress,
         )
-        image = self.module.image(device)
         mapped: list[int] = []
         started = time.perf_counter()
-        try:
-            params = self._pack(args, device, mapped)
-            stats = Launch(image, self.name, grid3, block3, params, device.memory, device.spec, settings).run()
-        except MemoryError as problem:
-            raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
-        finally:
-            for address in mapped:
-                device.memory.unmap(address)
+        with device.lock:  # launches on one device are ordered
+            self._check(device, grid3, block3, shared_mem)
+            image = self.module.image(device)
+            try:
+                params = pack(self.function, args, device, mapped)
+                stats = Launch(image, self.name, grid3, block3, params, device.memory, device.spec, settings).run()
+            except MemoryError as problem:
+                raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
+            finally:
+                for address in mapped:
+                    device.memory.unmap(address)
         seconds = time.perf_counter() - started
         return LaunchResult(
             stats.instructions,
@@ -199,143 +196,3 @@ class Kernel:
         total = plan.dynamic_offset + shared_mem
         if total > device.max_shared:
             raise LaunchError(f"{total} bytes of shared memory in a CTA; {device.target} has {device.max_shared}")
-
-    # ---- arguments ---------------------------------------------------------------------------
-
-    def _pack(self, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
-        params = self.function.params
-        try:
-            args = list(args)
-        except TypeError:
-            raise LaunchError(f"args is a sequence of the kernel's arguments, not {shown(args)}") from None
-        if len(args) != len(params):
-            raise LaunchError(
-                f"{self.name} takes {len(params)} arguments, not {len(args)}: "
-                + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
-            )
-        size = max([p.offset + p.size for p in params], default=0)
-        block = bytearray(size)
-        tensors = [a.array for a in args if isinstance(a, TensorMap)]
-        known = Mappings(device, mapped, [a for a in [*args, *tensors] if isinstance(a, np.ndarray) and a.ndim > 0])
-        for index, (param, value) in enumerate(zip(params, args, strict=True)):
-            try:
-                raw = self._argument(param, value, known)
-            except LaunchError as error:
-                raise LaunchError(
-                    f"argument {index} ({param.name}, .{param.type.name}) of {self.name}: {error}"
-                ) from None
-            block[param.offset : param.offset + len(raw)] = raw
-        return bytes(block)
-
-    def _argument(self, param: Param, value: Any, known: Mappings) -> bytes:
-        if isinstance(value, TensorMap):
-            value = value.encode(int(known.pointer(value.array)))
-        if param.array:
-            return _bytes_argument(param, value)
-        if value is None:
-            value = 0
-        return pack_scalar(known.pointer(value), param.type.kind, param.type.bits)
-
-
-def _bytes_argument(param: Param, value: Any) -> bytes:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        data = bytes(value)
-    elif isinstance(value, (np.void, np.ndarray, np.generic)):
-        data = value.tobytes()
-    else:
-        raise LaunchError(
-            f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}"
-        )
-    if len(data) != param.size:
-        raise LaunchError(f"takes {param.size} bytes, not {len(data)}")
-    return data
-
-
-class Mappings:
-    """The NumPy arrays of one launch in device memory: arrays that share bytes share addresses."""
-
-    def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
-        self.device, self.mapped = device, mapped
-        self.arrays = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
-        self.placed: list[tuple[int, int, int]] = []
-
-    def pointer(self, value: Any) -> Any:
-        """The address of an array; any other value as it is."""
-        if isinstance(value, DeviceArray):
-            if not value.lives_in(self.device.memory):
-                raise LaunchError(
-                    f"{value!r} does not live on {self.device!r}; pass its device to the launch as device="
-                )
-            return value.ptr
-        if isinstance(value, np.ndarray) and value.ndim > 0:
-            return self.address(value)
-        return value
-
-    def address(self, array: Array) -> int:
-        """Where an array lies during the launch; maps it with everything that overlaps it."""
-        if not array.flags.c_contiguous:
-            raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
-        if array.dtype.hasobject:
-            raise LaunchError("an array of Python objects has no bytes to map")
-        start, stop = _extent(array)
-        for low, high, address in self.placed:
-            if low <= start and stop <= high and start < high:
-                return address + start - low
-        sharing, low, high = [array], start, stop
-        grown = True
-        while grown and array.nbytes:
-            grown = False
-            for other in self.arrays:
-                first, last = _extent(other)
-                if first < high and low < last and not any(other is s for s in sharing):
-                    sharing.append(other)
-                    grown, low, high = True, min(low, first), max(high, last)
-        data = bytes_of(array)
-        if (low, high) != (start, stop):
-            data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
-        read_only = not any(a.flags.writeable for a in sharing)
-        name = f"array {array.shape} of {array.dtype}"
-        address = self.device.memory.map(data, name=name, read_only=read_only)
-        self.mapped.append(address)
-        self.placed.append((low, high, address))
-        return address + start - low
-
-
-def _extent(array: Array) -> tuple[int, int]:
-    start = array.__array_interface__["data"][0]
-    return start, start + array.nbytes
-
-
-def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
-    """A scalar argument as little-endian bytes; integers fit as signed or unsigned."""
-    if isinstance(value, np.ndarray):
-        value = value[()]
-    floating = isinstance(value, (float, np.floating)) or (
-        hasattr(value, "dtype") and value.dtype.kind in "fV" and not isinstance(value, np.void)
-    )
-    if kind == "f" or (floating and kind == "b"):
-        if isinstance(value, (str, bytes)):
-            raise LaunchError(f"takes a number, not {type(value).__name__}")
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise LaunchError(f"takes a number, not {shown(value)}") from None
-        if bits == 16:
-            with np.errstate(over="ignore"):
-                return np.float16(number).tobytes()
-        if bits not in (32, 64):
-            raise LaunchError(f"a float does not fit {bits} bits")
-        try:
-            return struct.pack("<f" if bits == 32 else "<d", number)
-        except OverflowError:
-            with np.errstate(over="ignore"):
-                return np.float32(number).tobytes()
-    if floating or isinstance(value, (str, bytes)):
-        raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
-    try:
-        integer = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
-    if not -(1 << (bits - 1)) <= integer < 1 << bits:
-        raise LaunchError(f"{shown(integer)} does not fit {bits} bits")
-    return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")

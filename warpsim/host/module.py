@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, shown
 from warpsim.host.arrays import DeviceArray
-from warpsim.host.device import Device
+from warpsim.host.device import Device, runs_on
 from warpsim.host.sources import read
 from warpsim.machine.memory.global_memory import SHARED_WINDOW
 from warpsim.machine.plan import Image
@@ -66,6 +67,7 @@ class Module:
         self.target = program.target
         self._images: weakref.WeakKeyDictionary[Device, Image] = weakref.WeakKeyDictionary()
         self._default: Device | None = None
+        self._lock = threading.RLock()
         self._kernels = {name: Kernel(self, f) for name, f in program.functions.items() if f.entry}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,9 +101,10 @@ class Module:
     @property
     def device(self) -> Device:
         """The GPU of the module's own target, used where a launch names none."""
-        if self._default is None:
-            self._default = Device(self.target)
-        return self._default
+        with self._lock:
+            if self._default is None:
+                self._default = Device(runs_on(self.target))
+            return self._default
 
     def get_global(self, name: str, device: Device | None = None) -> DeviceArray:
         """A view of a module variable (``.global`` or ``.const``)."""
@@ -115,22 +118,23 @@ class Module:
                 allocation = device.memory.at(address)
                 assert allocation is not None
                 dtype = variable.type.dtype if variable.size % variable.type.dtype.itemsize == 0 else np.dtype(np.uint8)
-                return DeviceArray(allocation.data.view(dtype), address, device.memory)
+                return DeviceArray(allocation.data.view(dtype), address, device.memory, owns=False)
         names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
         raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
 
     def image(self, device: Device) -> Image:
         """The program placed in a device's memory."""
-        image = self._images.get(device)
-        if image is None:
-            addresses: dict[str, int] = {}
-            try:
-                image = self._images[device] = self._place(device, addresses)
-            except BaseException:
-                for address in set(addresses.values()):
-                    device.memory.unmap(address)
-                raise
-        return image
+        with device.lock, self._lock:
+            image = self._images.get(device)
+            if image is None:
+                addresses: dict[str, int] = {}
+                try:
+                    image = self._images[device] = self._place(device, addresses)
+                except BaseException:
+                    for address in set(addresses.values()):
+                        device.memory.unmap(address)
+                    raise
+            return image
 
     def _place(self, device: Device, addresses: dict[str, int]) -> Image:
         image = Image(self.program, addresses)
@@ -142,7 +146,7 @@ class Module:
             if variable.space not in (StateSpace.GLOBAL, StateSpace.CONST):
                 continue
             address, data = device.memory.allocate(
-                variable.size, variable.name, const=variable.space is StateSpace.CONST
+                variable.size, variable.name, const=variable.space is StateSpace.CONST, align=variable.align
             )
             data[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
             addresses[variable.unique] = address

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -240,6 +241,7 @@ class Registry(Mapping[str, list[Form]]):
         self._forms: dict[str, list[Form]] = {}
         self._parsed: dict[int, list[Form]] = {}
         self._blocks: dict[Callable[..., Any], list[_Declaration]] = {}
+        self._lock = threading.RLock()
 
     def declare(self, root: str, declaration: _Declaration) -> None:
         """Keep a block for later."""
@@ -254,11 +256,12 @@ class Registry(Mapping[str, list[Form]]):
         forms = self._forms.get(root)
         if forms is None:
             forms = []
-            for declaration in self._declared[root]:
-                if id(declaration) not in self._parsed:
-                    self._parsed[id(declaration)] = _forms(declaration, self._blocks[declaration.function])
-                forms += [form for form in self._parsed[id(declaration)] if form.root == root]
-            self._forms[root] = forms
+            with self._lock:
+                for declaration in self._declared[root]:
+                    if id(declaration) not in self._parsed:
+                        self._parsed[id(declaration)] = _forms(declaration, self._blocks[declaration.function])
+                    forms += [form for form in self._parsed[id(declaration)] if form.root == root]
+                self._forms[root] = forms
         return forms
 
     def __iter__(self) -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.numerics.ratios import exact_fma, exact_quotient
+from warpsim.numerics.workspace import WORKSPACE
 
 Array = NDArray[Any]
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
@@ -149,24 +150,12 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
 
 
-_scratch: dict[tuple[int, ...], tuple[Array, Array]] = {}
-
-
-def _buffers(shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Two f64 arrays of a shape, kept from call to call: fresh ones would be paged in each time."""
-    found = _scratch.get(shape)
-    if found is None:
-        if len(_scratch) > 32:
-            _scratch.clear()
-        found = _scratch[shape] = (np.empty(shape), np.empty(shape))
-    return found
-
-
 def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
     """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range.
 
     Each pass works in place: a third f64 array would push the other two out of the cache."""
-    p, s = _buffers(np.broadcast_shapes(a.shape, b.shape, c.shape))
+    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    p, s = WORKSPACE.take("product", shape, F64), WORKSPACE.take("sum", shape, F64)
     np.copyto(s, c)
     np.multiply(a.astype(F64), b.astype(F64), out=p)
     np.add(p, s, out=s)

@@ -6,6 +6,7 @@ rounding up is adding one; what exceeds the greatest finite code has overflowed.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import attrs
@@ -122,12 +123,12 @@ def _table(form: Format) -> Array:
     return half
 
 
-_TABLES: dict[str, Array] = {}
+@cache
+def _table_of(source: str) -> Array:
+    return _table(FORMATS[source])
 
 
 def to_f16(code: Array, source: str) -> Array:
     """Codes of an 8-bit or smaller format as f16 bits (u16)."""
-    table = _TABLES.get(source)
-    if table is None:
-        table = _TABLES[source] = _table(FORMATS[source])
+    table = _table_of(source)
     return np.asarray(table[code & (len(table) - 1)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -72,18 +74,56 @@ class GlobalMemory:
         self._next = FIRST_ADDRESS
         self._next_const = CONST_ADDRESS
         self.version = 0
+        self.lock = threading.RLock()
+        self._dropped: deque[int] = deque()
         self.private = 0
         self.nanoseconds = EPOCH
 
-    def map(self, array: Array, *, name: str = "array", read_only: bool = False, address: int | None = None) -> int:
+    def map(
+        self,
+        array: Array,
+        *,
+        name: str = "array",
+        read_only: bool = False,
+        address: int | None = None,
+        align: int = ALIGNMENT,
+    ) -> int:
         """Make a flat uint8 array part of memory, in place; gives its address."""
+        while self._dropped:
+            self.unmap(self._dropped.popleft())
         if address is None:
-            address = self._next
-            self._next = -(-(address + max(array.size, 1) + GUARD) // ALIGNMENT) * ALIGNMENT
+            address = self._free_place(self._next, array.size, align)
+            self._next = address + max(array.size, 1) + GUARD
         at = bisect.bisect(self._starts, address)
         self._starts.insert(at, address)
         self._allocations.insert(at, Allocation(address, array, name, read_only))
         return address
+
+    def _free_place(self, first: int, nbytes: int, align: int) -> int:
+        """The first aligned address from which on there is room, beside what was mapped at chosen addresses."""
+        align = max(align, ALIGNMENT)
+        address = -(-first // align) * align
+        while (other := self._overlapped(address, nbytes)) is not None:
+            address = -(-(other.end + GUARD) // align) * align
+        return address
+
+    def _overlapped(self, address: int, nbytes: int) -> Allocation | None:
+        at = bisect.bisect_left(self._starts, address + max(nbytes, 1)) - 1
+        if at >= 0 and self._allocations[at].end > address:
+            return self._allocations[at]
+        return None
+
+    def meets(self, address: int, nbytes: int) -> str | None:
+        """What lies already where somebody wants to map memory, in words."""
+        for start, what in ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "parameter")):
+            if address < start + WINDOW and start < address + nbytes:
+                return f"the window of {what} memory"
+        found = self._overlapped(address, nbytes)
+        return None if found is None else f"{found.name} at 0x{found.start:x}"
+
+    def drop(self, address: int) -> None:
+        """Nobody refers to an allocation any more. It goes before the next one comes: a launch may be running."""
+        self._dropped.append(address)
 
     def unmap(self, address: int) -> None:
         """Take an array out of memory again."""
@@ -91,7 +131,13 @@ class GlobalMemory:
         del self._starts[at], self._allocations[at]
 
     def allocate(
-        self, nbytes: int, name: str = "allocation", *, read_only: bool = False, const: bool = False
+        self,
+        nbytes: int,
+        name: str = "allocation",
+        *,
+        read_only: bool = False,
+        const: bool = False,
+        align: int = ALIGNMENT,
     ) -> tuple[int, Array]:
         """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes.
 
@@ -105,10 +151,10 @@ class GlobalMemory:
         except MemoryError:
             raise LaunchError(f"{name} takes {nbytes} bytes, which this machine does not have") from None
         if const:
-            address = self._next_const
-            self._next_const = -(-(address + max(nbytes, 1) + GUARD) // ALIGNMENT) * ALIGNMENT
+            address = self._free_place(self._next_const, nbytes, align)
+            self._next_const = address + max(nbytes, 1) + GUARD
             return self.map(data, name=name, read_only=True, address=address), data
-        return self.map(data, name=name, read_only=read_only), data
+        return self.map(data, name=name, read_only=read_only, align=align), data
 
     def find(self, low: int, high: int) -> Allocation | None:
         """The allocation that holds all bytes of ``[low, high)``."""

@@ -1,0 +1,173 @@
+"""Arguments of a launch: scalars, bytes, and arrays that are mapped into device memory while it runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError, shown
+from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, extent, is_buffer, plain
+from warpsim.host.device import Device
+from warpsim.host.tensor_map import TensorMap
+from warpsim.program.program import Function, Param
+
+
+def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
+    """The parameter block of a launch; the addresses of arrays that it maps go into ``mapped``."""
+    params, name = function.params, function.name
+    try:
+        args = list(args)
+    except TypeError:
+        raise LaunchError(f"args is a sequence of the kernel's arguments, not {shown(args)}") from None
+    if len(args) != len(params):
+        raise LaunchError(
+            f"{name} takes {len(params)} arguments, not {len(args)}: "
+            + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
+        )
+    block = bytearray(max([p.offset + p.size for p in params], default=0))
+    values: list[Any] = []
+    for index, (param, value) in enumerate(zip(params, args, strict=True)):
+        with _of_argument(index, param, name):
+            values.append(value if param.array or isinstance(value, TensorMap) else _readable(value))
+    tensors = [a.array for a in args if isinstance(a, TensorMap)]
+    known = Mappings(device, mapped, [a for a in [*values, *tensors] if isinstance(a, np.ndarray) and a.ndim > 0])
+    for index, (param, value) in enumerate(zip(params, values, strict=True)):
+        with _of_argument(index, param, name):
+            raw = _argument(param, value, known)
+        block[param.offset : param.offset + len(raw)] = raw
+    return bytes(block)
+
+
+class _of_argument:
+    """Says in a `LaunchError` which argument is meant."""
+
+    def __init__(self, index: int, param: Param, kernel: str) -> None:
+        self.where = f"argument {index} ({param.name}, .{param.type.name}) of {kernel}"
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, LaunchError):
+            raise LaunchError(f"{self.where}: {error}") from None
+
+
+def _readable(value: Any) -> Any:
+    """An array-like as a NumPy array of the same memory; any other value as it is."""
+    if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
+        return value
+    return array_of(value) if is_buffer(value) else value
+
+
+def _argument(param: Param, value: Any, known: Mappings) -> bytes:
+    if isinstance(value, TensorMap):
+        value = value.encode(int(known.pointer(value.array)))
+    if param.array:
+        return _bytes_argument(param, value)
+    if value is None:
+        value = 0
+    return pack_scalar(known.pointer(value), param.type.kind, param.type.bits)
+
+
+def _bytes_argument(param: Param, value: Any) -> bytes:
+    if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, np.bytes_):
+        plain(value.dtype)
+        data = value.tobytes()
+    else:
+        try:
+            data = bytes(memoryview(value))
+        except TypeError:
+            raise LaunchError(
+                f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}"
+            ) from None
+    if len(data) != param.size:
+        raise LaunchError(f"takes {param.size} bytes, not {len(data)}")
+    return data
+
+
+class Mappings:
+    """The NumPy arrays of one launch in device memory: arrays that share bytes share addresses."""
+
+    def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
+        self.device, self.mapped = device, mapped
+        self.arrays = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
+        self.placed: list[tuple[int, int, int]] = []
+
+    def pointer(self, value: Any) -> Any:
+        """The address of an array; any other value as it is."""
+        if isinstance(value, (DeviceArray, Mapping)):
+            if not value.lives_in(self.device.memory):
+                raise LaunchError(
+                    f"{value!r} does not live on {self.device!r}; pass its device to the launch as device="
+                )
+            return value.ptr
+        if isinstance(value, np.ndarray) and value.ndim > 0:
+            return self.address(value)
+        return value
+
+    def address(self, array: Array) -> int:
+        """Where an array lies during the launch; maps it with everything that overlaps it."""
+        if not array.flags.c_contiguous:
+            raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
+        plain(array.dtype)
+        start, stop = extent(array)
+        for low, high, address in self.placed:
+            if low <= start and stop <= high and start < high:
+                return address + start - low
+        sharing, low, high = [array], start, stop
+        grown = True
+        while grown and array.nbytes:
+            grown = False
+            for other in self.arrays:
+                first, last = extent(other)
+                if first < high and low < last and not any(other is s for s in sharing):
+                    sharing.append(other)
+                    grown, low, high = True, min(low, first), max(high, last)
+        data = bytes_of(array)
+        if (low, high) != (start, stop):
+            data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+        read_only = not any(a.flags.writeable for a in sharing)
+        name = f"array {array.shape} of {array.dtype}"
+        address = self.device.memory.map(data, name=name, read_only=read_only)
+        self.mapped.append(address)
+        self.placed.append((low, high, address))
+        return address + start - low
+
+
+def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
+    """A scalar argument as little-endian bytes; integers fit as signed or unsigned."""
+    if isinstance(value, np.ndarray):
+        value = value[()]
+    typed = isinstance(value, np.generic) and value.dtype.kind in "fV" and not isinstance(value, np.void)
+    if kind == "f" or (kind == "b" and (typed or isinstance(value, float))):
+        return _float(value, typed, kind, bits)
+    if typed or isinstance(value, (float, str, bytes)):
+        raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
+    try:
+        integer = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
+    if not -(1 << (bits - 1)) <= integer < 1 << bits:
+        raise LaunchError(f"{shown(integer)} does not fit {bits} bits")
+    return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _float(value: Any, typed: bool, kind: str, bits: int) -> bytes:
+    """A number for a float parameter, or a float for an untyped one: of its width where NumPy says which it has."""
+    if typed and value.dtype.itemsize * 8 == bits and (kind == "b" or value.dtype.kind == "f"):
+        return value.astype(value.dtype.newbyteorder("<")).tobytes()
+    if typed and kind == "b":
+        raise LaunchError(f"a {value.dtype} does not fit {bits} bits; convert it to a type of that width")
+    if isinstance(value, (str, bytes)):
+        raise LaunchError(f"takes a number, not {type(value).__name__}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise LaunchError(f"takes a number, not {shown(value)}") from None
+    if bits not in (16, 32, 64):
+        raise LaunchError(f"a float does not fit {bits} bits")
+    with np.errstate(all="ignore"):
+        return np.array(number).astype(f"<f{bits // 8}").tobytes()
