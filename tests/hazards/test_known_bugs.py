@@ -151,3 +151,10 @@ def test_bug(rules, name):
     """The bug is found under its rule at its line, and the fixed program is silent."""
     rule, severity, faulty, correct, launch = BUGS[name]
     rules.check(rule, faulty, correct, severity=severity, **launch)
+
+
+@pytest.mark.parametrize("grid", [2, 5])
+def test_a_race_in_many_ctas(rules, grid):
+    """CTAs that hand over through mbarriers of their own, side by side: as one of them alone."""
+    rule, severity, faulty, correct, launch = BUGS["a producer that reuses a stage one phase early"]
+    rules.check(rule, faulty, correct, severity=severity, grid=grid, **launch)

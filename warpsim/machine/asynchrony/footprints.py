@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -26,17 +25,14 @@ class Footprint:
         object.__setattr__(self, "low", 0 if empty else int(self.start.min()))
         object.__setattr__(self, "high", 0 if empty else int(self.start.max()) + self.nbytes)
 
-    def bitmap(self, open: Array, n_columns: int) -> Array:
-        """Bytes ``[high - low, n_columns]`` of the receivers that are still open."""
-        out = np.zeros((self.high - self.low, n_columns), np.bool_)
-        which = np.flatnonzero(open)
-        rows = (self.start[which] - self.low)[:, None] + np.arange(self.nbytes)
-        out[rows, self.columns[which][:, None]] = True
-        return out
-
-    def parts(self) -> Iterator[tuple[Array, Array, int]]:
-        """(addresses, columns, bytes) of accesses that make up the footprint."""
-        yield self.start, self.columns, self.nbytes
+    def holders(self, address: Array, columns: Array, open: Array) -> Array:
+        """Which of these bytes lie in a run of a receiver that is open."""
+        keys = self.columns << 32 | self.start
+        order = np.argsort(keys, kind="stable")
+        at = np.searchsorted(keys[order], columns << 32 | address, "right") - 1
+        receiver = order[np.maximum(at, 0)]
+        inside = (at >= 0) & (self.columns[receiver] == columns) & (address < self.start[receiver] + self.nbytes)
+        return inside & open[receiver]
 
 
 class MatrixFootprint:
@@ -46,37 +42,20 @@ class MatrixFootprint:
         self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, n_columns: int, place: Any
     ) -> None:
         self.address, self.columns, self.itemsize = address, columns, itemsize
-        self.n_columns = n_columns
         self.low, self.high = limits
         self.place = place
         self.open = np.ones(n_columns, np.bool_)
-        self._bitmap: Array | None = None
+        self._keys: Array | None = None
 
-    def bitmap(self) -> Array:
-        """Bytes ``[high - low, n_columns]`` that are still read."""
-        if self._bitmap is None:
-            self._bitmap = np.zeros((self.high - self.low, self.n_columns), np.bool_)
-            for k in range(self.itemsize):
-                self._bitmap[self.address - self.low + k, self.columns] = True
-        return self._bitmap & self.open
-
-
-def hits(bitmap: Array, low: int, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
-    """Which accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) meet a byte of a bitmap that begins at ``low``."""
-    shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
-    found: Array = np.zeros(np.broadcast_shapes(place.shape, columns.shape), np.bool_)
-    if nbytes > 16:  # long runs: count the marked bytes before each end
-        sums = np.zeros((len(bitmap) + 1, bitmap.shape[1]), np.int64)
-        np.cumsum(bitmap, axis=0, out=sums[1:])
-        first, last = (np.clip(place - low + d, 0, len(bitmap)) for d in (0, nbytes))
-        found = sums[last, columns] > sums[first, columns]
-    else:
-        for k in range(nbytes):
-            row = place - low + k
-            inside = (row >= 0) & (row < len(bitmap))
-            found = found | (bitmap[np.where(inside, row, 0), columns] & inside)
-    found = np.broadcast_to(found, shape)
-    return found if active is None else found & active
+    def hits(self, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
+        """Which accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) meet an element that is still read."""
+        own = self.address.shape[-1] > 1  # else the columns read at the same addresses
+        if self._keys is None:
+            self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
+        low = place + (columns << 32 if own else 0)
+        found = np.searchsorted(self._keys, low - self.itemsize + 1) < np.searchsorted(self._keys, low + nbytes)
+        found = found & self.open[columns]
+        return found if active is None else found & active
 
 
-__all__ = ["Footprint", "MatrixFootprint", "hits"]
+__all__ = ["Footprint", "MatrixFootprint"]

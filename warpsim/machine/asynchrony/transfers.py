@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 
 from warpsim.layout import mbarriers
-from warpsim.machine.asynchrony.footprints import Footprint, hits
+from warpsim.machine.asynchrony.flight import EARLY, OVERWRITE, Flight
+from warpsim.machine.asynchrony.footprints import Footprint, MatrixFootprint
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 Which = Array
 """Indices of receivers."""
-EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
 
 
 @attrs.frozen(eq=False)
@@ -37,10 +37,11 @@ class Signal:
     address: Array
     nbytes: Array
     arrivals: int = 0
+    keys: Array = attrs.field(init=False)
+    """One number for each mbarrier."""
 
-    @property
-    def keys(self) -> Array:
-        """One number for each mbarrier."""
+    @keys.default
+    def _keys(self) -> Array:
         return self.columns << 32 | self.address
 
 
@@ -61,6 +62,7 @@ class Transfer:
     number: Any = None
     phase: Any = None
     place: Instruction | None = None
+    serial: int = 0
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
     free: Array = attrs.field(init=False)
@@ -81,7 +83,7 @@ class Transfers:
         self.late = settings.async_effects == "at_wait"
         self.watched = bool(settings.checks & {EARLY, OVERWRITE}) or batch.memory.proxies is not None
         self.open: list[Transfer] = []
-        self.matrices: list[Any] = []
+        self.flight = Flight(batch)
         self._groups: dict[str, Array] = {}
 
     # ---- start -------------------------------------------------------------------------------
@@ -106,22 +108,24 @@ class Transfers:
             self._act(transfer, np.arange(len(transfer.positions)))
         if self.late or self.watched or races is not None:
             self.open.append(transfer)
+            if self.watched:
+                self.flight.enter(transfer)
             self._attend()
             self.batch.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
 
-    def read_by_matrices(self, footprint: Any) -> None:
+    def read_by_matrices(self, footprint: MatrixFootprint) -> None:
         """A wgmma in flight reads shared memory until ``footprint.open`` says otherwise."""
-        self.matrices.append(footprint)
+        self.flight.matrices.append(footprint)
         self._attend()
 
     def matrices_done(self) -> None:
         """Forget the wgmma that are complete."""
-        self.matrices = [m for m in self.matrices if m.open.any()]
+        self.flight.matrices = [m for m in self.flight.matrices if m.open.any()]
         self._attend()
 
     def _attend(self) -> None:
-        busy = self.watched and (self.open or self.matrices)
-        self.batch.memory.flight = self if busy else None
+        busy = self.watched and (self.open or self.flight.matrices)
+        self.batch.memory.flight = self.flight if busy else None
 
     # ---- groups ------------------------------------------------------------------------------
 
@@ -274,62 +278,17 @@ class Transfers:
 
     def _sweep(self) -> None:
         self.open = [t for t in self.open if t.open.any()]
+        if self.watched:
+            self.flight.keep(self.open)
         self._attend()
-
-    # ---- accesses that come too early --------------------------------------------------------
-
-    def touch(self, access: str, place: Any, nbytes: int, columns: Array, active: Array | None) -> None:
-        """Other accesses (``read`` or ``write``) to shared memory while copies or wgmma are in flight."""
-        place = np.asarray(place)
-        low, high = int(place.min()), int(place.max()) + nbytes
-        for transfer in self.open:
-            self._meet(access, transfer, (place, nbytes, columns, active), low, high)
-        if access == "write":
-            for matrix in self.matrices:
-                if matrix.low < high and low < matrix.high:
-                    found = hits(matrix.bitmap(), matrix.low, place, nbytes, columns, active)
-                    if found.any():
-                        self._report(
-                            OVERWRITE, "is written while a wgmma in flight reads it", matrix.place, place, found
-                        )
-
-    def _meet(self, access: str, transfer: Transfer, what: tuple[Any, ...], low: int, high: int) -> None:
-        place, nbytes, columns, active = what
-        for footprint, rule, done in (
-            (transfer.writes, EARLY, transfer.open),
-            (transfer.reads if access == "write" else None, OVERWRITE, transfer.open & ~transfer.free),
-        ):
-            if footprint is None or footprint.low >= high or low >= footprint.high:
-                continue
-            bitmap = footprint.bitmap(done, self.batch.shared.n_columns)
-            found = hits(bitmap, footprint.low, place, nbytes, columns, active)
-            if found.any():
-                verb = "written" if access == "write" else "read"
-                how = "an unfinished copy writes" if rule == EARLY else "an unfinished copy reads"
-                self._report(rule, f"is {verb} while {how} it", transfer.place, place, found)
-
-    def _report(self, rule: str, what: str, other: Instruction | None, place: Array, found: Array) -> None:
-        group = self.batch.memory.group
-        address = int(np.broadcast_to(place, found.shape)[found][0])
-        shape = group.selection.shape
-        lanes = found if found.shape == shape else None
-        advice = (
-            "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination"
-            if rule == EARLY
-            else "wait until the operation has read its source before writing there again"
-        )
-        self.batch.fault(
-            rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
-        )
 
     def _touch_all(self, transfer: Transfer) -> None:
         """The new copies as accesses: they may meet those in flight."""
-        if not (self.open or self.matrices):
-            return
-        for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
-            if footprint is not None:
-                for place, columns, nbytes in footprint.parts():
-                    self.touch(access, place, nbytes, columns, None)
+        if self.open or self.flight.matrices:
+            for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
+                if footprint is not None:
+                    start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
+                    self.flight.touch(access, start, nbytes, columns, None, by=transfer.positions)
 
 
 def _find(keys: Array, wanted: Array) -> tuple[Array, Array]:

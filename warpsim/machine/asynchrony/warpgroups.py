@@ -99,7 +99,7 @@ class SharedMatrix:
         if batch.wgmma is not None and batch.transfers.watched:
             batch.wgmma.reads(address, self.columns, (low, high), size, self.extent[0])
         if batch.memory.flight is not None:
-            batch.memory.flight.touch("read", address, size, self.columns, None)
+            batch.memory.flight.touch("read", address, size, self.columns, None, by=np.zeros(0, np.int64))
         if batch.memory.proxies is not None:
             batch.memory.proxies.matrix(address, self.columns, (low, high))
         if batch.memory.races is not None:

@@ -12,17 +12,14 @@ agents, one for each warpgroup: its wgmma read shared memory in their name, unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
+from warpsim.machine.hazards.knowledge import Past, Rows, by_column, join, rows_of
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
-
-Rows = dict[int, Array]
-"""CTA -> ``[n_threads]`` times."""
-Past = tuple[int, int, int]
-"""Times of the last barriers of the CTA, the warp and the cluster."""
 
 
 class Order:
@@ -246,6 +243,46 @@ class Order:
             for number in np.unique(self.known.reshape(-1)[positions]).tolist():
                 join(rows, self.table[number])
 
+    def publish_apart(
+        self, keys: list[Hashable], starts: Array, positions: Array, own: Any, past: Past | None = None
+    ) -> bool:
+        """`publish` or `publish_past` of many sync variables at once, each by threads of one CTA: those of
+        ``positions[starts[k]:]`` release through ``keys[k]``. False where clocks hold more than barriers and warps do."""
+        self.widen()
+        if past is not None:
+            if past[2]:
+                return False
+        elif self.cluster_time is not None or (
+            self.part_time is not None and self.part_time.reshape(-1)[positions].any()
+        ):
+            return False
+        n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
+        threads = positions // n_ctas
+        group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(positions)]))
+        cta_times, warp_times = (
+            (np.full(len(positions), time) for time in past[:2])
+            if past is not None
+            else (times.reshape(-1)[positions] for times in (self.cta_time, self.warp_time))
+        )
+        rows = np.repeat(np.maximum.reduceat(cta_times, starts)[:, None], self.rows, axis=1)
+        warps = np.zeros((len(starts), -(-n_threads // 32)), np.int64)
+        np.maximum.at(warps, (group, threads >> 5), warp_times)
+        known = np.repeat(warps, 32, axis=1)[:, :n_threads]
+        np.maximum(rows[:, :n_threads], known, out=rows[:, :n_threads])
+        np.maximum.at(rows, (group, threads), own)
+        if self.agent_time is not None and past is None:
+            np.maximum.at(rows, (group, n_threads + (threads >> 7)), self.agent_time.reshape(-1)[positions])
+        learnt = past is None and self.known is not None and self.known.reshape(-1)[positions].any()
+        for k, key in enumerate(keys):
+            into = self.variables.setdefault(key, {})
+            start = int(starts[k])
+            join(into, {self.base + int(positions[start]) % n_ctas: rows[k]})
+            if learnt and self.known is not None:
+                stop = int(starts[k + 1]) if k + 1 < len(starts) else len(positions)
+                for number in np.unique(self.known.reshape(-1)[positions[start:stop]]).tolist():
+                    join(into, self.table[number])
+        return True
+
     def acquire(self, rows: Rows, positions: Array) -> None:
         """Threads learn what a sync variable holds."""
         self.widen()
@@ -261,12 +298,14 @@ class Order:
         self._learn("pending", rows, positions)
 
     def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
-        for number in np.unique(getattr(self, kind).reshape(-1)[positions]).tolist():
+        flat = getattr(self, kind).reshape(-1)
+        held = flat[positions]
+        same = len(held) and (held == held[0]).all()
+        for number in held[:1].tolist() if same else np.unique(held).tolist():
             old = self.table[number]
             if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
                 continue
-            flat = getattr(self, kind).reshape(-1)
-            mine = positions[flat[positions] == number]
+            mine = positions if same else positions[held == number]
             new = dict(old)
             join(new, rows)
             flat[mine] = len(self.table)
@@ -333,6 +372,18 @@ class Order:
         assert self.known is not None
         numbers = self.known.reshape(-1)[positions]
         left = np.flatnonzero(~ordered & (numbers > 0))
+        at, n_ctas = threads[left] - self.base, self.shape.n_ctas
+        inside = (at >= 0) & (at < self.rows * n_ctas)
+        if inside.any():
+            mine, at = left[inside], at[inside]
+            pairs, group = np.unique(numbers[mine] * n_ctas + at % n_ctas, return_inverse=True)
+            rows = [self.table[k // n_ctas].get(self.base + k % n_ctas) for k in pairs.tolist()]
+            told = np.array([row is not None for row in rows])
+            if told.any():
+                latest = np.zeros((len(rows), self.rows), np.int64)
+                latest[told] = np.stack([row for row in rows if row is not None])
+                ordered[mine] |= times[mine] < latest[group.reshape(-1), at // n_ctas]
+        left = left[~inside]
         for number in np.unique(numbers[left]).tolist():
             mine = left[numbers[left] == number]
             for cta, row in self.table[number].items():
@@ -342,29 +393,3 @@ class Order:
                 here &= at % n_ctas == cta - base
                 chosen = mine[here]
                 ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]
-
-
-def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
-    """The values of each column."""
-    if not len(values):
-        return
-    order = np.argsort(columns, kind="stable")
-    values, columns = values[order], columns[order]
-    starts = np.flatnonzero(np.r_[True, columns[1:] != columns[:-1]])
-    for start, part in zip(starts.tolist(), np.split(values, starts[1:]), strict=True):
-        yield int(columns[start]), part
-
-
-def rows_of(shape: Shape) -> int:
-    """How many threads and agents a CTA has."""
-    return shape.n_threads + -(-shape.n_threads // 128)
-
-
-def join(into: Rows, rows: Rows) -> None:
-    """Add what ``rows`` know."""
-    for cta, row in rows.items():
-        old = into.get(cta)
-        into[cta] = row if old is None else np.maximum(old, row)
-
-
-__all__ = ["Order", "Past", "Rows", "by_column", "join", "rows_of"]

@@ -12,7 +12,8 @@ import numpy as np
 from warpsim.analysis.guesses import guesses
 from warpsim.errors import Span
 from warpsim.machine.hazards.cells import Cells
-from warpsim.machine.hazards.order import Order, Past, Rows, rows_of
+from warpsim.machine.hazards.knowledge import Past, Rows, rows_of
+from warpsim.machine.hazards.order import Order
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 
 from warpsim.machine.hazards.cells import SHIFT, THREAD, Cells
-from warpsim.machine.hazards.order import Past, by_column
+from warpsim.machine.hazards.knowledge import Past, by_column
 from warpsim.machine.hazards.race_events import CTA
-from warpsim.machine.hazards.race_sync import RaceClocks
+from warpsim.machine.hazards.race_sync import RaceClocks, objects
 from warpsim.machine.values import Array
 
 MANY, CROWD = 64, -100
@@ -166,14 +166,32 @@ class RaceFlags(RaceClocks):
         addresses = np.unique(place).tolist()
         if len(addresses) > MANY:
             addresses, place = [CROWD], np.full_like(place, CROWD)
+        self.launch.flags.update(addresses)
+        if (shared or narrow) and self._give_apart(own, place, positions, where, shared, past):
+            return
         for address in addresses:
-            self.launch.flags.add(address)
             for mine, key in self._keys(address, place, positions, where, shared, narrow):
                 times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
                 if past is None:
                     self.order.publish(key, mine, times)
                 else:
                     self.order.publish_past(key, mine, times, past)
+
+    def _give_apart(
+        self, own: Array, place: Array, positions: Array, where: Array, shared: bool, past: Past | None
+    ) -> bool:
+        """The flags of all CTAs at once, where every CTA has its own."""
+        if (where != positions % self.batch.shape.n_ctas).any():
+            return False
+        order, found = objects(where, place)
+        if len(found) < 2 or (not shared and int(place.max()) >> 32):
+            return False
+        starts = np.array([start for start, _ in found])
+        keys: list[Hashable] = [
+            (self.base + column, address) if shared else (self.base + column, "cta", address)
+            for column, address in zip(where[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
+        ]
+        return self.order.publish_apart(keys, starts, positions[order], own[order], past)
 
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,16 +125,35 @@ class RaceClocks:
     def release_to(self, positions: Array, columns: Array, address: Array) -> None:
         """Threads release through sync variables in shared memory."""
         self.widen()
-        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
-            mine = positions[(columns == column) & (address == place)]
-            self.order.publish((self.base + column, place), mine, np.full(len(mine), self.now + 1))
+        order, found = objects(columns, address)
+        columns, address, positions = columns[order], address[order], positions[order]
+        starts = [start for start, _ in found]
+        if starts and not (columns != positions % self.batch.shape.n_ctas).any():
+            keys: list[Hashable] = [(self.base + int(columns[s]), int(address[s])) for s in starts]
+            if self.order.publish_apart(keys, np.array(starts), positions, self.now + 1):
+                return
+        for start, stop in found:
+            mine = positions[start:stop]
+            key = self.base + int(columns[start]), int(address[start])
+            self.order.publish(key, mine, np.full(len(mine), self.now + 1))
 
     def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
         """Threads acquire what was released through sync variables in shared memory."""
-        for column, place in {*zip(columns.tolist(), address.tolist(), strict=True)}:
-            rows = self.launch.variables.get((self.base + column, place))
+        order, found = objects(columns, address)
+        for start, stop in found:
+            first = order[start]
+            rows = self.launch.variables.get((self.base + int(columns[first]), int(address[first])))
             if rows:
-                self.order.acquire(rows, positions[(columns == column) & (address == place)])
+                self.order.acquire(rows, positions[order[start:stop]])
+
+
+def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:
+    """An order in which accesses to one address in one column stand together, and where each of these runs begins and ends."""
+    keys = columns << 32 | address & 0xFFFFFFFF
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]][: len(keys)]).tolist()
+    return order, list(zip(starts, [*starts[1:], len(keys)][: len(starts)], strict=True))
 
 
 def alike(array: Array) -> bool:

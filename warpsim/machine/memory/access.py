@@ -22,7 +22,7 @@ from warpsim.machine.values import Affine, Array, as_array
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Transfers
+    from warpsim.machine.asynchrony.flight import Flight
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
     from warpsim.machine.hazards.proxies import Proxies
@@ -44,7 +44,7 @@ class Memory:
         self.group: Group = None  # type: ignore[assignment]
         self.active: Array | None = None
         self.unused = False
-        self.flight: Transfers | None = None
+        self.flight: Flight | None = None
         self.races: Races | None = None
         self.proxies: Proxies | None = None
         self.undefined = False

@@ -38,7 +38,7 @@ class RowAccess:
             array, active = self._faults(array, address, nbytes, active)
         columns = self._warp_columns(shape)
         if self.port.flight is not None:
-            self.port.flight.touch("read" if words is None else "write", array, nbytes, columns, active)
+            self.port.flight.touch("read" if words is None else "write", array, nbytes, columns, active, rows=True)
         if self.port.proxies is not None:
             self.port.proxies.rows(array, nbytes, columns, active, words is not None)
         if self.port.races is not None:

@@ -1,0 +1,139 @@
+"""Accesses to shared memory that come too early: what copies and wgmma in flight still write or read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.asynchrony.footprints import MatrixFootprint
+from warpsim.machine.asynchrony.stamps import Stamps
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.batch import Batch
+    from warpsim.program.program import Instruction
+
+EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
+_NEVER = np.iinfo(np.int32).max
+
+
+class Flight:
+    """What is in flight in a batch. ``matrices`` are the footprints of wgmma."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.matrices: list[MatrixFootprint] = []
+        self._started = 0
+        self._copies: dict[int, Transfer] = {}
+        self._stamps: dict[str, Stamps] = {}
+        self._oldest = {"writes": _NEVER, "reads": _NEVER}
+
+    def enter(self, copy: Transfer) -> None:
+        """A copy claims its bytes."""
+        self._started += 1
+        copy.serial = self._started
+        self._copies[copy.serial] = copy
+        for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
+            if footprint is not None:
+                if kind not in self._stamps:
+                    self._stamps[kind] = Stamps(self.batch.shared.size, self.batch.shape.n_ctas)
+                self._stamps[kind].put(footprint, copy.serial)
+                self._oldest[kind] = min(self._oldest[kind], copy.serial)
+
+    def keep(self, open: list[Transfer]) -> None:
+        """Only these copies are still open."""
+        if len(open) < len(self._copies):
+            self._copies = {t.serial: t for t in open}
+        self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
+        self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.free.all()), _NEVER)
+
+    def touch(
+        self,
+        access: str,
+        place: Any,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
+        *,
+        rows: bool = False,
+        by: Array | None = None,
+    ) -> None:
+        """Other accesses (``read`` or ``write``) to shared memory, one for each lane of the step.
+
+        ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
+        (none given: by a warpgroup)."""
+        place = np.asarray(place, np.int64)
+        self._meet("writes", access, place, nbytes, columns, active, rows, by)
+        if access == "read":
+            return
+        self._meet("reads", access, place, nbytes, columns, active, rows, by)
+        if self.matrices:
+            low, high = int(place.min()), int(place.max()) + nbytes
+            for matrix in self.matrices:
+                if matrix.low < high and low < matrix.high:
+                    found = matrix.hits(place, nbytes, columns, active)
+                    if found.any():
+                        what = "is written while a wgmma in flight reads it"
+                        self._report(OVERWRITE, what, matrix.place, place, found, rows, by)
+
+    def _meet(
+        self,
+        kind: str,
+        access: str,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
+        rows: bool,
+        by: Array | None,
+    ) -> None:
+        """Compare accesses with what copies in flight write, or read."""
+        if self._oldest[kind] == _NEVER:
+            return
+        met = self._stamps[kind].met(place, nbytes, columns, active, self._oldest[kind])
+        if met is None:
+            return
+        index, address, owners, numbers = met
+        for number in np.unique(numbers).tolist():
+            copy = self._copies.get(number)
+            if copy is None:
+                continue
+            footprint = copy.writes if kind == "writes" else copy.reads
+            open = copy.open if kind == "writes" else copy.open & ~copy.free
+            which = numbers == number
+            if footprint is None or not open.any():
+                continue
+            held = footprint.holders(address[which], owners[which], open)
+            if held.any():
+                shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
+                found = np.zeros(shape, np.bool_)
+                found.reshape(-1)[index[which][held]] = True
+                verb = "written" if access == "write" else "read"
+                rule = EARLY if kind == "writes" else OVERWRITE
+                what = f"is {verb} while an unfinished copy {kind} it"
+                self._report(rule, what, copy.place, place, found, rows, by)
+
+    def _report(
+        self, rule: str, what: str, other: Instruction | None, place: Array, found: Array, rows: bool, by: Array | None
+    ) -> None:
+        group = self.batch.memory.group
+        selection = group.selection
+        address = int(np.broadcast_to(place, found.shape)[found][0])
+        lanes: Array | None = None
+        if by is not None:
+            lanes = np.isin(selection.positions, by[found]) if len(by) else None
+        elif rows:
+            warps = group.warps
+            lanes = warps.collect(found.any(axis=1, keepdims=True) & warps.active)
+        elif found.ndim == len(selection.shape):
+            lanes = np.broadcast_to(found, selection.shape)
+        advice = (
+            "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination"
+            if rule == EARLY
+            else "wait until the operation has read its source before writing there again"
+        )
+        self.batch.fault(
+            rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
+        )

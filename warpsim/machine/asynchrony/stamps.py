@@ -1,0 +1,81 @@
+"""Which copy was the last to claim each granule of each CTA's shared memory.
+
+An access looks up the granules that it touches, however many copies are in flight. Numbers grow, so that a row of granules
+whose last number is below that of the oldest copy in flight meets none of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.machine.asynchrony.footprints import Footprint
+from warpsim.machine.values import Array
+
+LARGEST = 16
+
+
+class Stamps:
+    """The numbers of copies, by granule and column; granules are as small as the smallest copy so far."""
+
+    def __init__(self, size: int, n_columns: int) -> None:
+        self.granule = LARGEST
+        self.cells: Array = np.zeros((-(-size // LARGEST), n_columns), np.int32)
+        self.rows: Array = np.zeros(len(self.cells), np.int32)
+
+    def put(self, footprint: Footprint, number: int) -> None:
+        """A copy claims its bytes."""
+        start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
+        if not len(start):
+            return
+        self._fit(nbytes)
+        first, count = start // self.granule, -(-nbytes // self.granule)
+        at = int(first[0])
+        if (first == at).all():
+            self.rows[at : at + count] = number
+            self.cells[at : at + count, _run(columns)] = number
+            return
+        rows = first[:, None] + np.arange(count)
+        self.rows[rows] = number
+        self.cells[rows, columns[:, None]] = number
+
+    def _fit(self, nbytes: int) -> None:
+        wanted = min(nbytes & -nbytes, LARGEST)
+        if wanted < self.granule:
+            self.cells = np.repeat(self.cells, self.granule // wanted, axis=0)
+            self.rows = np.repeat(self.rows, self.granule // wanted)
+            self.granule = wanted
+
+    def met(
+        self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int
+    ) -> tuple[Array, ...] | None:
+        """Accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) that meet a copy of number ``oldest`` or newer:
+        (flat index of the access, address of the granule, column, number) of each; None where there are none."""
+        first, count = place // self.granule, max(nbytes // self.granule, 1)
+        steps = np.arange(count)
+        if not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in steps):
+            return None
+        shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
+        rows = np.minimum(first[..., None] + steps, len(self.rows) - 1)
+        rows = np.maximum(np.broadcast_to(rows, (*shape, count)), 0)
+        wide = np.broadcast_to(columns[..., None], rows.shape)
+        numbers = self.cells[rows, wide]
+        found = numbers >= oldest
+        if active is not None:
+            found &= np.broadcast_to(active, shape)[..., None]
+        index = np.flatnonzero(found)
+        if not len(index):
+            return None
+        return (
+            index // count,
+            rows.reshape(-1)[index] * self.granule,
+            wide.reshape(-1)[index].astype(np.int64),
+            numbers.reshape(-1)[index],
+        )
+
+
+def _run(columns: Array) -> slice | Array:
+    """Columns one after the other as a slice."""
+    low, n = int(columns[0]), len(columns)
+    if int(columns[-1]) == low + n - 1 and (n < 3 or (np.diff(columns) == 1).all()):
+        return slice(low, low + n)
+    return columns
