@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -79,7 +80,7 @@ def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
         return frozenset().union(*(_term(term.strip()) for term in checks.split(",")))
     terms: list[str] | None
     try:
-        terms = list(checks)
+        terms = list(itertools.islice(checks, 1000))
     except TypeError:
         terms = None
     if terms is not None and all(isinstance(term, str) for term in terms):
