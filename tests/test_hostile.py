@@ -181,9 +181,7 @@ def arguments(modules):
         return act
 
     def device(rng):
-        first, second = value(rng), value(rng)
-        if isinstance(second, Nameless):  # NumPy asks a type for its name
-            second = None
+        first, second = (None if isinstance(v, Nameless) else v for v in (value(rng), value(rng)))  # NumPy shows them
         return rng.choice([
             lambda: warpsim.Device(first),
             lambda: warpsim.Device(numerics=first),
