@@ -424,7 +424,14 @@ def test_interrupted_launch_saves(tmp_path):
     (tmp_path / "k.ptx").write_text(LONG)
     out = tmp_path / "out.npy"
     words = ["run", str(tmp_path / "k.ptx"), "--grid", "1", "--block", "1", "--arg", f"out:u32:1={out}"]
-    setup = "import os, signal, threading\nthreading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()"
+    setup = """
+import os, signal, threading
+from warpsim.machine.launch import Launch
+run = Launch.run
+def interrupted(launch):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return run(launch)
+Launch.run = interrupted"""
     done = python(words, setup=setup)
     assert done.returncode == 130
     assert b"Traceback" not in done.stderr
