@@ -21,7 +21,7 @@ import warpsim
 from warpsim.host.cases import run_case
 
 ROOT = Path(__file__).parents[1]
-SAMPLES = {"arguments": (1000, 70_000), "modules": (100, 20_000), "files": (100, 10_000)}
+SAMPLES = {"arguments": (1000, 70_000), "modules": (60, 20_000), "files": (60, 10_000)}
 SEEDS = 10
 SECONDS = 30
 """Each draw takes milliseconds, and a launch is limited to a second; more than this is a hang."""
@@ -188,6 +188,8 @@ def arguments(modules):
             lambda: warpsim.Device().array(first),
             lambda: warpsim.Device().empty(first, second),
             lambda: warpsim.Device().empty(4, second),
+            lambda: warpsim.Device().map(first, second),
+            lambda: warpsim.Device().array(np.zeros(4, np.int32)).set(first),
         ])  # fmt: skip
 
     def draw(rng):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import itertools
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
     """The parameter block of a launch; the addresses of arrays that it maps go into ``mapped``."""
     params, name = function.params, function.name
     try:
-        args = list(args)
+        args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
     except TypeError:
         raise LaunchError(f"args is a sequence of the kernel's arguments, not {shown(args)}") from None
     if len(args) != len(params):

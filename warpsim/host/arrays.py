@@ -60,7 +60,7 @@ class DeviceArray:
         with self._memory.lock:
             try:
                 self._data[...] = values
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise LaunchError(f"{shown(values)} cannot be written to {self!r}: {error}") from None
             self._memory.define(self.ptr)
 

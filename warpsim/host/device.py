@@ -88,7 +88,10 @@ class Device:
 
     def array(self, values: Any) -> DeviceArray:
         """A copy of an array in device memory."""
-        data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
+        try:
+            data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+            raise LaunchError(f"{shown(values)} is no array: {error}") from None
         plain(data.dtype)
         return self._place(data)
 
@@ -96,12 +99,14 @@ class Device:
         """New memory that nothing has written: a kernel that uses what it holds (zeros here) is reported."""
         try:
             data = np.zeros(shape, dtype)
+            plain(data.dtype)
+            with self.lock:
+                array = self._place(data)
+                self.memory.undefine(array.ptr)
+        except LaunchError:
+            raise
         except (TypeError, ValueError, OverflowError, MemoryError) as error:
             raise LaunchError(f"no array of shape {shown(shape)} and type {shown(dtype)}: {error}") from None
-        plain(data.dtype)
-        with self.lock:
-            array = self._place(data)
-            self.memory.undefine(array.ptr)
         return array
 
     def map(self, buffer: Any, address: int | None = None) -> Mapping:
