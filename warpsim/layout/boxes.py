@@ -51,6 +51,18 @@ class Boxes:
             return tensor_map.im2col_elements(self.fields, coordinates, offsets)
         return tensor_map.tile_elements(self.fields, coordinates)
 
+    def span(self) -> tuple[int, int]:
+        """The addresses between which the tensor lies."""
+        fields = self.fields
+        end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
+        end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
+        return fields.address, fields.address + end
+
+    def spread(self) -> tuple[Array, Array, int]:
+        """The address of each element of the boxes inside the tensor, its box, and the size of an element."""
+        place, inside = self.elements(np.arange(len(self.coordinates[0])))
+        return self.fields.address + place[inside], np.nonzero(inside)[0], self.fields.itemsize
+
     def shared(self, start: Array) -> Array:
         """Shared addresses ``[boxes, count]`` (bytes) of boxes that begin at ``start``, swizzled."""
         offset = self.fields.itemsize * np.arange(self.count, dtype=np.int64)

@@ -16,6 +16,7 @@ from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, Receivers, coordinates
 from warpsim.machine.asynchrony.footprints import Footprint
+from warpsim.machine.asynchrony.global_flight import GlobalTarget
 from warpsim.machine.asynchrony.reductions import combine
 from warpsim.machine.asynchrony.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array
@@ -79,7 +80,8 @@ class BulkCopies(BulkReach):
                 for some in steps:  # reductions one after the other: boxes may overlap
                     self.scatter(boxes, some, taken[some], reduction)
 
-            self._start_store(mine, Footprint(owners, start, boxes.extent), fetch, deliver)
+            target = GlobalTarget(*boxes.span(), boxes.spread, reduction is not None)
+            self._start_store(mine, Footprint(owners, start, boxes.extent), fetch, deliver, target)
 
     def copy(
         self,
@@ -127,10 +129,20 @@ class BulkCopies(BulkReach):
             for some in steps:  # reductions one after the other: runs may overlap
                 new = taken[which[some]]
                 if reduction is not None:
-                    new = combine(reduction, type, self.runs(targets[which[some]], n), new)
+                    new = combine(reduction, type, self.runs(targets[which[some]], n, combines=True), new)
                 self.put_runs(targets[which[some]], new)
 
-        self._start_store(lanes, Footprint(owners, start, n), fetch, deliver)
+        target = GlobalTarget(
+            int(targets.min()),
+            int(targets.max()) + n,
+            lambda: (
+                (targets[:, None] + np.arange(0, n, 16)).reshape(-1),
+                np.repeat(np.arange(len(targets)), n // 16),
+                16,
+            ),
+            reduction is not None,
+        )
+        self._start_store(lanes, Footprint(owners, start, n), fetch, deliver, target)
 
     def _to_shared(
         self,
@@ -208,10 +220,15 @@ class BulkCopies(BulkReach):
         )
 
     def _start_store(
-        self, lanes: Lanes, reads: Footprint, fetch: Callable[[Which], None], deliver: Callable[[Which], None]
+        self,
+        lanes: Lanes,
+        reads: Footprint,
+        fetch: Callable[[Which], None],
+        deliver: Callable[[Which], None],
+        target: GlobalTarget,
     ) -> None:
         self.batch.transfers.start(
-            Transfer(self.batch.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND)
+            Transfer(self.batch.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND, target=target)
         )
 
     def commit(self) -> None:

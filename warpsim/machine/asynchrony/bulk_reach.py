@@ -225,14 +225,17 @@ class BulkReach:
             return None
         return allocation.data[address - allocation.start :][:nbytes]
 
-    def note(self, addresses: Array, nbytes: int, write: bool) -> None:
-        """Tell those who follow accesses through proxies."""
+    def note(self, addresses: Array, nbytes: int, write: bool, combines: bool = False) -> None:
+        """Tell those who follow accesses through proxies, and whether stores in flight write what is read."""
+        flight = self.batch.memory.global_flight
+        if flight is not None and not (write or combines or self.batch.transfers.late) and len(addresses):
+            flight.read_by_copies(addresses, nbytes)
         if self.batch.memory.proxies is not None:
             self.batch.memory.proxies.bulk_globals(addresses, nbytes, write)
 
-    def runs(self, addresses: Array, nbytes: int) -> Array:
-        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported."""
-        self.note(addresses, nbytes, False)
+    def runs(self, addresses: Array, nbytes: int, combines: bool = False) -> Array:
+        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction."""
+        self.note(addresses, nbytes, False, combines)
         out = np.zeros((len(addresses), nbytes), np.uint8)
         for address in np.unique(addresses).tolist():
             raw = self.global_bytes(address, nbytes, False)

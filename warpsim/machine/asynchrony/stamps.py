@@ -52,7 +52,10 @@ class Stamps:
         (flat index of the access, address of the granule, column, number) of each; None where there are none."""
         first, count = place // self.granule, max(nbytes // self.granule, 1)
         steps = np.arange(count)
-        if not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in steps):
+        if count <= 8:
+            if not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in steps):
+                return None
+        elif self.rows[max(int(first.min()), 0) : int(first.max()) + count].max(initial=0) < oldest:
             return None
         shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
         rows = np.minimum(first[..., None] + steps, len(self.rows) - 1)

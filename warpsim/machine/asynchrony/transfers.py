@@ -17,6 +17,7 @@ import numpy as np
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.flight import EARLY, OVERWRITE, Flight
 from warpsim.machine.asynchrony.footprints import Footprint, MatrixFootprint
+from warpsim.machine.asynchrony.global_flight import GlobalFlight, GlobalTarget
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
@@ -59,6 +60,7 @@ class Transfer:
     kind: str = ""
     asynchronous: bool = True
     signal: Signal | None = None
+    target: GlobalTarget | None = None
     number: Any = None
     phase: Any = None
     place: Instruction | None = None
@@ -83,7 +85,10 @@ class Transfers:
         self.late = settings.async_effects == "at_wait"
         self.watched = bool(settings.checks & {EARLY, OVERWRITE}) or batch.memory.proxies is not None
         self.open: list[Transfer] = []
+        self.freed: list[Transfer] = []
+        """Stores that have read their sources; what they write is there, but not yet to be seen."""
         self.flight = Flight(batch)
+        self.global_flight = GlobalFlight(batch)
         self._groups: dict[str, Array] = {}
 
     # ---- start -------------------------------------------------------------------------------
@@ -106,10 +111,12 @@ class Transfers:
             races.copies(transfer)
         if not self.late:
             self._act(transfer, np.arange(len(transfer.positions)))
+            transfer.deliver, transfer.fetch = _nothing, None  # lets go of what was copied
         if self.late or self.watched or races is not None:
             self.open.append(transfer)
             if self.watched:
                 self.flight.enter(transfer)
+                self.global_flight.enter(transfer)
             self._attend()
             self.batch.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
 
@@ -126,6 +133,7 @@ class Transfers:
     def _attend(self) -> None:
         busy = self.watched and (self.open or self.flight.matrices)
         self.batch.memory.flight = self.flight if busy else None
+        self.batch.memory.global_flight = self.global_flight if self.global_flight.stores else None
 
     # ---- groups ------------------------------------------------------------------------------
 
@@ -143,12 +151,13 @@ class Transfers:
 
     def wait(self, kind: str, n: int, *, read_only: bool = False, everything: bool = False) -> None:
         """Complete (or only fetch) all but the ``n`` newest groups of the threads of the step."""
-        if not any(t.kind == kind for t in self.open):
+        freed = [] if read_only else self.freed
+        if not any(t.kind == kind for t in [*self.open, *freed]):
             return
         limit = np.full(self.batch.shape.n, -1, np.int64)
         lanes = self.lanes()
         limit[lanes] = np.iinfo(np.int64).max if everything else self._group_numbers(kind)[lanes] - n
-        for transfer in self.open:
+        for transfer in [*freed, *self.open]:
             if transfer.kind == kind:
                 due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
                 if self.batch.memory.races is not None:
@@ -240,6 +249,8 @@ class Transfers:
         if self.batch.memory.proxies is not None and transfer.kind == "cp.async":
             self.batch.memory.proxies.landed(transfer, which)
         transfer.open[which] = False
+        if transfer.target is not None and not transfer.open.any():
+            self.global_flight.leave(transfer)
 
     def _complete_before(self, arrival: Transfer, which: Which) -> None:
         """An arrival that was to follow the copies of its threads: those come first."""
@@ -277,7 +288,11 @@ class Transfers:
         self.open = []
 
     def _sweep(self) -> None:
-        self.open = [t for t in self.open if t.open.any()]
+        kept = [t for t in self.open if t.open.any()]
+        if not self.late:
+            self.freed = [t for t in self.freed if t.open.any()] + [t for t in kept if t.target and t.free.all()]
+            kept = [t for t in kept if not (t.target and t.free.all())]
+        self.open = kept
         if self.watched:
             self.flight.keep(self.open)
         self._attend()
@@ -289,6 +304,10 @@ class Transfers:
                 if footprint is not None:
                     start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
                     self.flight.touch(access, start, nbytes, columns, None, by=transfer.positions)
+
+
+def _nothing(which: Which) -> None:
+    """What is left to do of a copy that has acted."""
 
 
 def _find(keys: Array, wanted: Array) -> tuple[Array, Array]:

@@ -196,8 +196,8 @@ class _Twins:
 
     def __enter__(self) -> None:
         port = self.port
-        self.kept = port.shared, port.local, port.races, port.flight, port.proxies
-        port.races = port.flight = port.proxies = None
+        self.kept = port.shared, port.local, port.races, port.flight, port.global_flight, port.proxies
+        port.races = port.flight = port.proxies = port.global_flight = None
         port.shared = port.shared.defined or port.shared
         port.local = port.local.defined or port.local
         port.twins = True
@@ -205,7 +205,7 @@ class _Twins:
 
     def __exit__(self, *_: object) -> None:
         port = self.port
-        port.shared, port.local, port.races, port.flight, port.proxies = self.kept
+        port.shared, port.local, port.races, port.flight, port.global_flight, port.proxies = self.kept
         self.port.twins = False
         self.port.batch.launch.findings.muted -= 1
 

@@ -23,6 +23,7 @@ from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.flight import Flight
+    from warpsim.machine.asynchrony.global_flight import GlobalFlight
     from warpsim.machine.batch import Batch
     from warpsim.machine.group import Group
     from warpsim.machine.hazards.proxies import Proxies
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 class Memory:
     """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
 
-    ``flight`` is set while asynchronous operations use shared memory: it is told of every access, and
+    ``flight`` is set while asynchronous operations use shared memory, ``global_flight`` while they write global memory: they
+    are told of every access, and
     so are ``races`` and ``proxies`` in launches that look at them. ``undefined`` is set when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
     twins for the moment)."""
 
@@ -45,6 +47,7 @@ class Memory:
         self.active: Array | None = None
         self.unused = False
         self.flight: Flight | None = None
+        self.global_flight: GlobalFlight | None = None
         self.races: Races | None = None
         self.proxies: Proxies | None = None
         self.undefined = False

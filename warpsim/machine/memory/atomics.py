@@ -64,6 +64,8 @@ def apply_atomic(
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
         place, owner, good = memory.global_port.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        if memory.global_flight is not None:
+            memory.global_flight.touch("write", place, 0, dtype.itemsize, good, atomic=True)
         if memory.races is not None:
             for index in np.unique(owner[good]):
                 memory.races.globals(memory.globals.allocation(int(index)), place, dtype.itemsize, good & (owner == index), True, True)  # fmt: skip

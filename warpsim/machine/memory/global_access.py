@@ -52,6 +52,8 @@ class GlobalAccess:
     def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address
+        if self.port.global_flight is not None:
+            self.port.global_flight.touch("read", base, offset, dtype.itemsize * count, self.port.active)
         if type(base) is Affine and (self.port.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
@@ -180,14 +182,18 @@ class GlobalAccess:
     def store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         races = self.port.races
+        if self.port.global_flight is not None:
+            nbytes = values[0].dtype.itemsize * len(values)
+            self.port.global_flight.touch("write", address[0], address[1], nbytes, self.port.active)
         if races is not None or self.port.proxies is not None:
             self._note_store(address, values)
             if races is not None and races.doubts:
                 proxies, self.port.races, self.port.proxies = self.port.proxies, None, None
+                flight, self.port.global_flight = self.port.global_flight, None
                 changed = self._differs(address, values)
                 self.store(address, values)
                 lost = self._differs(address, values)
-                self.port.races, self.port.proxies = races, proxies
+                self.port.races, self.port.proxies, self.port.global_flight = races, proxies, flight
                 races.settle(changed, lost)
                 return
         base, offset = address
