@@ -189,6 +189,43 @@ def test_equal_values():
     assert races(body.format("%r1")) == [(0, 0)]
 
 
+NEXT_TILE = """
+mov.u32 %r10, m;
+@%p8 mbarrier.init.shared.b64 [%r10], 1; @%p8 fence.mbarrier_init.release.cluster; bar.sync 0;
+mov.u32 %r11, s; mov.u32 %r14, 0;
+ROUND: @%p8 mbarrier.arrive.expect_tx.shared.b64 _, [%r10], 128;
+@%p8 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r11], [%rd1], 128, [%r10];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p7, [%r10], %r14; @!%p7 bra WAIT;
+{read}
+{between}
+add.u32 %r14, %r14, 1; setp.lt.u32 %p7, %r14, 2; @%p7 bra ROUND;
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "between", "block", "expected"),
+    [
+        ("ld.shared.u32 %r12, [%r3];", "", 32, "warning"),
+        ("ld.shared.u32 %r12, [%r3];", "bar.warp.sync -1;", 32, None),
+        ("ld.shared.u32 %r12, [%r3];", "shfl.sync.idx.b32 %r12, %r12, 0, 31, -1;", 32, None),
+        ("ld.shared.u32 %r12, [s];", "", 64, "error"),  # the other warp
+        ("ld.shared.u32 %r12, [s];", "bar.warp.sync -1;", 64, "error"),
+        ("ld.shared.u32 %r12, [s];", "bar.sync 0;", 64, None),
+        ("st.shared.u32 [%r3], %r1;", "", 32, "error"),  # written, not read
+    ],
+)
+def test_the_next_tile_over_what_the_warp_has_read(read, between, block, expected):
+    """A thread that loads the next tile in bulk while lanes of its warp may still read: a race by the memory model, which no
+    GPU shows that executes the instructions of a warp in turn; libraries do so. Of another warp, or of writes: an error."""
+    data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+    body = NEXT_TILE.format(read=read, between=between)
+    result = warpsim.load(HEAD + body + "\nret;\n}\n")["k"](1, block, (data, more), checks="all", on_finding="collect")
+    found = [f for f in result.findings if f.rule == "race"]
+
+    assert [f.severity for f in found] == ([] if expected is None else [expected])
+    assert all(f.instruction.startswith("cp.async.bulk") or "@%p8 cp.async.bulk" in f.text for f in found)
+
+
 def test_ctas_race_in_global_memory():
     """CTAs are not ordered by their own barriers."""
     body = "@%p8 st.global.u32 [%rd1], %r9;\nbar.sync 0;"

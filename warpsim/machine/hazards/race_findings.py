@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RULE = "race"
 UNCHANGED = "; the value there stays the same"
 CHECKED = "; what was read is only a guess, which a compare and swap checks"
+IN_TURN = (
+    "; the lane that starts the copy belongs to the warp that has read, which no GPU so far starts before the loads"
+)
 ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
 
 
@@ -41,6 +44,8 @@ class RaceFindings(RaceFlags):
     def __init__(self, shared: LaunchRaces, batch: Batch) -> None:
         super().__init__(shared, batch)
         self.doubts: list[Doubt] = []
+        self.copying = False
+        """Whether the accesses are those of a copy through the async proxy."""
 
     def report(
         self,
@@ -52,8 +57,10 @@ class RaceFindings(RaceFlags):
         write: bool,
         was_write: bool,
         allocation: Allocation | None,
+        in_turn: bool = False,
     ) -> None:
-        """These threads race with the access of another ``thread`` at ``time``."""
+        """These threads race with the access of another ``thread`` at ``time``; ``in_turn``: a copy over what its warp has
+        read."""
         event = self.launch.events[time]
         cta, warp, lanes = self.launch.place(thread)
         other: Finding | None = None
@@ -70,10 +77,12 @@ class RaceFindings(RaceFlags):
         address = at if allocation is None else at + allocation.start
         doubt = Doubt(positions, message, address, other, False)
         reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
-        if write and not self.note.level:
+        if in_turn:
+            self._fault(group, doubt, IN_TURN, "warning")
+        elif write and not self.note.level:
             self.doubts.append(doubt)
         elif reach and write != was_write and reader is not None and self.launch.is_guess(reader):
-            self._fault(group, doubt, CHECKED)
+            self._fault(group, doubt, CHECKED, "note")
         else:
             self._fault(group, doubt)
 
@@ -102,7 +111,7 @@ class RaceFindings(RaceFlags):
             n_ctas = self.batch.shape.n_ctas
             one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
             if harmful or not (doubt.together and one_warp):
-                self._fault(group, doubt, "" if harmful else UNCHANGED)
+                self._fault(group, doubt, "" if harmful else UNCHANGED, "error" if harmful else "note")
 
     def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
         here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
@@ -114,8 +123,8 @@ class RaceFindings(RaceFlags):
             return f"shared address 0x{at:x}"
         return f"byte {at} of {allocation.name}"
 
-    def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
-        """An error, or a note that says why the race does no harm."""
+    def _fault(self, group: Group, doubt: Doubt, excuse: str = "", severity: str = "error") -> None:
+        """A finding; one that is no error says why."""
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
             here, threads = here // self.batch.shape.n_ctas, threads // self.batch.shape.n_ctas
@@ -128,5 +137,5 @@ class RaceFindings(RaceFlags):
             address=doubt.address,
             other=doubt.other,
             advice=ADVICE,
-            severity="note" if excuse else "error",
+            severity=severity,
         )

@@ -305,27 +305,37 @@ class Races(RaceFindings):
         bad = order.unordered(theirs, times, ends[0])
         if first is not last:
             bad |= order.unordered(theirs, times, ends[1])
-        if bad.any():
-            which = int(np.flatnonzero(bad)[0])
-            who = ends[0] if bool(order.unordered(theirs[which : which + 1], times[which : which + 1], ends[0][which : which + 1])[0]) else ends[1]  # fmt: skip
-            self.report(
-                group,
-                who[bad],
-                int(at[chosen[which]]),
-                int(theirs[which]),
-                int(times[which]),
-                write,
-                was_write,
-                allocation,
-            )
+        near = bad & False
+        if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
+            n_ctas = self.batch.shape.n_ctas
+            readers = theirs - self.base
+            near = bad & (readers % n_ctas == ends[0] % n_ctas) & (readers // n_ctas >> 5 == ends[0] // n_ctas >> 5)
+        for some, in_turn in ((bad & ~near, False), (near, True)):
+            if some.any():
+                which = int(np.flatnonzero(some)[0])
+                one = theirs[which : which + 1], times[which : which + 1], ends[0][which : which + 1]
+                who = ends[0] if bool(order.unordered(*one)[0]) else ends[1]
+                self.report(
+                    group,
+                    who[some],
+                    int(at[chosen[which]]),
+                    int(theirs[which]),
+                    int(times[which]),
+                    write,
+                    was_write,
+                    allocation,
+                    in_turn,
+                )
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
     def copies(self, transfer: Any) -> None:
         """Asynchronous copies begin: accesses of the threads that started them."""
+        self.copying = transfer.asynchronous
         for footprint, write in ((transfer.writes, True), (transfer.reads, False)):
             if footprint is not None:
                 self.spread(transfer.positions, footprint.columns, footprint.start, footprint.nbytes, write, transfer.group)  # fmt: skip
+        self.copying = False
 
         if transfer.signal is not None:
             outer, self.note = self.note, Note(GPU)
