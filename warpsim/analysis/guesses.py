@@ -1,11 +1,12 @@
-"""Loads whose value a compare and swap checks: what they read may be out of date, and loses nothing."""
+"""Loads whose value a compare and swap, or another atomic, checks: what they read may be out of date, and loses nothing."""
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.analysis.flow import blocks_of, reads_and_writes, registers_of
+from warpsim.analysis.graph import Graph
 from warpsim.errors import Span
-from warpsim.isa.traits import Access
-from warpsim.program.program import Function
+from warpsim.isa.traits import Access, Modular
+from warpsim.program.program import Addr, Function, Imm, Instruction, Reg
 
 
 def guesses(function: Function) -> set[Span]:
@@ -25,3 +26,93 @@ def guesses(function: Function) -> set[Span]:
             compared.add(r)
             waiting.append(r)
     return {i.span for i in function.code if i.traits.access is Access.LOAD and compared & set(reads_and_writes(i)[1])}
+
+
+def tests(function: Function) -> set[Span]:
+    """Where the loads stand whose result only decides whether an atomic of the same place is made, which tells more itself.
+
+    A load in a loop that does not come to the atomic polls, and is none."""
+    blocks, _ = blocks_of(function)
+    graph = Graph(blocks)
+    block_of = {at: block.index for block in blocks for at in range(block.first, block.last)}
+    places = _Places(function)
+    uses = _uses(function)
+    atomics = [
+        (at, place)
+        for at, i in enumerate(function.code)
+        if i.traits.access is Access.ATOMIC
+        and (place := places.of(i)) is not None
+        and any(uses.get(r) for r in reads_and_writes(i)[1])
+    ]
+    found = set()
+    for at, instruction in enumerate(function.code):
+        if not atomics or instruction.traits.access is not Access.LOAD or not _only_decides(instruction, uses):
+            continue
+        place, block = places.of(instruction), block_of[at]
+        for other, its_place in atomics:
+            there = block_of[other]
+            if place == its_place and graph.reachable(block) >> there & 1 and there != block:
+                around = [s for s in blocks[block].successors if s != there]
+                if not any(graph.within(s, there) >> block & 1 for s in around):
+                    found.add(instruction.span)
+    return found
+
+
+def _only_decides(load: Instruction, uses: dict[int, list[Instruction]]) -> bool:
+    """Whether what a load gives is compared, and what comes of that guards branches, and nothing else."""
+    results = reads_and_writes(load)[1]
+    compared = [use for r in results for use in uses.get(r, ())]
+    if not compared or any(use.traits.uniform or use.form.ports or use.traits.ending for use in compared):
+        return False
+    flags = [r for use in compared for r in reads_and_writes(use)[1]]
+    decided = [(r, use) for r in flags for use in uses.get(r, ())]
+    return bool(decided) and all(
+        use.traits.ending is not None and use.guard is not None and use.guard[0].index == r for r, use in decided
+    )
+
+
+def _uses(function: Function) -> dict[int, list[Instruction]]:
+    found: dict[int, list[Instruction]] = {}
+    for instruction in function.code:
+        for r in reads_and_writes(instruction)[0]:
+            found.setdefault(r, []).append(instruction)
+    return found
+
+
+class _Places:
+    """Addresses as (what they are computed from, offset): registers that one instruction writes are looked through."""
+
+    def __init__(self, function: Function) -> None:
+        made: dict[int, list[Instruction]] = {}
+        for instruction in function.code:
+            for r in reads_and_writes(instruction)[1]:
+                made.setdefault(r, []).append(instruction)
+        self._made = {r: made_by[0] for r, made_by in made.items() if len(made_by) == 1 and made_by[0].guard is None}
+
+    def of(self, instruction: Instruction) -> tuple[object, int] | None:
+        """The place that an instruction accesses."""
+        address = next((o for o in instruction.operands if isinstance(o, Addr)), None)
+        if address is None or address.coordinates:
+            return None
+        if not isinstance(address.base, Reg):
+            return address.base, address.offset
+        register, offset = address.base.register.index, address.offset
+        for _ in range(len(self._made)):
+            step = self._step(register)
+            if step is None:
+                break
+            register, offset = step[0], offset + step[1]
+        return register, offset
+
+    def _step(self, register: int) -> tuple[int, int] | None:
+        """The register that this one is computed from by adding a constant, and the constant."""
+        made = self._made.get(register)
+        if made is None:
+            return None
+        sources = made.operands[made.form.n_dest :]
+        if (made.traits.copies or made.traits.generic_address) and len(sources) == 1 and isinstance(sources[0], Reg):
+            return sources[0].register.index, 0
+        if made.traits.modular is Modular.SUM and isinstance(sources[0], Reg) and isinstance(sources[1], Imm):
+            bits = sources[1].type.bits
+            return sources[0].register.index, (sources[1].bits + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+        return None

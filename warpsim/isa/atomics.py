@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort
@@ -17,6 +18,8 @@ from warpsim.types import TYPES, ScalarType
 Lanes = Any
 Update = Callable[..., Lanes]
 _ATOMIC = Traits(access=Access.ATOMIC, polls=True, undefined=Undefined.COMBINED)
+_COUNTER = attrs.evolve(_ATOMIC, counts=True)
+_COUNTING = frozenset({"add", "inc", "dec"})
 _REDUCTION = Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED)
 _ATOM = "parallel-synchronization-and-communication-instructions-atom"
 _RED = "parallel-synchronization-and-communication-instructions-red"
@@ -203,7 +206,7 @@ def _illegal(op: Op) -> str | None:
     types={"cache_policy": ".u64"},
     legal=_illegal,
     gates=_GATES,
-    traits=_ATOMIC,
+    traits=lambda op: _COUNTER if op.op in _COUNTING else _ATOMIC,
     sinks=("d",),
 )
 def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:

@@ -182,6 +182,8 @@ class Traits:
     """Its access of memory by each lane, of the own GPU alone; matrices and asynchronous copies have traits of their own."""
     polls: bool = False
     """It reads what other threads may be about to write: a loop around it may wait for them."""
+    counts: bool = False
+    """It takes a number from a count in memory."""
     order: Order = Order()
     """Its place in the memory consistency model."""
     spaces: tuple[str, ...] = ()

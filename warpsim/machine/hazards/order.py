@@ -54,7 +54,7 @@ class Order:
         self.pending: Array | None = None
         self.floor = 1
         self._clusters = clusters
-        self._owner = owner
+        self.owner = owner
         self._cluster_of: Array | None = None
 
     # ---- storage -----------------------------------------------------------------------------
@@ -387,7 +387,7 @@ class Order:
         for number in np.unique(numbers[left]).tolist():
             mine = left[numbers[left] == number]
             for cta, row in self.table[number].items():
-                n_ctas, base = self._owner(cta)
+                n_ctas, base = self.owner(cta)
                 at = threads[mine] - base
                 here = (at >= 0) & (at < len(row) * n_ctas)
                 here &= at % n_ctas == cta - base

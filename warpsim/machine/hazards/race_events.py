@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.guesses import guesses
+from warpsim.analysis.guesses import guesses, tests
 from warpsim.errors import Span
 from warpsim.machine.hazards.cells import Cells
 from warpsim.machine.hazards.knowledge import Past, Rows, rows_of
@@ -51,6 +51,7 @@ class LaunchRaces:
         self.detectors: list[Any] = []
         self.pasts: list[Past] = []
         self._guesses: set[Span] | None = None
+        self._tests: set[Span] | None = None
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
         """A step begins: its number is the time from now on."""
@@ -69,6 +70,13 @@ class LaunchRaces:
         if not self.pasts or self.pasts[-1] != known:
             self.pasts.append(known)
         return len(self.pasts) - 1
+
+    def is_test(self, instruction: Instruction) -> bool:
+        """Whether what a load reads only decides if an atomic of the same place is made."""
+        if self._tests is None:
+            functions = self.launch.plan.program.functions.values()
+            self._tests = {span for function in functions for span in tests(function)}
+        return instruction.span in self._tests
 
     def is_guess(self, instruction: Instruction) -> bool:
         """Whether what a load reads is checked by a compare and swap."""

@@ -24,18 +24,24 @@ CHECKED = "; what was read is only a guess, which a compare and swap checks"
 IN_TURN = (
     "; the lane that starts the copy belongs to the warp that has read, which no GPU so far starts before the loads"
 )
+TESTED = "; what was read only decides whether an atomic of the same place is made, whose result is looked at"
+UNFENCED = "; a flag tells that it is over, but no fence comes after the read of the flag"
+SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
+FENCE = "read the flag with .acquire, or make a fence after reading it: without one, later reads may be made before"
 ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
 
 
 @attrs.frozen(eq=False)
 class Doubt:
-    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race."""
+    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race. ``excuse`` says why
+    it is no error if it does."""
 
     threads: Array
     message: str
     address: int
     other: Finding | None
     together: bool
+    excuse: str = ""
 
 
 class RaceFindings(RaceFlags):
@@ -57,10 +63,10 @@ class RaceFindings(RaceFlags):
         write: bool,
         was_write: bool,
         allocation: Allocation | None,
-        in_turn: bool = False,
+        excuse: str = "",
     ) -> None:
-        """These threads race with the access of another ``thread`` at ``time``; ``in_turn``: a copy over what its warp has
-        read."""
+        """These threads race with the access of another ``thread`` at ``time``; ``excuse`` says why it is no error, if
+        it is none."""
         event = self.launch.events[time]
         cta, warp, lanes = self.launch.place(thread)
         other: Finding | None = None
@@ -75,14 +81,16 @@ class RaceFindings(RaceFlags):
             f" {event.span.line if event is not None else 0}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
-        doubt = Doubt(positions, message, address, other, False)
+        doubt = Doubt(positions, message, address, other, False, excuse)
         reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
-        if in_turn:
-            self._fault(group, doubt, IN_TURN, "warning")
+        if excuse == IN_TURN:
+            self._fault(group, doubt)
         elif write and not self.note.level:
             self.doubts.append(doubt)
         elif reach and write != was_write and reader is not None and self.launch.is_guess(reader):
-            self._fault(group, doubt, CHECKED, "note")
+            self._fault(group, doubt, CHECKED)
+        elif reach and write != was_write and reader is not None and self.launch.is_test(reader):
+            self._fault(group, doubt, TESTED)
         else:
             self._fault(group, doubt)
 
@@ -111,7 +119,7 @@ class RaceFindings(RaceFlags):
             n_ctas = self.batch.shape.n_ctas
             one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
             if harmful or not (doubt.together and one_warp):
-                self._fault(group, doubt, "" if harmful else UNCHANGED, "error" if harmful else "note")
+                self._fault(group, doubt, "" if harmful else UNCHANGED)
 
     def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
         here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
@@ -123,8 +131,9 @@ class RaceFindings(RaceFlags):
             return f"shared address 0x{at:x}"
         return f"byte {at} of {allocation.name}"
 
-    def _fault(self, group: Group, doubt: Doubt, excuse: str = "", severity: str = "error") -> None:
+    def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
         """A finding; one that is no error says why."""
+        excuse = excuse or doubt.excuse
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
             here, threads = here // self.batch.shape.n_ctas, threads // self.batch.shape.n_ctas
@@ -136,6 +145,6 @@ class RaceFindings(RaceFlags):
             lanes if lanes.any() else None,
             address=doubt.address,
             other=doubt.other,
-            advice=ADVICE,
-            severity=severity,
+            advice=FENCE if excuse == UNFENCED else ADVICE,
+            severity=SEVERITY[excuse],
         )

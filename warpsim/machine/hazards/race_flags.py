@@ -217,3 +217,4 @@ class RaceFlags(RaceClocks):
             self.order.acquire(rows, positions)
         else:
             self.order.expect(rows, positions)
+            self.hints.read(self.launch.events[-1], positions, self.now, rows)

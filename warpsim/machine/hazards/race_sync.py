@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.hazards.cells import Cells
+from warpsim.machine.hazards.hints import Hints
 from warpsim.machine.hazards.order import Order
 from warpsim.machine.hazards.race_events import LaunchRaces, Note
 from warpsim.machine.selection import Rect
@@ -28,6 +29,7 @@ class RaceClocks:
         self.batch = batch
         self.base = shared.enter(batch)
         self.order = Order(batch.shape, self.base, shared.variables, self._clusters, shared.owner)
+        self.hints = Hints(self.order)
         shared.orders.append(self.order)
         shared.detectors.append(self)
         self.shared_cells = Cells(batch.shared.size, 1)

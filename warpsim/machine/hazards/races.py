@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.machine.hazards.cells import SHIFT, THREAD, Cells
 from warpsim.machine.hazards.race_events import GPU, Note
-from warpsim.machine.hazards.race_findings import RaceFindings
+from warpsim.machine.hazards.race_findings import IN_TURN, UNFENCED, RaceFindings
 from warpsim.machine.hazards.race_sync import alike
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array
@@ -302,29 +302,29 @@ class Races(RaceFindings):
             chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
             if not len(chosen):
                 return
-        bad = order.unordered(theirs, times, ends[0])
-        if first is not last:
-            bad |= order.unordered(theirs, times, ends[1])
+        wrong = [order.unordered(theirs, times, who) for who in (ends if first is not last else ends[:1])]
+        bad = np.logical_or.reduce(wrong)
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
             n_ctas = self.batch.shape.n_ctas
             readers = theirs - self.base
             near = bad & (readers % n_ctas == ends[0] % n_ctas) & (readers // n_ctas >> 5 == ends[0] // n_ctas >> 5)
-        for some, in_turn in ((bad & ~near, False), (near, True)):
+        for some, excuse in ((bad & ~near, ""), (near, IN_TURN)):
             if some.any():
                 which = int(np.flatnonzero(some)[0])
-                one = theirs[which : which + 1], times[which : which + 1], ends[0][which : which + 1]
-                who = ends[0] if bool(order.unordered(*one)[0]) else ends[1]
+                told = not excuse and all(
+                    self.hints.say(theirs[w], times[w], e[w]) for w, e in zip(wrong, ends, strict=False) if w.any()
+                )
                 self.report(
                     group,
-                    who[some],
+                    (ends[0] if wrong[0][which] else ends[1])[some],
                     int(at[chosen[which]]),
                     int(theirs[which]),
                     int(times[which]),
                     write,
                     was_write,
                     allocation,
-                    in_turn,
+                    UNFENCED if told else excuse,
                 )
 
     # ---- asynchronous copies -----------------------------------------------------------------
