@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import os
 import random
 import shutil
@@ -30,7 +31,7 @@ NEAREST = {
     "cli": ["test_cli.py", "test_docs.py", "observe", "layout/test_pictures.py", "analysis/test_recorded.py"],
     "host": ["host", "test_docs.py", "test_cli.py", "test_pytest_plugin.py"],
     "isa": ["isa", "program", "test_recordings.py"],
-    "layout": ["layout", "isa/test_wgmma.py", "isa/test_mma_recordings.py", "isa/test_wmma.py", "machine/test_tensor_copies.py"],
+    "layout": ["layout", "isa/test_wgmma.py", "isa/test_mma_recordings.py", "isa/test_wmma.py", "machine/test_tensor_copies.py", "machine/test_packed_maps.py", "host/test_tensor_map_verdicts.py"],
     "machine": ["machine", "hazards"],
     "numerics": ["numerics", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "host/test_mma.py"],
     "observe": ["observe", "test_cli.py"],
@@ -221,7 +222,13 @@ def points(folders: list[str]) -> Iterator[Mutant]:
     for path in sorted((ROOT / "warpsim").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not folders or folder_of(name) in folders:
-            yield from Points(name, path.read_text(encoding="utf-8")).found
+            yield from Points(name, source(name).decode()).found
+
+
+@functools.cache
+def source(name: str) -> bytes:
+    """A file, as it was when this began."""
+    return (ROOT / name).read_bytes()
 
 
 def folder_of(name: str) -> str:
@@ -231,7 +238,7 @@ def folder_of(name: str) -> str:
 
 def mutated(mutant: Mutant) -> str:
     """The text of the file."""
-    data = (ROOT / mutant.path).read_bytes()
+    data = source(mutant.path)
     return (data[: mutant.start] + mutant.text.encode() + data[mutant.end :]).decode()
 
 
@@ -279,7 +286,7 @@ def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
     target = copy / mutant.path
     before = target.read_bytes()
     try:
-        target.write_text(mutated(mutant), encoding="utf-8")
+        target.write_bytes(mutated(mutant).encode())
         for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
             compiled.unlink()
         killer = run(copy, NEAREST[folder_of(mutant.path)])
@@ -315,7 +322,7 @@ def main() -> int:
         if not options.list and (failed := run(copy, whole if options.nearest else ["."], None)):
             sys.exit(f"the package as it is: {failed}")
         for number, mutant in enumerate(mutants):
-            before, after = line_of((ROOT / mutant.path).read_text(encoding="utf-8"), mutant.line), line_of(mutated(mutant), mutant.line)  # fmt: skip
+            before, after = line_of(source(mutant.path).decode(), mutant.line), line_of(mutated(mutant), mutant.line)  # fmt: skip
             place = f"{number} {mutant.path}:{mutant.line} {mutant.kind}"
             if options.list:
                 print(f"{place}\n    {before}\n    {after}")
