@@ -68,8 +68,16 @@ def test_wall_clock_limit_of_a_device(counting):
                     max_seconds=0.03)  # fmt: skip
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as Python has it, also where a shell started this in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals")
-def test_interrupt(counting):
+def test_interrupt(counting, interruptible):
     """Ctrl-C ends a launch as KeyboardInterrupt: arrays and variables hold what was written, nothing else is left."""
     module, device = counting.module, counting.module.device
     module.get_global("total")
