@@ -7,11 +7,10 @@ stand in one module: those that are refused must be reported at their lines, the
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-import warpsim
 
 REGISTERS = {
     "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
@@ -33,22 +32,8 @@ def head(target: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def reported(before: str, instructions: list[str]) -> set[int]:
-    """Numbers, from 1, of the instructions that are refused: of some, before others are looked at."""
-    refused: set[int] = set()
-    for _ in instructions:
-        kept = ["" if number in refused else text for number, text in enumerate(instructions, 1)]
-        try:
-            warpsim.load(before + "\n".join(kept) + "\nret;\n}\n")
-        except warpsim.PtxError as error:
-            refused |= {finding.line - before.count("\n") for finding in error.findings}
-        else:
-            break
-    return refused
-
-
 @pytest.mark.parametrize("root", sorted({row[2].split()[0].split(".")[0].rstrip(";") for row in ROWS}))
-def test_verdicts(root: str) -> None:
+def test_verdicts(root: str, refused: Callable[[str, list[str]], set[int]]) -> None:
     """Every instruction of an opcode gets the assembler's verdict."""
     wrong = []
     modules = defaultdict(list)
@@ -56,9 +41,9 @@ def test_verdicts(root: str) -> None:
         if instruction.split()[0].split(".")[0].rstrip(";") == root:
             modules[target].append((verdict, instruction))
     for target, rows in modules.items():
-        refused = reported(head(target), [instruction for _, instruction in rows])
+        found = refused(head(target), [instruction for _, instruction in rows])
         for number, (verdict, instruction) in enumerate(rows, 1):
-            if (verdict == "refused") != (number in refused):
+            if (verdict == "refused") != (number in found):
                 wrong.append(f"{target}: {instruction} should be {verdict}")
 
     assert not wrong, "\n".join(wrong)

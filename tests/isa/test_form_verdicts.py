@@ -6,11 +6,10 @@ a target stand in one module: those that are refused must be reported at their l
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-import warpsim
 
 REGISTERS = {
     "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
@@ -32,20 +31,13 @@ def head(target: str, version: str) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ROWS, ids="-".join)
-def test_verdicts(target: tuple[str, str]) -> None:
+def test_verdicts(target: tuple[str, str], refused: Callable[[str, list[str]], set[int]]) -> None:
     """The lines that are reported are those that the assembler refuses."""
-    before = head(*target)
-    text = "\n".join([*before, *(instruction for _, instruction in ROWS[target]), "ret;", "}"]) + "\n"
-
-    reported = set()
-    try:
-        warpsim.load(text)
-    except warpsim.PtxError as error:
-        reported = {finding.line - len(before) - 1 for finding in error.findings}
+    found = refused("\n".join(head(*target)) + "\n", [instruction for _, instruction in ROWS[target]])
     wrong = [
         f"{instruction} should be {verdict}"
-        for number, (verdict, instruction) in enumerate(ROWS[target])
-        if (verdict == "refused") != (number in reported)
+        for number, (verdict, instruction) in enumerate(ROWS[target], 1)
+        if (verdict == "refused") != (number in found)
     ]
 
     assert not wrong, "\n".join(wrong)

@@ -74,14 +74,10 @@ for _line in Path(__file__).with_name("kind_verdicts.txt").read_text().splitline
 
 
 @pytest.mark.parametrize("where", KINDS, ids="-".join)
-def test_kind_verdicts(where):
+def test_kind_verdicts(where, refused):
     """Types, results and sparsity that a target and a version of PTX have; the others are reported at their lines."""
     target, version = where
     head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n.reg .b32 b<20>; .reg .f32 f<20>;\n"
-    found = set()
-    try:
-        warpsim.load(head + "\n".join(instruction for _, instruction in KINDS[where]) + "\nret;\n}\n")
-    except warpsim.PtxError as error:
-        found = {finding.line - head.count("\n") for finding in error.findings}
+    found = refused(head, [instruction for _, instruction in KINDS[where]])
 
     assert {n for n, (verdict, _) in enumerate(KINDS[where], 1) if verdict == "refused"} == found
