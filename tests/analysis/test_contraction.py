@@ -1,6 +1,9 @@
 """Which products and sums become one rounding: as ptxas 13.0 assembles each text for sm_90 (read off its SASS)."""
 
+import importlib.util
+import random
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +106,34 @@ def test_snippets_keep_their_registers():
     done = warpsim.run("mul.f32 p, x, y; sub.f32 s, p, z;", registers={"x": A, "y": B, "z": D})
 
     assert done.registers["s"][0] == r(ab - d)
+
+
+TESTS = Path(__file__).parents[1]
+_spec = importlib.util.spec_from_file_location("quotients", TESTS / "recordings" / "quotients.py")
+quotients = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(quotients)
+TWICE = {88, 193}
+"""Programs with the reciprocal of a reciprocal, both with .ftz, which ptxas takes for the number itself."""
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(100, quotients.COUNT, 100))]
+)
+def test_quotients_as_recorded(first):
+    """A quotient is a product of a reciprocal, and fused like any other: as an H200 has it."""
+    given = np.frombuffer(quotients.inputs(first, 100), np.uint32).copy()
+    found = np.zeros((100, 8), np.uint32)
+    with np.load(TESTS / "data" / "quotients_h200.npz") as stored:
+        expected = stored["bits"][first : first + 100]
+
+    module = warpsim.load(quotients.kernel(first, 100))
+    module["quotients"]((100,), (1,), (given, found), checks="none", device=warpsim.Device("sm_90"))
+
+    wrong = {first + int(k) for k in np.flatnonzero((found[:, : quotients.OUTPUTS] != expected).any(1))}
+    assert wrong <= TWICE
+    assert all(
+        line.startswith("rcp.approx.ftz")
+        for k in wrong
+        for line in quotients.program(random.Random(k))[0]
+        if " y5," in line
+    )

@@ -89,9 +89,14 @@ def _constant(instruction: Instruction, bits: int) -> Instruction:
 
 def _by_constant(instruction: Instruction, bits: int) -> Instruction:
     """A quotient by a constant: the assembler computes the reciprocal."""
-    divisor, meaning = _array(bits, instruction.operands[2].type), _meaning(instruction)  # type: ignore[union-attr, arg-type]
-    form = attrs.evolve(instruction.form, function=lambda op, a, b: meaning(op, a, divisor))
-    return attrs.evolve(instruction, form=form)
+    divisor, factors = _array(bits, instruction.operands[2].type), instruction.traits.factors  # type: ignore[union-attr, arg-type]
+    meaning = _meaning(instruction)
+    assert factors is not None
+    return attrs.evolve(
+        instruction,
+        form=attrs.evolve(instruction.form, function=lambda op, a, b: meaning(op, a, divisor)),
+        traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, rounded.rcp_ftz)),
+    )
 
 
 class Constants:

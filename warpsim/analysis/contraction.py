@@ -3,6 +3,8 @@
 `mul`, `add` and `sub` without a rounding modifier may become one fused multiply-add (PTX ISA: floating-point add, mul).
 ptxas does so, whatever compiler wrote the text, and the bits of the GPU are those of the fused form. Read off its code:
 
+* A quotient by `div.approx` or `div.full`, and `rcp.approx` without `.ftz`, end in a product, of the reciprocal and what it
+  is scaled by. It is one like any other.
 * Product and sum have one type and flush alike; the sum may clamp or have a guard, the product neither.
 * Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`. No
   sum has the product as both operands. Uses by dead code do not count.
@@ -12,7 +14,7 @@ ptxas does so, whatever compiler wrote the text, and the bits of the GPU are tho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -27,11 +29,12 @@ from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Re
 @attrs.define(eq=False)
 class _Product:
     """A product at a place of the code: its factors, its type and flushing, its uses as (sum, which operand, whether
-    negated), whether its factors were ``written`` since, and whether a sum was to use it ``late``, after that."""
+    negated), what the factors are ``made_of``, whether they were ``written`` since, and whether a sum was to use it ``late``, after that."""
 
     at: int
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
+    made_of: Callable[..., tuple[Any, Any]] | None = None
     uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
     written: bool = False
@@ -85,8 +88,9 @@ def _sum(instruction: Instruction, product: _Product, operand: int, negative: bo
     """The fused form of an add or sub one of whose operands is the product."""
     d, *terms = instruction.operands
     form, minus = instruction.form, instruction.traits.contraction is Contraction.DIFFERENCE
-    function = fused(product.kind[-1], negative ^ (minus and operand == 1), minus and operand == 0)
-    form = attrs.evolve(form, function=function, operands=(*form.operands, attrs.evolve(form.operands[-1], name="c")))
+    function = fused(product.kind[-1], negative ^ (minus and operand == 1), minus and operand == 0, product.made_of)
+    sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[: len(product.factors) + 1]]
+    form = attrs.evolve(form, function=function, operands=(form.operands[0], *sources))
     return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
 
 
@@ -148,7 +152,8 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
         if copied is not None:
             holds[writes[0]] = copied
         elif kind and product_here and instruction.guard is None:
-            product = _Product(at, instruction.operands[1:], kind, written=bool(set(reads) & set(writes)))
+            made_of, over = instruction.traits.factors, bool(set(reads) & set(writes))
+            product = _Product(at, instruction.operands[1:], kind, made_of, written=over)
             holds[writes[0]] = product, False
             for factor in product.factors:
                 for r in registers_of(factor):
@@ -183,7 +188,7 @@ def _kind(instruction: Instruction) -> tuple[str, ...]:
         return ()
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
         return ()
-    return tuple(w for w in instruction.op.modifiers if w != "sat")
+    return tuple(w for w in instruction.op.modifiers if w not in ("sat", "approx", "full"))
 
 
 def _is_product(instruction: Instruction) -> bool:

@@ -15,14 +15,18 @@ from warpsim.numerics.floating import fma
 Lanes = Any
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f16x2": 0x80008000, "bf16x2": 0x80008000, "f32": 1 << 31, "f64": 1 << 63}
 TYPES = frozenset(_SIGN)
+Factors = Callable[..., tuple[Lanes, Lanes]] | None
 
 
-def fused(type: str, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
-    """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and clamp."""
-    return functools.partial(_fused, type, negative_product, negative_sum)
+def fused(type: str, negative_product: bool, negative_sum: bool, factors: Factors = None) -> Callable[..., Lanes]:
+    """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and clamp. ``factors``
+    makes a and b of the product's sources, where they are not these themselves."""
+    return functools.partial(_fused, type, negative_product, negative_sum, factors)
 
 
-def _fused(type: str, negative_product: bool, negative_sum: bool, op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+def _fused(type: str, negative_product: bool, negative_sum: bool, factors: Factors, op: Op, *sources: Lanes) -> Lanes:
+    *given, c = sources
+    a, b = given if factors is None else factors(*given)
     a = _negated(a, type) if negative_product else a
     c = _negated(c, type) if negative_sum else c
     if type == "f32":

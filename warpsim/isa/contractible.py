@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Contraction, Traits
+from warpsim.numerics import approx
 
 TYPES = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction.DIFFERENCE}
@@ -17,3 +18,21 @@ def contractible(op: Op) -> Traits:
         return Traits(contraction=Contraction.NEGATION if type in TYPES and not type.startswith("bf16") else None)
     plain = type in TYPES and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
     return Traits(contraction=_ROLES.get(root) if plain else None, absorbs=root == "mul")
+
+
+_QUOTIENTS = {
+    (False, False): approx.div_factors,
+    (False, True): approx.div_ftz_factors,
+    (True, False): approx.div_full_factors,
+    (True, True): approx.div_full_ftz_factors,
+}
+
+
+def quotient(op: Op) -> Traits:
+    """Of an approximate div: the assembler multiplies by the reciprocal, and contracts that product like any other."""
+    return Traits(contraction=Contraction.PRODUCT, factors=_QUOTIENTS[bool(op.full), bool(op.ftz)])
+
+
+def reciprocal(op: Op) -> Traits:
+    """Of rcp.approx: without .ftz its result is scaled by a last product."""
+    return Traits() if op.ftz else Traits(contraction=Contraction.PRODUCT, factors=approx.rcp_factors)

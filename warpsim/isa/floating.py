@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.contractible import contractible
+from warpsim.isa.contractible import contractible, quotient, reciprocal
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, floating
@@ -190,6 +190,7 @@ def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
     "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
     anchor="floating-point-instructions-div",
     types=_one_type("f32"),
+    traits=quotient,
 )
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b by the approximate reciprocal."""
@@ -212,7 +213,12 @@ def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.div(a, b, op.rnd)
 
 
-@instruction("rcp.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-rcp", types=_one_type("f32"))
+@instruction(
+    "rcp.approx{.ftz}.f32 d, a;",
+    anchor="floating-point-instructions-rcp",
+    types=_one_type("f32"),
+    traits=reciprocal,
+)
 def rcp_approx(op: Op, a: Lanes) -> Lanes:
     """1 / a, approximately."""
     return approx.rcp_ftz(a) if op.ftz else approx.rcp(a)

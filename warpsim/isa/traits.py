@@ -8,6 +8,8 @@ is read from them here.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 
@@ -224,6 +226,8 @@ class Traits:
     """What is known of the low bits of the result where low bits of the sources are known."""
     contraction: Contraction | None = None
     """What the assembler may contract it with."""
+    factors: Callable[..., tuple[Any, Any]] | None = None
+    """What a product multiplies, where that is not what stands in the text: a function of its sources."""
     uniform: str | None = None
     """The result is one for all lanes of the ``warp`` (threads of the ``cta``) that execute it together."""
     special_registers: bool = False

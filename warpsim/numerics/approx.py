@@ -220,9 +220,14 @@ def _mul(a: Array, b: Any) -> Array:
 
 def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
     """``rcp.approx.f32``."""
+    return _mul(*rcp_factors(x, unit))
+
+
+def rcp_factors(x: Array, unit: Unit = rcp_ftz) -> tuple[Array, Array]:
+    """What `rcp` multiplies last."""
     size = np.abs(x)
     k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
-    return _mul(unit(_mul(x, k)), k)
+    return unit(_mul(x, k)), k
 
 
 def rsqrt(x: Array, unit: Unit = rsqrt_ftz) -> Array:
@@ -259,33 +264,61 @@ def ex2(x: Array, unit: Unit = ex2_ftz) -> Array:
     return np.where(small, _mul(y, y), y).astype(F32)
 
 
+Factors = tuple[Array, Array]
+"""What a quotient multiplies last: the reciprocal from the unit and the dividend, scaled alike."""
+
+
 def div(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.approx.f32``."""
+    return _mul(*div_factors(a, b, unit))
+
+
+def div_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
+    """The factors of `div`."""
     k = np.where(np.abs(b) < _SMALL, np.float32(2.0**24), np.float32(1))
-    return _mul(unit(_mul(b, k)), _mul(a, k))
+    return unit(_mul(b, k)), _mul(a, k)
 
 
 def div_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.approx.ftz.f32``."""
     from warpsim.numerics.floating import flush
 
-    return flush(_mul(flush(a), unit(b)))
+    return flush(_mul(*div_ftz_factors(a, b, unit)))
+
+
+def div_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
+    """The factors of `div_ftz`."""
+    from warpsim.numerics.floating import flush
+
+    return flush(a), unit(b)
 
 
 def div_full(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.full.f32``."""
+    return _mul(*div_full_factors(a, b, unit))
+
+
+def div_full_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
+    """The factors of `div_full`."""
     size = np.abs(b)
     k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
-    return _mul(unit(_mul(b, k)), _mul(a, k))
+    return unit(_mul(b, k)), _mul(a, k)
 
 
 def div_full_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.full.ftz.f32``."""
     from warpsim.numerics.floating import flush
 
+    return flush(_mul(*div_full_ftz_factors(a, b, unit)))
+
+
+def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
+    """The factors of `div_full_ftz`."""
+    from warpsim.numerics.floating import flush
+
     a, b = flush(a), flush(b)
     k = np.where(np.abs(b) > _LARGE, np.float32(0.25), np.float32(1))
-    return flush(_mul(unit(flush(_mul(b, k))), flush(_mul(a, k))))
+    return unit(flush(_mul(b, k))), flush(_mul(a, k))
 
 
 # ---- f64: only the high word counts ------------------------------------------------------------------
