@@ -41,8 +41,11 @@ class Stamps:
     def _fit(self, nbytes: int) -> None:
         wanted = min(nbytes & -nbytes, LARGEST)
         if wanted < self.granule:
-            self.cells = np.repeat(self.cells, self.granule // wanted, axis=0)
-            self.rows = np.repeat(self.rows, self.granule // wanted)
+            times, used = self.granule // wanted, np.flatnonzero(self.rows)
+            finer: Array = np.zeros((len(self.cells), times, self.cells.shape[1]), np.int32)
+            finer[used] = self.cells[used, None]
+            self.cells = finer.reshape(-1, self.cells.shape[1])
+            self.rows = np.repeat(self.rows, times)
             self.granule = wanted
 
     def met(

@@ -32,9 +32,13 @@ class Cells:
         """Granules of at most ``nbytes``."""
         wanted = nbytes & -nbytes
         if wanted < self.granule:
+            times = self.granule // wanted
             for name, cells in self.kinds.items():
                 rows = cells.reshape(-1, self.width)
-                self.kinds[name] = np.repeat(rows, self.granule // wanted, axis=0).reshape(-1)
+                used = np.flatnonzero(rows.any(axis=1))  # most of a large memory nobody has touched
+                finer = np.zeros((len(rows), times, self.width), cells.dtype)
+                finer[used] = rows[used, None]
+                self.kinds[name] = finer.reshape(-1)
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
@@ -49,9 +53,12 @@ class Cells:
     def widen(self, width: int) -> None:
         """Columns of their own for CTAs that so far shared one: thread ``t`` becomes ``t * width + column``."""
         for name, cells in self.kinds.items():
-            if name == "past":
-                self.kinds[name] = np.repeat(cells, width)
-                continue
-            wide = (cells >> SHIFT << SHIFT | (cells & THREAD) * width)[:, None] + np.arange(width)
-            self.kinds[name] = np.where(cells[:, None] <= 0, cells[:, None], wide).reshape(-1)
+            used = np.flatnonzero(cells)
+            kept = cells[used, None]
+            if name != "past":
+                wide = (kept >> SHIFT << SHIFT | (kept & THREAD) * width) + np.arange(width)
+                kept = np.where(kept <= 0, kept, wide)
+            new = np.zeros((len(cells), width), cells.dtype)
+            new[used] = kept
+            self.kinds[name] = new.reshape(-1)
         self.width = width
