@@ -426,12 +426,12 @@ def test_interrupted_launch_saves(tmp_path):
     words = ["run", str(tmp_path / "k.ptx"), "--grid", "1", "--block", "1", "--arg", f"out:u32:1={out}"]
     setup = """
 import os, signal, threading
-from warpsim.machine.launch import Launch
-run = Launch.run
-def interrupted(launch):
+from warpsim.machine.engine import Run
+advance = Run.advance
+def interrupted(run):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    return run(launch)
-Launch.run = interrupted"""
+    return advance(run)
+Run.advance = interrupted"""
     done = python(words, setup=setup)
     assert done.returncode == 130
     assert b"Traceback" not in done.stderr

@@ -48,10 +48,9 @@ def test_every_rule_has_a_group():
     """Each rule that the machine reports, other than a failed assertion or trap, can be named."""
     named = {
         rule
-        for path in (RULES / "machine").rglob("*.py")
-        for rule in re.findall(
-            r'\.(?:add|report)\(\s*(?:self\.\w+|group\.batch|batch),\s*"([a-z-]+)"', path.read_text()
-        )
+        for folder in ("machine", "checks")
+        for path in (RULES / folder).rglob("*.py")
+        for rule in re.findall(r'\.fault\(\s*"([a-z-]+)"', path.read_text())
     }
 
     assert named

@@ -24,15 +24,15 @@ def test_operands_at_a_stop():
     """At the mma, A is the matrix that was loaded (tf32 fragments of wmma and mma agree), B what the lanes hold."""
     seen = {}
 
-    def interact(debugger, instruction, group):
+    def interact(debugger, instruction, machine, group):
         debugger.stepping = True
         if instruction.text.startswith("mma"):
-            seen.update({name: operand_matrix(group, debugger.focus, instruction, name) for name in "abc"})
+            seen.update({name: operand_matrix(machine, group, debugger.focus, instruction, name) for name in "abc"})
             with pytest.raises(ValueError, match="operands a, b, c, d"):
-                operand_matrix(group, debugger.focus, instruction, "e")
+                operand_matrix(machine, group, debugger.focus, instruction, "e")
 
     memory = np.arange(128, dtype=np.float32)
-    warpsim.load(TEXT)["k"]((1,), (32,), (memory, np.zeros(128, np.float32)), observer=Debugger(interact))
+    warpsim.load(TEXT)["k"]((1,), (32,), (memory, np.zeros(128, np.float32)), watchers=[Debugger(interact)])
     np.testing.assert_array_equal(memory.reshape(16, 8), seen["a"])
     lanes = seen["b"].view(np.uint32)
     np.testing.assert_array_equal(np.arange(32).reshape(8, 4).T, lanes[:4])
@@ -45,16 +45,16 @@ def test_a_part_of_the_warp():
     """An operand of which lanes are missing is not shown; it is said how many stand here."""
     said = []
 
-    def interact(debugger, instruction, group):
+    def interact(debugger, instruction, machine, group):
         debugger.stepping = True
         if instruction.text.startswith("mma"):
             with pytest.raises(ValueError, match="lanes stand here") as caught:
-                operand_matrix(group, debugger.focus, instruction, "a")
+                operand_matrix(machine, group, debugger.focus, instruction, "a")
             said.append(str(caught.value))
 
     text = TEXT.replace("wmma.load", "//").replace(
         "mma.sync", "mov.b32 a0, 0; mov.b32 a1, 0; mov.b32 a2, 0; mov.b32 a3, 0;\nmma.sync"
     )
     with pytest.raises(warpsim.ExecutionError):
-        warpsim.load(text)["k"]((1,), (24,), (np.zeros(8), np.zeros(8)), observer=Debugger(interact))
+        warpsim.load(text)["k"]((1,), (24,), (np.zeros(8), np.zeros(8)), watchers=[Debugger(interact)])
     assert said == ["only 24 of 32 lanes stand here"]

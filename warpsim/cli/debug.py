@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import ExecutionError, PtxError
-from warpsim.machine.group import Group
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
 from warpsim.observe.debugger import (
     Debugger,
     Quit,
@@ -30,12 +31,13 @@ class Prompt(cmd.Cmd):
 
     prompt = "(warpsim) "
 
-    def __init__(self, debugger: Debugger, instruction: Instruction, group: Group) -> None:
+    def __init__(self, debugger: Debugger, instruction: Instruction, machine: Machine, group: Group) -> None:
         super().__init__()
         self.debugger = debugger
         self.instruction = instruction
+        self.machine = machine
         self.group = group
-        self.lines = group.batch.launch.image.program.lines
+        self.lines = machine.launch.plan.program.lines
 
     def emptyline(self) -> bool:
         """Enter steps."""
@@ -91,7 +93,7 @@ class Prompt(cmd.Cmd):
             print("focus WARP, or focus X,Y,Z WARP")
             return
         self.debugger.focus = chosen
-        here = "" if chosen.stands_in(self.group) else ": it stands elsewhere, step goes there"
+        here = "" if chosen.stands_in(self.machine, self.group) else ": it stands elsewhere, step goes there"
         print(f"CTA {chosen.cta}, warp {chosen.warp}{here}")
 
     def do_print(self, argument: str) -> None:
@@ -103,7 +105,7 @@ class Prompt(cmd.Cmd):
         if register not in kept_registers(self.group):
             print(f"{register.name} holds nothing that is still needed: its value has not been kept")
             return
-        values, here = register_values(self.group, self.focus, register)
+        values, here = register_values(self.machine, self.group, self.focus, register)
         style = words[-1] if words[-1] in ("x", "d", "f") else ""
         lanes = [int(word) for word in words[1:] if word.isdigit() and int(word) < 32] or range(32)
         shown = [_shown(values[lane], style) if here[lane] else "-" for lane in lanes]
@@ -115,7 +117,7 @@ class Prompt(cmd.Cmd):
         """registers [PREFIX]: what every register holds whose value is still needed, in the first lane and the last."""
         for register in kept_registers(self.group):
             if register.name.startswith(argument.strip()):
-                values, here = register_values(self.group, self.focus, register)
+                values, here = register_values(self.machine, self.group, self.focus, register)
                 if here.any():
                     shown = [_shown(value, "") for value in values[here]]
                     spread = shown[0] if len(set(shown)) == 1 else f"{shown[0]} .. {shown[-1]}"
@@ -141,7 +143,7 @@ class Prompt(cmd.Cmd):
         except (IndexError, ValueError):
             print("memory ADDRESS [COUNT]")
             return
-        allocation = self.group.batch.launch.memory.find(address, address + 4 * count)
+        allocation = self.machine.launch.memory.find(address, address + 4 * count)
         if allocation is None:
             print("outside any live allocation")
             return
@@ -152,7 +154,7 @@ class Prompt(cmd.Cmd):
     def do_matrix(self, argument: str) -> None:
         """matrix OPERAND: an operand (a, b, c, d, ...) of a matrix instruction, of this warp, as the matrix it is."""
         try:
-            values = operand_matrix(self.group, self.focus, self.instruction, argument.strip().lower())
+            values = operand_matrix(self.machine, self.group, self.focus, self.instruction, argument.strip().lower())
         except ValueError as problem:
             print(problem)
             return
@@ -167,7 +169,7 @@ class Prompt(cmd.Cmd):
 
     def do_where(self, argument: str) -> None:
         """where: function, CTA, warp, lanes."""
-        print(whereabouts(self.group, self.focus))
+        print(whereabouts(self.machine, self.group, self.focus))
 
     def do_quit(self, argument: str) -> bool:
         """quit: end the launch."""
@@ -187,13 +189,15 @@ def _shown(value: Any, style: str) -> str:
     return str(value)
 
 
-def _interact(debugger: Debugger, instruction: Instruction, group: Group) -> None:
-    lines = group.batch.launch.image.program.lines
+def _interact(debugger: Debugger, instruction: Instruction, machine: Machine, group: Group) -> None:
+    lines = machine.launch.plan.program.lines
     if debugger.reason:
         print(debugger.reason)
     assert debugger.focus is not None
-    print(f"{whereabouts(group, debugger.focus)}\n{instruction.span.line:6} {lines[instruction.span.line - 1].strip()}")
-    Prompt(debugger, instruction, group).cmdloop()
+    print(
+        f"{whereabouts(machine, group, debugger.focus)}\n{instruction.span.line:6} {lines[instruction.span.line - 1].strip()}"
+    )
+    Prompt(debugger, instruction, machine, group).cmdloop()
 
 
 def run_debugger(options: Namespace) -> int:
@@ -202,7 +206,7 @@ def run_debugger(options: Namespace) -> int:
     from warpsim.cli.launching import launch_from, launch_options
     from warpsim.host.cases import run_case
 
-    watched: dict[str, Any] = {"observer": Debugger(_interact), "progress": None}
+    watched: dict[str, Any] = {"watchers": [Debugger(_interact)], "progress": None}
     dialogue = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     try:
         if options.kind == "replay":

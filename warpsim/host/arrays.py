@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.checks.written import all_written
 from warpsim.errors import LaunchError, shown
-from warpsim.machine.memory.global_memory import GlobalMemory
+from warpsim.machine.state.global_memory import GlobalMemory
 
 Array = NDArray[Any]
 CPU = 1
@@ -62,7 +63,7 @@ class DeviceArray:
                 self._data[...] = values
             except (TypeError, ValueError, OverflowError) as error:
                 raise LaunchError(f"{shown(values)} cannot be written to {self!r}: {error}") from None
-            self._memory.define(self.ptr)
+            all_written(self._memory, self.ptr)
 
     def free(self) -> None:
         """Release the memory; a kernel that uses it afterwards is reported."""
@@ -91,7 +92,7 @@ class DeviceArray:
         """The memory itself. Whoever takes it may write there without notice, so that all of it counts as written."""
         self._check()
         with self._memory.lock:
-            self._memory.define(self.ptr)
+            all_written(self._memory, self.ptr)
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

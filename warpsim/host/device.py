@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.checks.written import nothing_written
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
 from warpsim.host.options import choice, integer
-from warpsim.machine.launch import DeviceSpec
-from warpsim.machine.memory.global_memory import GlobalMemory
+from warpsim.machine.state.global_memory import GlobalMemory
+from warpsim.machine.state.launch import DeviceSpec
 
 SHARED_LIMIT = {
     70: 96,
@@ -102,7 +103,7 @@ class Device:
             plain(data.dtype)
             with self.lock:
                 array = self._place(data)
-                self.memory.undefine(array.ptr)
+                nothing_written(self.memory, array.ptr)
         except LaunchError:
             raise
         except (TypeError, ValueError, OverflowError, MemoryError) as error:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from warpsim.checks.watchers import bytes_at_once, watchers_of
 from warpsim.errors import ExecutionError, Finding, LaunchError, shown
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
 from warpsim.host.options import Dim, budget, choice, dims, integer
-from warpsim.machine.launch import BATCH_THREADS, Launch, Settings
+from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
+from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
+from warpsim.machine.window import Watcher
 from warpsim.program.program import Function
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class Kernel:
         async_effects: str = "eager",
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
-        observer: Any = None,
+        watchers: Sequence[Watcher] = (),
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
     ) -> LaunchResult:
@@ -102,19 +105,18 @@ class Kernel:
             printed.append(text)
             device.stdout(text)
 
+        chosen = resolve_checks(device.checks if checks is None else checks)
         settings = Settings(
             dynamic_shared=shared_mem,
             cluster=cluster3,
             cooperative=bool(integer("cooperative", cooperative, 0, 1)),
-            checks=resolve_checks(device.checks if checks is None else checks),
+            checks=chosen,
             on_finding=choice("on_finding", on_finding, ("raise", "collect")),
             async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
             max_instructions=budget("max_instructions", max_instructions),
             max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
             batch_threads=integer("batch_threads", batch_threads, 1),
-            observer=observer,
-            stdout=stdout,
-            progress=progress,
+            batch_bytes=bytes_at_once(chosen),
         )
         mapped: list[int] = []
         started = time.perf_counter()
@@ -123,7 +125,9 @@ class Kernel:
             image = self.module.image(device)
             try:
                 params = pack(self.function, args, device, mapped)
-                stats = Launch(image, self.name, grid3, block3, params, device.memory, device.spec, settings).run()
+                plan = image.plan(self.name)
+                state = LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings)
+                run(state, [*watchers_of(state), *watchers], stdout, progress)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             finally:
@@ -131,10 +135,10 @@ class Kernel:
                     device.memory.unmap(address)
         seconds = time.perf_counter() - started
         return LaunchResult(
-            stats.instructions,
-            stats.thread_instructions,
-            stats.opcodes,
-            tuple(stats.findings),
+            state.instructions,
+            state.thread_instructions,
+            opcodes_of(state),
+            tuple(state.findings.values()),
             "".join(printed),
             seconds,
         )

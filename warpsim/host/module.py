@@ -15,8 +15,8 @@ from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.sources import read
-from warpsim.machine.memory.global_memory import SHARED_WINDOW
 from warpsim.machine.plan import Image
+from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.program.build import load_program
 from warpsim.program.program import Program, Variable
 from warpsim.ptx.parser import parse

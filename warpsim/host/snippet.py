@@ -9,16 +9,20 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import KEEP
+from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, shown
 from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
 from warpsim.host.options import budget, integer
-from warpsim.machine.batch import Batch
-from warpsim.machine.group import Group
-from warpsim.machine.launch import Launch, Settings
+from warpsim.machine.engine import run as run_launch
+from warpsim.machine.machine import Machine
 from warpsim.machine.plan import Image
+from warpsim.machine.state.batch import BatchState
+from warpsim.machine.state.group import Frame, Group
+from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.values import as_array
+from warpsim.machine.window import Watcher
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
 
@@ -35,20 +39,31 @@ class SnippetResult:
     findings: tuple[Finding, ...]
 
 
-class _SnippetLaunch(Launch):
-    """A launch whose registers are set before and kept after."""
+class _Registers(Watcher):
+    """Sets the registers of a snippet and the shared array before it runs, and keeps what they hold at its end."""
 
-    initial: dict[int, Array]
+    def __init__(self, initial: dict[int, Array], content: Array) -> None:
+        self.initial = initial
+        self.content = content
+        self.batch: BatchState
+        self.frame: Frame
 
-    def prepare(self, batch: Batch) -> None:
-        frame = batch.frame(0, self.plan.main)
+    def batch_began(self, machine: Machine) -> None:
+        """Initial values."""
+        self.batch = machine.batch
+        self.frame = machine.frame(0, machine.launch.plan.main)
         for index, values in self.initial.items():
-            frame.values[index] = values.reshape(batch.shape.extents)
+            self.frame.values[index] = values.reshape(machine.batch.shape.extents)
+        padded = np.zeros(-(-self.content.size // 4) * 4, np.uint8)
+        padded[: self.content.size] = self.content
+        address = np.arange(0, len(padded), 4)
+        if len(address):  # so that it counts as written
+            machine.fill("shared", address, np.zeros_like(address), padded.view(np.uint32))
 
-    def finish(self, group: Group) -> None:
+    def group_exiting(self, machine: Machine, group: Group) -> None:
+        """Last values."""
         if not group.stack:
             group.flush(None)
-        super().finish(group)
 
 
 def run(
@@ -90,48 +105,27 @@ def run(
     kernel = snippet.program.functions[KERNEL]
     kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})
     program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
-    launch = _SnippetLaunch(
-        Image(program, {}),
-        KERNEL,
-        (1, 1, 1),
-        (32 * warps, 1, 1),
-        b"",
-        device.memory,
-        device.spec,
-        settings,
-    )
-    launch.shared_size = max(launch.shared_size, content.size, 16)
+    plan = Image(program, {}).plan(KERNEL)
+    state = LaunchState(plan, (1, 1, 1), (32 * warps, 1, 1), b"", device.memory, device.spec, settings)
+    state.shared_size = max(state.shared_size, content.size, 16)
     by_name = {r.name: r for r in kernel.registers}
-    launch.initial = {}
+    initial: dict[int, Array] = {}
     for name, value in (registers or {}).items():
-        launch.initial.update(_values(name, value, by_name, 32 * warps))
-    batch_of: list[Batch] = []
-    launch.on_start = lambda batch: _start(launch, batch, batch_of, content)
-    stats = launch.run()
-    batch = batch_of[0]
-    frame = batch.frame(0, launch.plan.main)
+        initial.update(_values(name, value, by_name, 32 * warps))
+    kept = _Registers(initial, content)
+    run_launch(state, [*watchers_of(state), kept])
     out = {}
     for name, register in by_name.items():
-        stored = frame.values[register.index]
-        array = as_array(stored if stored is not None else launch.plan.main.zeros[register.index])
+        stored = kept.frame.values[register.index]
+        array = as_array(stored if stored is not None else plan.main.zeros[register.index])
         flat = (
             np.broadcast_to(array, (1, 32 * warps, 1, 1)).reshape(-1)
             if array.ndim == 4
             else np.broadcast_to(array, (32 * warps,))
         )
         out[name] = np.ascontiguousarray(flat).view(register.type.dtype)
-    memory = np.ascontiguousarray(batch.shared.words[:, 0]).view(np.uint8)[: max(content.size, 16)]
-    return SnippetResult(out, memory, tuple(stats.findings))
-
-
-def _start(launch: _SnippetLaunch, batch: Batch, kept: list[Batch], content: Array) -> None:
-    kept.append(batch)
-    launch.prepare(batch)
-    padded = np.zeros(-(-content.size // 4) * 4, np.uint8)
-    padded[: content.size] = content
-    address = np.arange(0, len(padded), 4)
-    if len(address):
-        batch.shared.scatter(address, np.zeros_like(address), padded.view(np.uint32))  # so that it counts as written
+    memory = np.ascontiguousarray(kept.batch.shared.words[:, 0]).view(np.uint8)[: max(content.size, 16)]
+    return SnippetResult(out, memory, tuple(state.findings.values()))
 
 
 def _content(shared: Any, device: Device) -> Array:

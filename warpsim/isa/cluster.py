@@ -22,7 +22,7 @@ Lanes = Any
     legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
     version=(8, 1),
     target=90,
-    traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
+    traits=Traits(access=Access.STORE, undefined=Undefined.STORED, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
     """Store in shared memory of the cluster and count the bytes at an mbarrier."""

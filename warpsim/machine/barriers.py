@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.checks.stalls import is_aligned_barrier
 from warpsim.isa.traits import Barrier
 from warpsim.machine.asynchrony.register_counts import bind_register_count
 from warpsim.machine.binding.operand_slots import destination, guard_of, value_getter
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
-from warpsim.machine.group import Group
-from warpsim.machine.hazards.stalls import is_aligned_barrier
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.reporting import present
+from warpsim.machine.runtime import cluster_barrier
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction, Reg
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 DIVERGENCE = "barrier-divergence"
 BARRIERS = 16
@@ -28,13 +32,13 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if traits.stop is not None:
         return _trap(instruction, guard)
     if traits.sleeps:
-        return lambda group: None
+        return lambda machine, group: None
     if traits.register_count:
         return bind_gate(plan, instruction, bind_register_count(plan, instruction))
     barrier = traits.barrier
     assert barrier is not None, f"{instruction.text} is no barrier"
     if barrier.among == "warp":
-        return bind_gate(plan, instruction, lambda group: None)
+        return bind_gate(plan, instruction, lambda machine, group: None)
     if barrier.among == "cluster":
         return _cluster_barrier(barrier, guard, is_aligned_barrier(instruction))
     n_dest = instruction.form.n_dest
@@ -44,7 +48,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     target = destination(instruction.operands[0]) if kind else None
     aligned = is_aligned_barrier(instruction)
 
-    def finish(group: Group, votes: tuple[Array, Array]) -> None:
+    def finish(machine: Machine, group: Group, votes: tuple[Array, Array]) -> None:
         true, total = votes
         ctas = group.selection.ctas
         if kind == "popc":
@@ -52,15 +56,15 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         else:
             result = (true == total)[ctas] if kind == "and" else (true > 0)[ctas]
         assert target is not None
-        target(group, result, None)
+        target(machine, group, result, None)
 
-    def step(group: Group) -> bool:
-        gone = _before(group, guard, aligned)
+    def step(machine: Machine, group: Group) -> bool:
+        gone = _before(machine, group, guard, aligned)
         if gone is not None:
             return gone
-        return arrive(group)
+        return arrive(machine, group)
 
-    def _by_number(group: Group, values: list[Array]) -> bool:
+    def _by_number(machine: Machine, group: Group, values: list[Array]) -> bool:
         """Warps that name different barriers or counts arrive apart."""
         shape = group.selection.shape
         keys: Array = np.zeros(shape, np.int64)
@@ -69,32 +73,32 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         rest = group
         for key in np.unique(keys)[:-1]:
             here = keys == key
-            part, rest = group.batch.divide(rest, here)
+            part, rest = machine.divide(rest, here)
             keys = keys[~here]
-            _arrive_apart(part)
-        _arrive_apart(rest)
+            _arrive_apart(machine, part)
+        _arrive_apart(machine, rest)
         return True
 
-    def _arrive_apart(group: Group) -> None:
-        if not arrive(group):
+    def _arrive_apart(machine: Machine, group: Group) -> None:
+        if not arrive(machine, group):
             group.at += 1
-            group.batch.push(group)
+            machine.push(group)
 
-    def arrive(group: Group) -> bool:
-        values = [get(group) for get in sources]
+    def arrive(machine: Machine, group: Group) -> bool:
+        values = [get(machine, group) for get in sources]
         if aligned:
-            _check_operands(group, values)
+            _check_operands(machine, group, values)
         if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
-            return _by_number(group, values)
+            return _by_number(machine, group, values)
         numbers = [int(v.reshape(-1)[0]) for v in values]
         number = numbers[0] if numbers else 0
         count = numbers[1] if len(numbers) > 1 else 0
-        _check_count(group, number, count)
-        _check_kind(group, number, kind is not None)
-        vote = None if vote_of is None else vote_of(group)
+        _check_count(machine, group, number, count)
+        _check_kind(machine, group, number, kind is not None)
+        vote = None if vote_of is None else vote_of(machine, group)
         at = group.at
         group.at = at + 1
-        if group.batch.arrive(group, number, count, waits, finish if kind else None, vote):
+        if machine.arrive(group, number, count, waits, finish if kind else None, vote):
             return True
         group.at = at
         return False
@@ -102,12 +106,12 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     return step
 
 
-def _check_count(group: Group, number: int, count: int) -> None:
+def _check_count(machine: Machine, group: Group, number: int, count: int) -> None:
     """Report a count that no barrier can have, and one that differs from what others gave in the same phase."""
-    batch, barrier = group.batch, group.batch.barrier(number)
-    n_threads = batch.shape.n_threads
+    barrier = machine.barrier(number)
+    n_threads = machine.batch.shape.n_threads
     if count % 32 or count > -(-n_threads // 32) * 32:
-        batch.fault(
+        machine.fault(
             DIVERGENCE,
             f"barrier {number} is to wait for {count} threads; the CTA has {n_threads}",
             group,
@@ -116,7 +120,7 @@ def _check_count(group: Group, number: int, count: int) -> None:
     if barrier.arrived.any():
         before = barrier.expected[(barrier.arrived > 0) & (group.selection.per_cta > 0)]
         if (before != count).any():
-            batch.fault(
+            machine.fault(
                 DIVERGENCE,
                 f"barrier {number} is to wait for {_threads(count)}; those that have arrived ask for"
                 f" {_threads(int(before[before != count][0]))}",
@@ -126,11 +130,11 @@ def _check_count(group: Group, number: int, count: int) -> None:
             )
 
 
-def _check_kind(group: Group, number: int, reduction: bool) -> None:
+def _check_kind(machine: Machine, group: Group, number: int, reduction: bool) -> None:
     """Report a barrier that does not exist, and one at which others vote, or do not, in the same phase."""
-    batch, barrier = group.batch, group.batch.barrier(number)
+    machine, barrier = machine, machine.barrier(number)
     if number >= BARRIERS:
-        batch.fault(
+        machine.fault(
             DIVERGENCE,
             f"barrier {number} does not exist: a CTA has {BARRIERS}",
             group,
@@ -139,7 +143,7 @@ def _check_kind(group: Group, number: int, reduction: bool) -> None:
     met = barrier.reduction != reduction and (barrier.arrived > 0) & (group.selection.per_cta > 0)
     if np.any(met):
         names = ("sync or arrive", "red")
-        batch.fault(
+        machine.fault(
             DIVERGENCE,
             f"barrier {number} is used by .{names[reduction]}, while others have arrived at it by .{names[not reduction]}",
             group,
@@ -153,7 +157,7 @@ def _threads(count: int) -> str:
     return f"{count} threads" if count else "all threads of the CTA"
 
 
-def _check_operands(group: Group, values: list[Array]) -> None:
+def _check_operands(machine: Machine, group: Group, values: list[Array]) -> None:
     """Report an aligned barrier whose number or count differs within a warp."""
     for name, value in zip(("barrier number", "thread count"), values, strict=False):
         if value.size == 1:
@@ -164,7 +168,7 @@ def _check_operands(group: Group, values: list[Array]) -> None:
         wrong = here & (spread != first)
         if wrong.any():
             other = int(np.broadcast_to(first, wrong.shape)[wrong][0])
-            group.batch.fault(
+            machine.fault(
                 "nonuniform-operand",
                 f"the {name} differs between lanes of a warp: {other} and {int(spread[wrong][0])}",
                 group,
@@ -174,45 +178,45 @@ def _check_operands(group: Group, values: list[Array]) -> None:
 
 
 def _trap(instruction: Instruction, guard: Any) -> Step:
-    def step(group: Group) -> None:
+    def step(machine: Machine, group: Group) -> None:
         if guard is not None:
-            active = guard(group)
+            active = guard(machine, group)
             if active is False:
                 return
-            group.batch.fault("trap", f"{instruction.form.root} executed", group, active)
+            machine.fault("trap", f"{instruction.form.root} executed", group, active)
             return
-        group.batch.fault("trap", f"{instruction.form.root} executed", group)
+        machine.fault("trap", f"{instruction.form.root} executed", group)
 
     return step
 
 
-def _before(group: Group, guard: Any, aligned: bool) -> bool | None:
+def _before(machine: Machine, group: Group, guard: Any, aligned: bool) -> bool | None:
     """What comes before a barrier: the guard, and lanes that an aligned one waits for; None where all arrive now."""
     if guard is not None:
-        active = guard(group)
+        active = guard(machine, group)
         if active is False:
             return False
         if active is not None:
-            return _leave_out(group, active)
-    if aligned and not group.excused and "aligned-divergence" in group.batch.launch.settings.checks:
-        lacking = missing_lanes(group, None)
+            return _leave_out(machine, group, active)
+    if aligned and not group.excused and "aligned-divergence" in machine.launch.settings.checks:
+        lacking = missing_lanes(machine, group, None)
         if lacking is not None:
-            return wait(group, lacking)
+            return wait(machine, group, lacking)
     return None
 
 
 def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
     arrives, waits = barrier.arrives, barrier.waits
 
-    def step(group: Group) -> bool:
-        gone = _before(group, guard, aligned)
+    def step(machine: Machine, group: Group) -> bool:
+        gone = _before(machine, group, guard, aligned)
         if gone is not None:
             return gone
         if arrives:
-            group.batch.launch.cluster_barrier(group, True, False)
+            cluster_barrier(machine, group, True, False)
         at = group.at
         group.at = at + 1
-        held: bool = waits and group.batch.launch.cluster_barrier(group, False, True)
+        held: bool = waits and cluster_barrier(machine, group, False, True)
         if not held:
             group.at = at
         return held
@@ -220,10 +224,10 @@ def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
     return step
 
 
-def _leave_out(group: Group, active: Any) -> bool:
+def _leave_out(machine: Machine, group: Group, active: Any) -> bool:
     """Threads that a guard leaves out go on; the others come to the barrier again, alone. Always True."""
-    here, others = group.batch.divide(group, np.broadcast_to(active, group.selection.shape))
+    here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
-    group.batch.push(others)
-    group.batch.push(here)
+    machine.push(others)
+    machine.push(here)
     return True

@@ -9,9 +9,8 @@ import numpy as np
 from warpsim.machine.specials import cta_coordinates
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.group import Group
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 NEVER = 1 << 62
 """The phase that a thread waits for which has not arrived since it waited last."""
@@ -20,17 +19,17 @@ NEVER = 1 << 62
 class ClusterBarrier:
     """The barriers of a batch: arrivals of each cluster's present phase, and the groups that wait."""
 
-    def __init__(self, launch: Launch, batch: Batch) -> None:
-        self.batch = batch
-        x, y, z = cta_coordinates(launch, batch)
-        cx, cy, cz = launch.cluster
-        gx, gy, _ = launch.grid
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        x, y, z = cta_coordinates(machine.launch, machine.batch)
+        cx, cy, cz = machine.launch.cluster
+        gx, gy, _ = machine.launch.grid
         number = x // cx + (gx // cx) * (y // cy + (gy // cy) * (z // cz))
         _, self.cluster = np.unique(number, return_inverse=True)
         self.n = int(self.cluster.max()) + 1
         self.arrived = np.zeros(self.n, np.int64)
         self.phase = np.zeros(self.n, np.int64)
-        self.entered = np.full(batch.shape.n, NEVER, np.int64)
+        self.entered = np.full(machine.batch.shape.n, NEVER, np.int64)
         self.waiting: list[Group] = []
 
     def arrive(self, group: Group) -> None:
@@ -39,7 +38,7 @@ class ClusterBarrier:
         clusters = self.cluster[ctas]
         again = self.entered[group.selection.positions] != NEVER
         if again.any():
-            self.batch.fault(
+            self.machine.fault(
                 "barrier-divergence",
                 "threads arrive at the barrier of the cluster again before they have waited for their last arrival",
                 group,
@@ -52,7 +51,7 @@ class ClusterBarrier:
 
     def turn(self) -> None:
         """End the phases that all living threads have reached, and let those go on that waited."""
-        alive = np.bincount(self.cluster, weights=self.batch.alive, minlength=self.n).astype(np.int64)
+        alive = np.bincount(self.cluster, weights=self.machine.batch.alive, minlength=self.n).astype(np.int64)
         done = (self.arrived >= alive) & (self.arrived > 0)
         if not done.any():
             return
@@ -61,26 +60,26 @@ class ClusterBarrier:
         waiting, self.waiting = self.waiting, []
         for group in waiting:
             if not self.wait(group):
-                group.generation = self.batch.generation
-                self.batch.push(group)
+                group.generation = self.machine.batch.generation
+                self.machine.push(group)
 
     def wait(self, group: Group) -> bool:
         """True where some of the group must wait; those that need not go on are made runnable apart."""
         positions = group.selection.positions
         clusters = self.cluster[group.selection.ctas]
         held = self.phase[clusters] <= self.entered[positions]
-        races = self.batch.memory.races
+        told = self.machine.window.cluster_barrier_left
         self.entered[positions[~held]] = NEVER
         if not held.any():
-            if races is not None:
-                races.cluster_barrier(group)
+            if told is not None:
+                told(self.machine, group)
             return False
         if not held.all():
-            stays, goes = self.batch.divide(group, held)
-            goes.generation = self.batch.generation
-            if races is not None:
-                races.cluster_barrier(goes)
-            self.batch.push(goes)
+            stays, goes = self.machine.divide(group, held)
+            goes.generation = self.machine.batch.generation
+            if told is not None:
+                told(self.machine, goes)
+            self.machine.push(goes)
             group = stays
         self.waiting.append(group)
         return True

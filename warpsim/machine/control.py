@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
-from warpsim.machine.group import Group
-from warpsim.machine.hazards.shadow_rules import RULE, undefine
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, FunctionPlan
+from warpsim.machine.runtime import system_call
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
-from warpsim.machine.values import Affine, Array, as_array, extend
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array, as_array, extend
+from warpsim.machine.waiting import back_edge
 from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable, Vec
 
-End = Callable[[Group], int | None]
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+MAX_DEPTH = 512
+End: TypeAlias = "Callable[[Machine, Group], int | None]"
 
 
 def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
@@ -44,48 +50,48 @@ def jump(target: int | None) -> End:
     """To a block; the end of a function returns from it."""
     if target is None:
         return _return
-    return lambda group: target
+    return lambda machine, group: target
 
 
 def _conditional(
     plan: FunctionPlan, slot: int, negated: bool, taken: End, target: int | None, following: int | None
 ) -> End:
-    def end(group: Group) -> int | None:
+    def end(machine: Machine, group: Group) -> int | None:
         value = group.env[slot]
         if value is None:
-            value = group.need(slot, "the condition of a branch")
+            value = machine.need(group, slot, "the condition of a branch")
         value = as_array(value)
         if value.size == 1:
-            return taken(group) if bool(value.reshape(-1)[0]) != negated else _next(group, following)
+            return taken(machine, group) if bool(value.reshape(-1)[0]) != negated else _next(machine, group, following)
         if value.dtype != np.bool_:
             value = value.view(np.bool_)
         count = int(np.count_nonzero(value))
         if count == 0 or count == value.size:
-            return taken(group) if (count > 0) != negated else _next(group, following)
+            return taken(machine, group) if (count > 0) != negated else _next(machine, group, following)
         mask = ~value if negated else value
-        yes, no = part(group, mask, live_after(plan, target, following))
+        yes, no = part(machine, group, mask, live_after(plan, target, following))
         if following is None:
-            group.batch.launch.finish(no)
+            machine.exit(no)
         else:
             no.block, no.at = following, 0
-            group.batch.push(no)
+            machine.push(no)
         if target is not None:
             yes.block, yes.at = target, 0
-            if target > group.block or not group.batch.launch.waiting.lap(yes, group.plan.blocks[group.block]):
-                group.batch.push(yes)
+            if target > group.block or not back_edge(machine, yes, group.plan.blocks[group.block]):
+                machine.push(yes)
             return None
-        where = taken(yes)
+        where = taken(machine, yes)
         if where is not None:
             yes.block, yes.at = where, 0
-            group.batch.push(yes)
+            machine.push(yes)
         return None
 
     return end
 
 
-def _next(group: Group, following: int | None) -> int | None:
+def _next(machine: Machine, group: Group, following: int | None) -> int | None:
     if following is None:
-        group.batch.launch.finish(group)
+        machine.exit(group)
     return following
 
 
@@ -96,39 +102,33 @@ def live_after(plan: FunctionPlan, target: int | None, following: int | None) ->
     return plan.blocks[target].live_in | plan.blocks[following].live_in
 
 
-def part(group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
+def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
     """The group's threads where ``mask`` holds, and the others, each with its registers (those in ``live``)."""
     selection = group.selection
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)
-        return _compact(group, np.flatnonzero(flags), live), _compact(group, np.flatnonzero(~flags), live)
+        return _compact(machine, group, np.flatnonzero(flags), live), _compact(
+            machine, group, np.flatnonzero(~flags), live
+        )
     group.flush(live)
     yes, no = split(selection, mask)
-    return _fork(group, yes), _fork(group, no)
+    return _fork(machine, group, yes), _fork(machine, group, no)
 
 
-def _fork(group: Group, selection: Selection) -> Group:
-    return Group(
-        group.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
-    )
+def _fork(machine: Machine, group: Group, selection: Selection) -> Group:
+    return machine.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
 
-def _compact(group: Group, keep: Array, live: frozenset[int] | None) -> Group:
+def _compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | None) -> Group:
     """Some lanes of a group of lanes; what it holds of the registers goes with them."""
-    selection = from_positions(group.batch.shape, group.selection.positions[keep])
-    child = _fork(group, selection)
+    selection = from_positions(machine.batch.shape, group.selection.positions[keep])
+    child = _fork(machine, group, selection)
     child.laps, child.idle = group.laps, group.idle
     if not isinstance(selection, Lanes):
         group.flush(live)
         return child
     kept = group.dirty if live is None else group.dirty & live
-    for index in kept if live is None else live:
-        value = group.env[index]
-        if value is not None:
-            child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
-    for index, bits in group.shadows.items():
-        if child.env[index] is not None:
-            child.shadows[index] = bits if bits.size == 1 else bits.take(keep)
+    group.leave(keep, child, kept if live is None else live)
     child.dirty = set(kept)
     return child
 
@@ -144,30 +144,30 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
         values = as_array(group.read(index.register.index))
         return values.view(f"u{values.dtype.itemsize}")
 
-    def beyond(group: Group, number: int) -> None:
+    def beyond(machine: Machine, group: Group, number: int) -> None:
         """Threads whose index has no target: what they do is undefined, and here they end."""
         message = f"{instruction.text}: the index {number} has no target in a list of {len(targets)}"
-        group.batch.fault("out-of-bounds", message, group)
-        group.batch.launch.finish(group)
+        machine.fault("out-of-bounds", message, group)
+        machine.exit(group)
 
-    def end(group: Group) -> int | None:
+    def end(machine: Machine, group: Group) -> int | None:
         values, rest = values_of(group), group
         if values.size == 1:
             number = int(values.reshape(-1)[0])
             if number < len(targets):
                 return _place(targets[number])
-            beyond(group, number)
+            beyond(machine, group, number)
             return None
         numbers = np.unique(values)
         for at, number in enumerate(numbers.tolist()):
             chosen = rest
             if at + 1 < len(numbers):
-                chosen, rest = part(rest, values_of(rest) == number)
+                chosen, rest = part(machine, rest, values_of(rest) == number)
             if number >= len(targets):
-                beyond(chosen, number)
+                beyond(machine, chosen, number)
                 continue
             chosen.block, chosen.at = _place(targets[number]), 0
-            group.batch.push(chosen)
+            machine.push(chosen)
         return None
 
     return end
@@ -179,11 +179,17 @@ def _place(target: int | None) -> int:
     return target
 
 
+def check_depth(machine: Machine, group: Group) -> None:
+    """Calls nest only so deep."""
+    if len(group.stack) >= MAX_DEPTH:
+        machine.fault("limit", f"calls nest deeper than {MAX_DEPTH}", group, advice="is the recursion bounded?")
+
+
 # ---- calls --------------------------------------------------------------------------------------
 
 
-def _exit(group: Group) -> int | None:
-    group.batch.launch.finish(group)
+def _exit(machine: Machine, group: Group) -> int | None:
+    machine.exit(group)
     return None
 
 
@@ -197,66 +203,65 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
     if callee is None:
         raise InternalError("call without a callee")
 
-    def enter(group: Group, name: str) -> int | None:
+    def enter(machine: Machine, group: Group, name: str) -> int | None:
         program = plan.kernel.program
         name = program.aliases.get(name, name)
         if name not in program.functions:
-            group.batch.launch.system_call(group, name, plan, arguments, returns)
-            return _next(group, following)
+            system_call(machine, group, name, plan, arguments, returns)
+            return _next(machine, group, following)
         target = plan.kernel.function(name)
-        group.batch.launch.check_depth(group)
-        stack_of = ThreadStack(group)
+        check_depth(machine, group)
+        stack_of = ThreadStack(machine, group)
         base = stack_of.callee_frame()
         stack_of.reach(base + target.frame_size, f"the call of {name}")
-        local, positions = group.batch.local, group.selection.positions.reshape(-1)
-        if local.defined is not None:
-            local.defined.forget(base, target.frame_size, positions)
+        positions = group.selection.positions.reshape(-1)
+        if machine.window.stack_extended is not None:
+            machine.window.stack_extended(machine, group, positions, base, target.frame_size)
         if target.stack_word is not None:
-            local.scatter(
-                np.full(len(positions), base + target.stack_word), positions, np.zeros(len(positions), np.uint32)
-            )
+            word = np.full(len(positions), base + target.stack_word)
+            machine.fill("local", word, positions, np.zeros(len(positions), np.uint32))
         for argument, param in zip(arguments, target.function.params, strict=False):
             if not param.registers:
-                _copy_in(group, plan, argument, base + target.offset(param), param)
+                _copy_in(machine, group, plan, argument, base + target.offset(param), param)
         stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
-        inner = Group(group.batch, group.selection, target, stack, 0, 0, base, group.generation)
+        inner = machine.group(group.selection, target, stack, 0, 0, base, group.generation)
         inner.follow(group)
-        if RULE in group.batch.launch.settings.checks:
-            undefine(inner)
         for argument, param in zip(arguments, target.function.params, strict=False):
             if param.registers:
-                _hand_over(group, argument, inner, param)
+                _hand_over(machine, group, argument, inner, param)
+        if machine.window.function_entered is not None:
+            machine.window.function_entered(machine, inner)
         group.flush(None)
-        group.batch.push(inner)
+        machine.push(inner)
         return None
 
-    def end(group: Group) -> int | None:
+    def end(machine: Machine, group: Group) -> int | None:
         if isinstance(callee, FunctionRef):
-            return enter(group, callee.name)
+            return enter(machine, group, callee.name)
         assert isinstance(callee, Reg)
         rest = group
         values = np.unique(as_array(rest.read(callee.register.index)))
         for number, value in enumerate(values):
             chosen = rest
             if number + 1 < len(values):
-                chosen, rest = part(rest, as_array(rest.read(callee.register.index)) == value)
+                chosen, rest = part(machine, rest, as_array(rest.read(callee.register.index)) == value)
             name = image.function_at(int(value))
             if name is None:
-                group.batch.fault("out-of-bounds", f"call through 0x{int(value):x}, which is no function", chosen)
-                group.batch.launch.finish(chosen)
+                machine.fault("out-of-bounds", f"call through 0x{int(value):x}, which is no function", chosen)
+                machine.exit(chosen)
                 continue
-            where = enter(chosen, name)
+            where = enter(machine, chosen, name)
             if where is not None:
                 chosen.block, chosen.at = where, 0
-                group.batch.push(chosen)
+                machine.push(chosen)
         return None
 
     block.returns = returns
     return end
 
 
-def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
-    local, positions = group.batch.local, group.selection.positions.reshape(-1)
+def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
+    local, positions = machine.batch.local, group.selection.positions.reshape(-1)
     if isinstance(argument, Variable):
         local.move(group.local_base + plan.offset(argument), target, param.size, positions)
         return
@@ -273,49 +278,44 @@ def _copy_in(group: Group, plan: FunctionPlan, argument: Operand, target: int, p
         else value.view(f"u{value.dtype.itemsize}").astype(f"u{size}")
     )
     full = np.broadcast_to(value.reshape(-1) if value.size == 1 else value, group.selection.shape).reshape(-1)
-    local.scatter(np.full(len(positions), target), positions, np.ascontiguousarray(full))
+    machine.fill("local", np.full(len(positions), target), positions, np.ascontiguousarray(full))
 
 
-def _hand_over(group: Group, argument: Operand, inner: Group, param: Param) -> None:
+def _hand_over(machine: Machine, group: Group, argument: Operand, inner: Group, param: Param) -> None:
     """An argument into the registers of a ``.reg`` parameter."""
     parts = argument.elements if isinstance(argument, Vec) else (argument,)
     for part_, register in zip(parts, param.registers, strict=True):
         dtype = register.type.dtype
         if isinstance(part_, Reg):
-            _move(group, part_.register.index, inner, register.index)
+            group.hand_on(part_.register.index, inner, register.index)
         elif isinstance(part_, Imm):
             bits = part_.bits & ((1 << 8 * dtype.itemsize) - 1)
             inner.set(register.index, np.array([bits], f"u{dtype.itemsize}").view(dtype))
         elif isinstance(part_, Variable):
             positions = group.selection.positions.reshape(-1)
             source = np.full(len(positions), group.local_base + group.plan.offset(part_))
-            inner.set(register.index, group.batch.local.gather(source, positions, dtype).reshape(group.selection.shape))
+            inner.set(
+                register.index, machine.batch.local.gather(source, positions, dtype).reshape(group.selection.shape)
+            )
         else:
             raise InternalError(f"call argument {argument!r}")
 
 
-def _move(source: Group, slot: int, target: Group, to: int) -> None:
-    """A register of one function into that of another, with what is undefined of it."""
-    target.set(to, source.read(slot))
-    if slot in source.shadows:
-        target.shadows[to] = source.shadows[slot]
-
-
-def _return(group: Group) -> int | None:
+def _return(machine: Machine, group: Group) -> int | None:
     if not group.stack:
-        group.batch.launch.finish(group)
+        machine.exit(group)
         return None
     caller, block, following, base = group.stack[-1]
-    back = Group(group.batch, group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
+    back = machine.group(group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
     back.follow(group)
-    local, positions = group.batch.local, group.selection.positions.reshape(-1)
+    local, positions = machine.batch.local, group.selection.positions.reshape(-1)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         if param.registers:
             results = operand.elements if isinstance(operand, Vec) else (operand,)
             for register, result in zip(param.registers, results, strict=True):
                 if isinstance(result, Reg):
-                    _move(group, register.index, back, result.register.index)
+                    group.hand_on(register.index, back, result.register.index)
             continue
         source = group.local_base + group.plan.offset(param)
         if isinstance(operand, Variable):
@@ -324,9 +324,9 @@ def _return(group: Group) -> int | None:
             value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
             back.set(operand.register.index, value.reshape(group.selection.shape))
     if following < 0:
-        group.batch.launch.finish(back)
+        machine.exit(back)
     else:
-        group.batch.push(back)
+        machine.push(back)
     return None
 
 

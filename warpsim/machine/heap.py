@@ -9,8 +9,8 @@ import numpy as np
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.group import Group
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 NAME = "device malloc"
 SIZE = (7 << 20) + 1024
@@ -18,9 +18,9 @@ SIZE = (7 << 20) + 1024
 HEADER = 256
 
 
-def malloc(launch: Launch, group: Group, sizes: Array) -> Array:
+def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
     """Addresses of so many bytes, 0 where the heap is too full."""
-    memory = launch.memory
+    memory = machine.launch.memory
     sizes = np.broadcast_to(sizes, group.selection.shape)
     out = np.zeros(sizes.shape, np.uint64)
     left = SIZE - memory.total(NAME, HEADER)
@@ -29,18 +29,19 @@ def malloc(launch: Launch, group: Group, sizes: Array) -> Array:
         if size + HEADER <= left:
             left -= size + HEADER
             address = memory.allocate(size, NAME)[0]
-            memory.undefine(address)
+            if machine.window.memory_allocated is not None:
+                machine.window.memory_allocated(machine, group, memory.at(address))
             out[at] = address
     return out
 
 
-def free(launch: Launch, group: Group, addresses: Array) -> None:
+def free(machine: Machine, group: Group, addresses: Array) -> None:
     """Give back what malloc gave; 0 is allowed."""
     for address in np.broadcast_to(addresses, group.selection.shape).reshape(-1).tolist():
         if not address:
             continue
-        block = launch.memory.at(address)
+        block = machine.launch.memory.at(address)
         if block is None or block.name != NAME:
-            group.batch.fault("out-of-bounds", f"free of 0x{address:x}, which malloc did not return", group)
+            machine.fault("out-of-bounds", f"free of 0x{address:x}, which malloc did not return", group)
         else:
-            launch.memory.unmap(address)
+            machine.launch.memory.unmap(address)

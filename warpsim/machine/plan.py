@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -22,12 +22,17 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
-from warpsim.machine.group import Group
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 
-Step = Callable[[Group], Any]
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+Step: TypeAlias = "Callable[[Machine, Group], Any]"
+ATTEND = object()
+"""What a step gives back during which a watcher has asked for attention (`Machine.attend`)."""
 FUNCTION_CODE = 0x1000
 """Where function addresses begin: `call` through a register finds its function by this number."""
 
@@ -44,7 +49,6 @@ class BoundBlock:
         "returns",
         "steps",
         "successors",
-        "variants",
         "waits",
     )
 
@@ -56,9 +60,8 @@ class BoundBlock:
         self.instructions = instructions
         self.names = Counter(i.text for i in instructions)
         self.steps: list[Step] = []
-        self.variants: dict[tuple[bool, bool], list[Step]] = {}
         self.returns: tuple[Operand, ...] = ()
-        self.end: Callable[[Group], int | None] = lambda group: None
+        self.end: Callable[[Machine, Group], int | None] = lambda machine, group: None
 
 
 class FunctionPlan:
@@ -79,7 +82,8 @@ class FunctionPlan:
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
         self.wgmma_rows: dict[int, int] = {}
-        self.unwritten: list[int] | None = None
+        self.notes: dict[str, Any] = {}
+        """What watchers have found out about the function, by their names: it serves every launch."""
         self.flow: list[Block] = []
         self._loops: dict[int, Loop] = {}
 

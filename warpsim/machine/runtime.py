@@ -8,8 +8,8 @@ import numpy as np
 
 from warpsim.machine import heap
 from warpsim.machine.asynchrony.bulk import BulkCopies
+from warpsim.machine.asynchrony.map_fences import TensorMapFences
 from warpsim.machine.clusters import ClusterBarrier
-from warpsim.machine.hazards.map_fences import MapFences
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
@@ -18,18 +18,16 @@ from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg, Variable
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.group import Group
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 
 class Clusters:
     """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;
     nothing there is the thread's own CTA."""
 
-    def __init__(self, launch: Launch, batch: Batch) -> None:
-        self.launch = launch
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
 
     def map_shared(self, address: Array, rank: Array) -> Array:
         """The shared::cluster address of the same offset in the CTA of a rank."""
@@ -49,59 +47,51 @@ class Clusters:
         return (field == 0) | (field - np.uint32(1) == self._own())
 
     def _own(self) -> Array:
-        cx, cy, cz = self.launch.cluster
+        cx, cy, cz = self.machine.launch.cluster
         if cx * cy * cz == 1:
             return np.zeros(1, np.uint32)
-        x, y, z = cta_coordinates(self.launch, self.batch)
+        x, y, z = cta_coordinates(self.machine.launch, self.machine.batch)
         ranks = (x % cx + cx * (y % cy + cy * (z % cz))).astype(np.uint32)
-        return ranks[self.batch.memory.group.selection.ctas]
+        return ranks[self.machine.memory.group.selection.ctas]
 
 
-def make_ports(launch: Launch, batch: Batch) -> dict[str, Any]:
+def make_ports(machine: Machine) -> dict[str, Any]:
     """Ports by name."""
     return {
-        "async_groups": batch.async_groups,
-        "cluster": Clusters(launch, batch),
-        "bulk": BulkCopies(batch),
-        "maps": MapFences(batch),
-        "objects": batch.objects,
+        "async_groups": machine.async_groups,
+        "cluster": Clusters(machine),
+        "bulk": BulkCopies(machine),
+        "maps": TensorMapFences(machine),
+        "objects": machine.objects,
     }
 
 
-def cluster_barrier(launch: Launch, group: Group, arrives: bool, waits: bool) -> bool:
+def cluster_barrier(machine: Machine, group: Group, arrives: bool, waits: bool) -> bool:
     """barrier.cluster.arrive and .wait; True where the group has to wait."""
-    batch = group.batch
-    barrier = batch.cluster_barrier
+    barrier = machine.batch.cluster_barrier
     if barrier is None:
-        barrier = batch.cluster_barrier = ClusterBarrier(launch, batch)
+        barrier = machine.batch.cluster_barrier = ClusterBarrier(machine)
     if arrives:
         barrier.arrive(group)
     return waits and barrier.wait(group)
 
 
-def flush_output(launch: Launch) -> None:
-    """Hand over what threads printed, thread by thread in their order."""
-    for _, text in launch.printed:
-        launch.settings.stdout(text)
-    launch.printed = []
-
-
-def system_call(launch: Launch, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:
+def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:
     """Run a function of the CUDA run time for every thread of a group."""
-    values = [_argument(group, plan, a) for a in arguments]
+    values = [_argument(machine, group, plan, a) for a in arguments]
     if name == "vprintf":
-        _result(group, plan, returns, _vprintf(launch, group, values[0], values[1]))
+        _result(machine, group, plan, returns, _vprintf(machine, group, values[0], values[1]))
     elif name == "malloc":
-        _result(group, plan, returns, heap.malloc(launch, group, values[0]))
+        _result(machine, group, plan, returns, heap.malloc(machine, group, values[0]))
     elif name == "free":
-        heap.free(launch, group, values[0])
+        heap.free(machine, group, values[0])
     elif name == "__assertfail":
-        _assertfail(launch, group, values)
+        _assertfail(machine, group, values)
     else:
-        group.batch.fault("trap", f"call of extern function {name}, which the simulator does not provide", group)
+        machine.fault("trap", f"call of extern function {name}, which the simulator does not provide", group)
 
 
-def _argument(group: Group, plan: Any, argument: Any) -> Array:
+def _argument(machine: Machine, group: Group, plan: Any, argument: Any) -> Array:
     if isinstance(argument, Reg):
         return as_array(group.read(argument.register.index))
     if isinstance(argument, Imm):
@@ -110,39 +100,39 @@ def _argument(group: Group, plan: Any, argument: Any) -> Array:
     size = max(argument.size, 4)
     dtype = np.dtype(f"u{size}")
     positions = group.selection.positions
-    return group.batch.local.gather(
+    return machine.batch.local.gather(
         np.full(positions.shape, group.local_base + plan.offset(argument)), positions, dtype
     )
 
 
-def _result(group: Group, plan: Any, returns: Any, value: Array) -> None:
+def _result(machine: Machine, group: Group, plan: Any, returns: Any, value: Array) -> None:
     for target in returns:
         if isinstance(target, Reg):
             group.set(target.register.index, value)
         elif isinstance(target, Variable):
             positions = group.selection.positions
             full = np.ascontiguousarray(np.broadcast_to(value, positions.shape))
-            group.batch.local.scatter(np.full(positions.shape, group.local_base + plan.offset(target)), positions, full)
+            machine.fill("local", np.full(positions.shape, group.local_base + plan.offset(target)), positions, full)
 
 
-def _assertfail(launch: Launch, group: Group, values: list[Array]) -> None:
+def _assertfail(machine: Machine, group: Group, values: list[Array]) -> None:
     """Report what the run time of CUDA prints for the first thread that fails; the others are counted."""
     message, file, line, function = (int(value.reshape(-1)[0]) for value in values[:4])
     position = int(group.selection.positions.reshape(-1)[0])
     cta, thread = (
-        cta_coordinates(launch, group.batch)[:, position % group.batch.shape.n_ctas],
-        position // group.batch.shape.n_ctas,
+        cta_coordinates(machine.launch, machine.batch)[:, position % machine.batch.shape.n_ctas],
+        position // machine.batch.shape.n_ctas,
     )
-    bx, by, _ = launch.block
+    bx, by, _ = machine.launch.block
     text = (
-        f"{global_string(launch, file)}:{line}: {global_string(launch, function)}: "
+        f"{global_string(machine.launch, file)}:{line}: {global_string(machine.launch, function)}: "
         f"block: [{','.join(map(str, cta.tolist()))}], thread: [{thread % bx},{thread // bx % by},{thread // (bx * by)}] "
-        f"Assertion `{global_string(launch, message)}` failed."
+        f"Assertion `{global_string(machine.launch, message)}` failed."
     )
-    group.batch.fault("assert", text, group)
+    machine.fault("assert", text, group)
 
 
-def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> Array:
+def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -> Array:
     """Print for every thread: how many arguments each of them printed."""
     shape = group.selection.shape
     formats = np.broadcast_to(formats, shape)
@@ -153,7 +143,7 @@ def _vprintf(launch: Launch, group: Group, formats: Array, arguments: Array) -> 
     columns = [x.transpose(order) for x in (formats, arguments, positions, counts)]
     for at in np.ndindex(columns[0].shape):
         fmt, where, position = (int(x[at]) for x in columns[:3])
-        thread = ThreadText(launch, group.batch, where, position)
-        text, columns[3][at] = format_text(global_string(launch, fmt), thread, thread.string)
-        launch.printed.append((position, text))
+        thread = ThreadText(machine, where, position)
+        text, columns[3][at] = format_text(global_string(machine.launch, fmt), thread, thread.string)
+        machine.launch.printed.append((position, text))
     return counts

@@ -36,7 +36,7 @@ class Shape:
 class Selection:
     """Common part of `Rect` and `Lanes`: ``n`` threads, arrays of ``shape``."""
 
-    batch: Shape
+    batch_shape: Shape
     n: int
     shape: tuple[int, ...]
     positions: Array
@@ -44,25 +44,25 @@ class Selection:
     @cached_property
     def threads(self) -> Array:
         """Thread number in the CTA of each position, in ``positions``' shape."""
-        shift = self.batch.cta_shift
-        return self.positions // self.batch.n_ctas if shift is None else self.positions >> shift
+        shift = self.batch_shape.cta_shift
+        return self.positions // self.batch_shape.n_ctas if shift is None else self.positions >> shift
 
     @cached_property
     def ctas(self) -> Array:
         """CTA number in the batch of each position."""
-        n = self.batch.n_ctas
-        return self.positions % n if self.batch.cta_shift is None else self.positions & (n - 1)
+        n = self.batch_shape.n_ctas
+        return self.positions % n if self.batch_shape.cta_shift is None else self.positions & (n - 1)
 
     @cached_property
     def per_cta(self) -> Array:
         """How many threads of each CTA of the batch are here, ``[n_ctas]``."""
-        return np.bincount(self.ctas.ravel(), minlength=self.batch.n_ctas)
+        return np.bincount(self.ctas.ravel(), minlength=self.batch_shape.n_ctas)
 
     @cached_property
     def n_warps(self) -> int:
         """How many warps have a lane here."""
-        present = np.zeros((self.batch.n_threads // 32 + 1) * self.batch.n_ctas, np.bool_)
-        present[(self.threads >> 5) * self.batch.n_ctas + self.ctas] = True
+        present = np.zeros((self.batch_shape.n_threads // 32 + 1) * self.batch_shape.n_ctas, np.bool_)
+        present[(self.threads >> 5) * self.batch_shape.n_ctas + self.ctas] = True
         return int(np.count_nonzero(present))
 
     def fetch(self, value: Any) -> Any:
@@ -78,7 +78,7 @@ class Rect(Selection):
     """Slices of the four axes."""
 
     def __init__(self, batch: Shape, axes: tuple[Axis, ...]) -> None:
-        self.batch = batch
+        self.batch_shape = batch
         self.axes = axes
         self.shape = tuple([count for _, _, count in axes])
         self.n = int(np.prod(self.shape))
@@ -91,26 +91,26 @@ class Rect(Selection):
     def positions(self) -> Array:  # type: ignore[override]
         """Flat positions, in the group's shape."""
         t1, t0, c1, c0 = [np.arange(a, a + s * n, s, dtype=np.int64)[:n] for a, s, n in self.axes]
-        _, n0, _, m0 = self.batch.extents
+        _, n0, _, m0 = self.batch_shape.extents
         t = t1[:, None] * n0 + t0
         c = c1[:, None] * m0 + c0
-        return t[:, :, None, None] * self.batch.n_ctas + c[None, None]
+        return t[:, :, None, None] * self.batch_shape.n_ctas + c[None, None]
 
     @cached_property
     def columns(self) -> Array:
         """CTA numbers, ``[1, 1, C1, C0]``."""
         c1, c0 = [a + s * np.arange(n, dtype=np.int64) for a, s, n in self.axes[2:]]
-        return (c1[:, None] * self.batch.extents[3] + c0)[None, None]
+        return (c1[:, None] * self.batch_shape.extents[3] + c0)[None, None]
 
     @cached_property
     def n_warps(self) -> int:
         """How many warps have a lane here."""
         if self.all_threads:
-            return -(-self.batch.n_threads // 32) * self.shape[2] * self.shape[3]
+            return -(-self.batch_shape.n_threads // 32) * self.shape[2] * self.shape[3]
         (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
-        rows = (a1 + s1 * np.arange(n1)) * self.batch.extents[1]
+        rows = (a1 + s1 * np.arange(n1)) * self.batch_shape.extents[1]
         warps = (rows[:, None] + (a0 + s0 * np.arange(n0))) >> 5
-        present = np.zeros(self.batch.n_threads // 32 + 1, np.bool_)
+        present = np.zeros(self.batch_shape.n_threads // 32 + 1, np.bool_)
         present[warps] = True
         return int(np.count_nonzero(present)) * self.shape[2] * self.shape[3]
 
@@ -120,7 +120,7 @@ class Rect(Selection):
         if self.all_threads:
             return True
         (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
-        full0 = self.batch.extents[1]
+        full0 = self.batch_shape.extents[1]
         if n0 == full0 and (s1 == 1 or n1 == 1):
             first, count = a1 * full0, n1 * full0
         elif n1 == 1 and (s0 == 1 or n0 == 1):
@@ -128,7 +128,7 @@ class Rect(Selection):
         else:
             return False
         last = first + count
-        return first % 32 == 0 and (last % 32 == 0 or last == self.batch.n_threads)
+        return first % 32 == 0 and (last % 32 == 0 or last == self.batch_shape.n_threads)
 
     def fetch(self, value: Any) -> Any:
         """The slices of a batch-wide value, copied so that later stores into the batch cannot change it."""
@@ -156,14 +156,14 @@ class Lanes(Selection):
     """Any set of threads, by ascending flat position."""
 
     def __init__(self, batch: Shape, positions: Array) -> None:
-        self.batch = batch
+        self.batch_shape = batch
         self.positions = positions
         self.n = len(positions)
         self.shape = (self.n,)
 
     @cached_property
     def _indices(self) -> tuple[Array, Array, Array, Array]:
-        _, n0, _, m0 = self.batch.extents
+        _, n0, _, m0 = self.batch_shape.extents
         return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
 
     def fetch(self, value: Any) -> Any:
@@ -174,7 +174,7 @@ class Lanes(Selection):
             value = value.array()
         if value.size == 1:
             return value.reshape(1)
-        if value.size == self.batch.n:
+        if value.size == self.batch_shape.n:
             return value.reshape(-1).take(self.positions)
         flat: Any = 0
         for extent, index in zip(value.shape, self._indices, strict=True):
@@ -250,20 +250,20 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
     first, stride, _ = rect.axes[axis]
     axes = list(rect.axes)
     axes[axis] = (first + start * stride, stride * step, count)
-    return Rect(rect.batch, tuple(axes))
+    return Rect(rect.batch_shape, tuple(axes))
 
 
 def _masked(selection: Selection, mask: Array, negate: bool) -> Selection:
     flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
-    return Lanes(selection.batch, chosen)
+    return Lanes(selection.batch_shape, chosen)
 
 
 def union(selections: list[Selection]) -> Selection:
     """All threads of disjoint selections."""
     if len(selections) == 1:
         return selections[0]
-    batch = selections[0].batch
+    batch = selections[0].batch_shape
     if sum(s.n for s in selections) == batch.n:
         return batch.whole
     positions = np.concatenate([s.positions.reshape(-1) for s in selections])

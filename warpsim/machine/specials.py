@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from warpsim.errors import InternalError
+from warpsim.machine.state.batch import BatchState
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Affine, Array
-
-if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.launch import Launch
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 N_SM = 132
@@ -21,7 +19,7 @@ RESERVED, RESERVED_END = 1024, 288
 """Shared memory that the system keeps, and what it uses of it, as an H100 tells."""
 
 
-def special(launch: Launch, batch: Batch, name: str) -> Any:
+def special(launch: LaunchState, batch: BatchState, name: str) -> Any:
     """The value of a special register (name without the percent sign), ``[T1, T0, C1, C0]`` or affine."""
     root, _, component = name.partition(".")
     axis = {"x": 0, "y": 1, "z": 2, "w": 3}.get(component, 0)
@@ -75,7 +73,7 @@ def _constant(value: int) -> Affine:
     return Affine.constant(value, U32)
 
 
-def _index(launch: Launch, batch: Batch, root: str, axis: int) -> Any:
+def _index(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Any:
     """%tid and %ctaid: affine wherever one axis of the batch carries them."""
     extents = batch.shape.extents
     if root == "tid":
@@ -112,13 +110,13 @@ def _lanemask(kind: str, lane: Array) -> Array:
     return np.asarray(table[kind], np.uint32)
 
 
-def cta_coordinates(launch: Launch, batch: Batch) -> Array:
+def cta_coordinates(launch: LaunchState, batch: BatchState) -> Array:
     """``[3, n_ctas]``: x, y, z of every CTA of the batch."""
     gx, gy, _ = launch.grid
     return np.stack([batch.ctas % gx, batch.ctas // gx % gy, batch.ctas // (gx * gy)])
 
 
-def _cluster(launch: Launch, batch: Batch, root: str, axis: int) -> Any:
+def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Any:
     sizes, grid = launch.cluster, launch.grid
     if axis == 3:
         return _constant(0)
@@ -144,7 +142,7 @@ def _cluster(launch: Launch, batch: Batch, root: str, axis: int) -> Any:
     return values.astype(np.uint32).reshape(shape)
 
 
-def cluster_peer(launch: Launch, batch: Batch, columns: Array, rank: Array) -> Array:
+def cluster_peer(launch: LaunchState, batch: BatchState, columns: Array, rank: Array) -> Array:
     """The batch column of the CTA with a rank in the cluster of each column; -1 where there is none."""
     cx, cy, cz = launch.cluster
     x, y, z = (p[columns] for p in cta_coordinates(launch, batch))

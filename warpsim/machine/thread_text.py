@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.memory.word_space import WordSpace
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.word_space import WordSpace
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.machine import Machine
 
 
 class ThreadText:
     """Reads for the thread at a ``position`` of a batch; called with a size, it gives the next argument's bytes."""
 
-    def __init__(self, launch: Launch, batch: Batch, address: int, position: int) -> None:
-        self.launch, self.batch = launch, batch
+    def __init__(self, machine: Machine, address: int, position: int) -> None:
+        self.machine = machine
         self.address, self.position = address, position
 
     def __call__(self, size: int) -> bytes:
@@ -26,8 +26,8 @@ class ThreadText:
         at = -(-self.address // size) * size
         self.address = at + size
         if LOCAL_WINDOW <= at < LOCAL_WINDOW + WINDOW:
-            return _column(self.batch.local, at - LOCAL_WINDOW, size, self.position)
-        allocation = self.launch.memory.find(at, at + size)
+            return _column(self.machine.batch.local, at - LOCAL_WINDOW, size, self.position)
+        allocation = self.machine.launch.memory.find(at, at + size)
         return allocation.data[at - allocation.start :][:size].tobytes() if allocation else bytes(size)
 
     def string(self, address: int) -> str:
@@ -35,15 +35,15 @@ class ThreadText:
         if not address:
             return "(null)"
         for window, space, column in (
-            (LOCAL_WINDOW, self.batch.local, self.position),
-            (SHARED_WINDOW, self.batch.shared, self.position % self.batch.shape.n_ctas),
+            (LOCAL_WINDOW, self.machine.batch.local, self.position),
+            (SHARED_WINDOW, self.machine.batch.shared, self.position % self.machine.batch.shape.n_ctas),
         ):
             if window <= address < window + space.size:
                 return text_of(_column(space, address - window, space.size - (address - window), column))
-        return global_string(self.launch, address)
+        return global_string(self.machine.launch, address)
 
 
-def global_string(launch: Launch, address: int) -> str:
+def global_string(launch: LaunchState, address: int) -> str:
     """The C string at an address of global or constant memory."""
     allocation = launch.memory.find(address, address + 1)
     return "?" if allocation is None else text_of(allocation.data[address - allocation.start :].tobytes())

@@ -14,19 +14,17 @@ import attrs
 
 from warpsim.analysis.loops import Loop
 from warpsim.machine.gate import missing_lanes
-from warpsim.machine.group import Group, Stack
+from warpsim.machine.state.group import Group, Stack
 from warpsim.machine.values import Affine
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.machine import Machine
     from warpsim.machine.plan import BoundBlock, FunctionPlan
 
 LAPS = 4096
 """Of a loop that polls nothing only every so many laps are looked at."""
 PATIENCE = 256
 """How many laps of others a group that polls in vain lets pass at most."""
-READING = 32
 BORED = 32
 """Laps in vain after which a loop that a clock bounds sleeps, whatever it counts."""
 NAP = 256
@@ -59,112 +57,92 @@ class Lap:
         return group.plan is self.plan and group.block in inside
 
 
-class Waiting:
-    """The groups of a launch that sleep, and its time."""
+# ---- time ---------------------------------------------------------------------------------------
 
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
-        self.memory = launch.memory
-        self.sleeping: list[Group] = []
-        self.skipped = 0
-        """Cycles that passed while nothing was executed."""
-        self.mark = 0
-        """The version of memory when the running group began its lap."""
 
-    # ---- time --------------------------------------------------------------------------------
+def pass_time(machines: list[Machine]) -> bool:
+    """Let time leap to where the first sleeper looks at its clock again; False where none does."""
+    moments = [g.wakes for machine in machines for g in machine.batch.sleeping if g.wakes is not None]
+    if not moments:
+        return False
+    launch = machines[0].launch
+    launch.skipped += max(min(moments) - launch.now, 0)
+    for machine in machines:
+        _rouse(machine, [g for g in machine.batch.sleeping if g.wakes is not None and g.wakes <= launch.now])
+    return True
 
-    @property
-    def now(self) -> int:
-        """Cycles since the launch began."""
-        return self.skipped + self.launch.stats.instructions
 
-    def clock(self, name: str) -> int:
-        """A clock's value; clocks advance with every reading."""
-        self.skipped += READING
-        if name.startswith("globaltimer"):
-            time = self.memory.nanoseconds + self.now
-            return time >> 32 if name.endswith("_hi") else time
-        return self.now >> 32 if name == "clock_hi" else self.now
+# ---- sleep --------------------------------------------------------------------------------------
 
-    def pass_time(self) -> bool:
-        """Let time leap to where the first sleeper looks at its clock again; False where none does."""
-        moments = [g.wakes for g in self.sleeping if g.wakes is not None]
-        if not moments:
-            return False
-        self.skipped += max(min(moments) - self.now, 0)
-        self._rouse([g for g in self.sleeping if g.wakes is not None and g.wakes <= self.now])
+
+def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
+    """A group goes round a loop; True where it was put to sleep.
+
+    A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
+    group.laps += 1
+    if not block.waits and group.laps % LAPS:
+        return False
+    launch = machine.launch
+    loop = group.plan.loop(group.block)
+    if not loop.exits and group.laps >= LAPS:
+        _endless(machine, group, loop)
+    lap, stuck = _look(machine, group, loop)
+    group.idle = 0 if launch.memory.version != launch.mark else group.idle + 1
+    group.generation += min(1 << group.idle, PATIENCE)
+    if loop.timed and (stuck or (loop.bounded and group.idle >= BORED)) and lap.waited < HORIZON:
+        nap = max(NAP, lap.waited // FINER)
+        lap.waited += nap
+        group.wakes = launch.now + nap
+    if stuck or group.wakes is not None:
+        machine.batch.sleeping.append(group)
         return True
-
-    def end(self) -> None:
-        """The launch is over: its time has passed for the device."""
-        self.memory.nanoseconds += self.now
-
-    # ---- sleep -------------------------------------------------------------------------------
-
-    def lap(self, group: Group, block: BoundBlock) -> bool:
-        """A group goes round a loop; True where it was put to sleep.
-
-        A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
-        group.laps += 1
-        if not block.waits and group.laps % LAPS:
-            return False
-        loop = group.plan.loop(group.block)
-        if not loop.exits and group.laps >= LAPS:
-            self._endless(group, loop)
-        lap, stuck = self._look(group, loop)
-        group.idle = 0 if self.memory.version != self.mark else group.idle + 1
-        group.generation += min(1 << group.idle, PATIENCE)
-        if loop.timed and (stuck or (loop.bounded and group.idle >= BORED)) and lap.waited < HORIZON:
-            nap = max(NAP, lap.waited // FINER)
-            lap.waited += nap
-            group.wakes = self.now + nap
-        if stuck or group.wakes is not None:
-            self.sleeping.append(group)
-            return True
-        if self.sleeping:
-            self.wake(group.batch)
-        return False
-
-    def _look(self, group: Group, loop: Loop) -> tuple[Lap, bool]:
-        """How the group comes to the head of a loop, and whether it will come so for ever (unless others change memory)."""
-        state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
-        memory = self.memory.version, self.memory.private
-        laps = [lap for lap in group.seen if lap.encloses(group)]
-        last = laps.pop() if laps and laps[-1].block == group.block and laps[-1].stack == group.stack else None
-        lap = Lap(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
-        group.seen = (*laps, lap)
-        stuck = last is not None and last.memory == memory and _same(last.state, state) and _alone(group, loop)
-        return lap, stuck
-
-    def wake(self, batch: Batch) -> None:
-        """Make groups of a batch runnable again that slept until memory changed."""
-        version = self.memory.version
-        self._rouse([g for g in self.sleeping if g.batch is batch and g.seen[-1].memory[0] != version])
-
-    def _rouse(self, awake: list[Group]) -> None:
-        if not awake:
-            return
-        self.sleeping = [g for g in self.sleeping if not any(g is a for a in awake)]
-        for group in awake:
-            group.wakes = None
-            group.batch.push(group)
-
-    def _endless(self, group: Group, loop: Loop) -> None:
-        self.launch.findings.add(
-            group.batch,
-            "deadlock",
-            f"{group.selection.n} threads go round a loop for ever: lines {loop.lines[0]} to {loop.lines[1]} have no way out",
-            group,
-            None,
-            {"advice": "a loop of a kernel needs an exit: a branch out of it, ret or exit"},
-        )
+    if machine.batch.sleeping:
+        wake(machine)
+    return False
 
 
-def _alone(group: Group, loop: Loop) -> bool:
+def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Lap, bool]:
+    """How the group comes to the head of a loop, and whether it will come so for ever (unless others change memory)."""
+    state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
+    memory = machine.launch.memory.version, machine.launch.memory.private
+    laps = [lap for lap in group.seen if lap.encloses(group)]
+    last = laps.pop() if laps and laps[-1].block == group.block and laps[-1].stack == group.stack else None
+    lap = Lap(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
+    group.seen = (*laps, lap)
+    stuck = last is not None and last.memory == memory and _same(last.state, state) and _alone(machine, group, loop)
+    return lap, stuck
+
+
+def wake(machine: Machine) -> None:
+    """Make groups of a batch runnable again that slept until memory changed."""
+    if machine.batch.sleeping:
+        version = machine.launch.memory.version
+        _rouse(machine, [g for g in machine.batch.sleeping if g.seen[-1].memory[0] != version])
+
+
+def _rouse(machine: Machine, awake: list[Group]) -> None:
+    if not awake:
+        return
+    machine.batch.sleeping = [g for g in machine.batch.sleeping if not any(g is a for a in awake)]
+    for group in awake:
+        group.wakes = None
+        machine.push(group)
+
+
+def _endless(machine: Machine, group: Group, loop: Loop) -> None:
+    machine.fault(
+        "deadlock",
+        f"{group.selection.n} threads go round a loop for ever: lines {loop.lines[0]} to {loop.lines[1]} have no way out",
+        group,
+        advice="a loop of a kernel needs an exit: a branch out of it, ret or exit",
+    )
+
+
+def _alone(machine: Machine, group: Group, loop: Loop) -> bool:
     """Whether registers and memory are all that the loop depends on: not on the heap, the stack, or lanes elsewhere."""
-    if loop.hidden or (loop.threads and group.selection.n != group.batch.shape.n):
+    if loop.hidden or (loop.threads and group.selection.n != machine.batch.shape.n):
         return False
-    return not loop.lanes or missing_lanes(group, None) is None
+    return not loop.lanes or missing_lanes(machine, group, None) is None
 
 
 def _same(old: list[Any], new: list[Any]) -> bool:
@@ -179,4 +157,4 @@ def _same(old: list[Any], new: list[Any]) -> bool:
     return True
 
 
-__all__ = ["LAPS", "Waiting"]
+__all__ = ["LAPS", "back_edge", "pass_time", "wake"]

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.analysis.flow import reads_and_writes
-from warpsim.machine.group import Group
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
+from warpsim.machine.window import Watcher
 from warpsim.observe.focus import Focus, column, focus_of
 from warpsim.program.program import Instruction, Register
 
@@ -21,7 +23,7 @@ class Quit(Exception):
     """The user ends the session."""
 
 
-class Debugger:
+class Debugger(Watcher):
     """Stops before instructions and hands over to ``interact(debugger, instruction, group)``.
 
     ``breakpoints`` are lines of the PTX text, ``watches`` names of registers: a change in the warp in ``focus`` stops
@@ -29,7 +31,7 @@ class Debugger:
     down to ``depth`` calls.
     """
 
-    def __init__(self, interact: Callable[[Debugger, Instruction, Group], None]) -> None:
+    def __init__(self, interact: Callable[[Debugger, Instruction, Machine, Group], None]) -> None:
         self.interact = interact
         self.breakpoints: set[int] = set()
         self.watches: set[str] = set()
@@ -39,35 +41,35 @@ class Debugger:
         self.reason = ""
         self._known: dict[str, Array] = {}
 
-    def before(self, instruction: Instruction, group: Group) -> None:
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Called by the machine before each step."""
         if self.focus is None:
-            self.focus = focus_of(group)
+            self.focus = focus_of(machine, group)
         stands = self.stepping or instruction.span.line in self.breakpoints or bool(self.watches)
-        inside = stands and self.focus.stands_in(group)
+        inside = stands and self.focus.stands_in(machine, group)
         stepped = self.stepping and inside and (self.depth is None or len(group.stack) <= self.depth)
         if stepped or instruction.span.line in self.breakpoints:
             if not inside:
-                self.focus = focus_of(group)
+                self.focus = focus_of(machine, group)
             self.stepping, self.depth = False, None
-            self.interact(self, instruction, group)
+            self.interact(self, instruction, machine, group)
             self.reason = ""
-        if self.watches and self.focus.stands_in(group):
-            self._known = self._watched(group)
+        if self.watches and self.focus.stands_in(machine, group):
+            self._known = self._watched(machine, group)
 
-    def after(self, instruction: Instruction, group: Group) -> None:
+    def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Called by the machine after each step."""
-        if not self.watches or self.focus is None or not self.focus.stands_in(group):
+        if not self.watches or self.focus is None or not self.focus.stands_in(machine, group):
             return
-        for name, values in self._watched(group).items():
+        for name, values in self._watched(machine, group).items():
             known = self._known.get(name)
             if known is not None and known.tobytes() != values.tobytes():
                 self.reason = f"{name} changed in line {instruction.span.line}"
                 self.stepping, self.depth = True, None
 
-    def _watched(self, group: Group) -> dict[str, Array]:
+    def _watched(self, machine: Machine, group: Group) -> dict[str, Array]:
         assert self.focus is not None
-        places = self.focus.places(group)
+        places = self.focus.places(machine, group)
         here = places[places >= 0]
         return {r.name: column(group, r.index, here) for r in group.plan.function.registers if r.name in self.watches}
 
@@ -79,9 +81,9 @@ def label_line(group: Group, name: str) -> int | None:
     return function.code[at].span.line if at is not None and at < len(function.code) else None
 
 
-def register_values(group: Group, focus: Focus, register: Register) -> tuple[Array, Array]:
+def register_values(machine: Machine, group: Group, focus: Focus, register: Register) -> tuple[Array, Array]:
     """A register of the warp in focus: 32 values in its declared type, and which lanes stand in the group."""
-    places = focus.places(group)
+    places = focus.places(machine, group)
     values = np.ascontiguousarray(column(group, register.index, places))
     if values.dtype.itemsize == register.type.dtype.itemsize:
         values = values.view(register.type.dtype)
@@ -98,9 +100,9 @@ def kept_registers(group: Group) -> list[Register]:
     return [r for r in group.plan.function.registers if group.env[r.index] is not None or r.index in live]
 
 
-def whereabouts(group: Group, focus: Focus) -> str:
+def whereabouts(machine: Machine, group: Group, focus: Focus) -> str:
     """Where the group stands: the calls, the line, the lanes of the warp in focus and how many threads go together."""
-    lanes = np.flatnonzero(focus.places(group) >= 0)
+    lanes = np.flatnonzero(focus.places(machine, group) >= 0)
     frames = " < ".join([group.plan.function.name, *(entry[0].function.name for entry in reversed(group.stack))])
     return f"{frames}, line {present(group).span.line}: CTA {focus.cta}, warp {focus.warp}, {_ranges(lanes)}; {group.selection.n} threads in lockstep"
 

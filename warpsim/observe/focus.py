@@ -8,8 +8,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.machine.group import Group
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import locate
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import as_array
 
 Array = NDArray[Any]
@@ -22,29 +23,29 @@ class Focus:
     cta: tuple[int, int, int]
     warp: int
 
-    def places(self, group: Group, threads: int = 32) -> Array:
+    def places(self, machine: Machine, group: Group, threads: int = 32) -> Array:
         """Where the lanes of the warp (128 threads: of its warpgroup) stand among a group's threads; -1: elsewhere."""
-        batch, (gx, gy, _) = group.batch, group.batch.launch.grid
+        machine, (gx, gy, _) = machine, machine.launch.grid
         x, y, z = self.cta
-        column = np.flatnonzero(np.asarray(batch.ctas) == x + gx * (y + gy * z))
+        column = np.flatnonzero(np.asarray(machine.batch.ctas) == x + gx * (y + gy * z))
         if not len(column):
             return np.full(threads, -1)
         first = self.warp * 32 // threads * threads
-        wanted = (first + np.arange(threads)) * batch.shape.n_ctas + column[0]
+        wanted = (first + np.arange(threads)) * machine.batch.shape.n_ctas + column[0]
         positions = group.selection.positions.reshape(-1)
         order = np.argsort(positions)
         at = np.minimum(np.searchsorted(positions, wanted, sorter=order), len(positions) - 1)
         found = order[at]
         return np.where(positions[found] == wanted, found, -1)
 
-    def stands_in(self, group: Group) -> bool:
+    def stands_in(self, machine: Machine, group: Group) -> bool:
         """Whether any lane of the warp is among a group's threads."""
-        return bool((self.places(group) >= 0).any())
+        return bool((self.places(machine, group) >= 0).any())
 
 
-def focus_of(group: Group) -> Focus:
+def focus_of(machine: Machine, group: Group) -> Focus:
     """The first warp of a group."""
-    cta, warp, _ = locate(group.batch.launch, group.batch, group, None)
+    cta, warp, _ = locate(machine.launch, machine.batch, group, None)
     return Focus(cta, warp)
 
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from warpsim.layout import instructions
 from warpsim.layout.registers import matrix_of
-from warpsim.machine.group import Group
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
 from warpsim.observe.focus import Focus, column
 from warpsim.program.program import Instruction, Reg, Vec
 from warpsim.types import ELEMENTS
@@ -17,12 +18,12 @@ from warpsim.types import ELEMENTS
 Array = NDArray[Any]
 
 
-def operand_matrix(group: Group, focus: Focus, instruction: Instruction, name: str) -> Array:
+def operand_matrix(machine: Machine, group: Group, focus: Focus, instruction: Instruction, name: str) -> Array:
     """The values of an operand of the warp (or warpgroup) in focus; bits where the type has no values.
 
     Raises:
         ValueError: the instruction has no such operand in registers; says which it has."""
-    sm = group.batch.launch.device.sm
+    sm = machine.launch.device.sm
     found = instructions.operands(instruction.text, sm)
     given = dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
     known = [key for key in found if isinstance(given.get(key), (Vec, Reg))]
@@ -30,7 +31,7 @@ def operand_matrix(group: Group, focus: Focus, instruction: Instruction, name: s
         raise ValueError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
     fragment, operand = found[name].fragment, given[name]
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
-    places = focus.places(group, max(32, fragment.threads))
+    places = focus.places(machine, group, max(32, fragment.threads))
     if (places < 0).any():
         raise ValueError(f"only {int((places >= 0).sum())} of {len(places)} lanes stand here")
     held = [column(group, part.register.index, places) for part in parts if isinstance(part, Reg)]

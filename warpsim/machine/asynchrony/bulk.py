@@ -20,6 +20,7 @@ from warpsim.machine.asynchrony.global_flight import GlobalTarget
 from warpsim.machine.asynchrony.reductions import combine
 from warpsim.machine.asynchrony.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array
+from warpsim.machine.window import ATOMIC, WRITE
 
 if TYPE_CHECKING:
     from warpsim.types import ScalarType
@@ -130,7 +131,7 @@ class BulkCopies(BulkReach):
                 new = taken[which[some]]
                 if reduction is not None:
                     new = combine(reduction, type, self.runs(targets[which[some]], n, combines=True), new)
-                self.put_runs(targets[which[some]], new)
+                self.put_runs(targets[which[some]], new, WRITE if reduction is None else ATOMIC)
 
         target = GlobalTarget(
             int(targets.min()),
@@ -189,7 +190,7 @@ class BulkCopies(BulkReach):
         lanes = self.lanes()
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
         if self.inside(to.start, nbytes):
-            self._start(lanes, to, nbytes, self.batch.async_groups.replay(lanes.index, act), asynchronous=False)
+            self._start(lanes, to, nbytes, self.machine.async_groups.replay(lanes.index, act), asynchronous=False)
 
     # ---- starting ----------------------------------------------------------------------------
 
@@ -204,12 +205,12 @@ class BulkCopies(BulkReach):
         asynchronous: bool = True,
         span: int = 0,
     ) -> None:
-        self.batch.objects.use_by_copies(to.bar_columns, to.bar)
-        if self.batch.memory.proxies is not None:
-            self.batch.tile_swizzles.copied(to.columns, to.start, extent or nbytes, span)
-        self.batch.transfers.start(
+        self.machine.objects.use_by_copies(to.bar_columns, to.bar)
+        if "proxy-fence" in self.machine.batch.notes:
+            self.machine.tile_swizzles.copied(to.columns, to.start, extent or nbytes, span)
+        self.machine.transfers.start(
             Transfer(
-                self.batch.memory.group,
+                self.machine.memory.group,
                 lanes.positions[to.lane],
                 deliver,
                 writes=Footprint(to.columns, to.start, extent or nbytes),
@@ -227,14 +228,14 @@ class BulkCopies(BulkReach):
         deliver: Callable[[Which], None],
         target: GlobalTarget,
     ) -> None:
-        self.batch.transfers.start(
-            Transfer(self.batch.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND, target=target)
+        self.machine.transfers.start(
+            Transfer(self.machine.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND, target=target)
         )
 
     def commit(self) -> None:
         """Close the group of the copies that complete by groups."""
-        self.batch.transfers.commit(KIND)
+        self.machine.transfers.commit(KIND)
 
     def wait(self, n: int, *, read_only: bool) -> None:
         """Wait for all but ``n`` groups of copies, or only until they have read their sources."""
-        self.batch.transfers.wait(KIND, n, read_only=read_only)
+        self.machine.transfers.wait(KIND, n, read_only=read_only)

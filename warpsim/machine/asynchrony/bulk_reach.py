@@ -13,12 +13,13 @@ from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
-from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.memory.strays import global_stray, shared_advice
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import ATOMIC, READ, WRITE
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
 
 ALIGNMENT = 128
 """Of a box in shared memory, in bytes."""
@@ -48,14 +49,14 @@ class Receivers:
 class BulkReach:
     """The part of the port that reaches lanes and memory."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
 
     # ---- lanes and addresses -----------------------------------------------------------------
 
     def lanes(self) -> Lanes:
         """The active lanes of the step, in the order CTA, warp, lane."""
-        memory = self.batch.memory
+        memory = self.machine.memory
         selection = memory.group.selection
         if memory.active is None:
             index = np.arange(selection.n)
@@ -68,7 +69,7 @@ class BulkReach:
 
     def flat(self, value: Any, lanes: Lanes) -> Array:
         """An operand's value for each of the lanes."""
-        shape = self.batch.memory.group.selection.shape
+        shape = self.machine.memory.group.selection.shape
         array = as_array(value)
         if array.size == 1:
             return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
@@ -89,7 +90,7 @@ class BulkReach:
 
     def peer(self, columns: Array, rank: Array) -> Array:
         """The columns of CTAs of a rank in the clusters of ``columns``; those themselves where there is none (reported)."""
-        found = self.batch.cluster_peer(columns, rank)
+        found = self.machine.cluster_peer(columns, rank)
         if (found < 0).any():
             self.fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
         return np.where(found < 0, columns, found)
@@ -107,16 +108,16 @@ class BulkReach:
 
     def fault(self, rule: str, message: str, **more: object) -> None:
         """Report a broken rule at the present step."""
-        self.batch.fault(rule, message, self.batch.memory.group, self.batch.memory.active, **more)
+        self.machine.fault(rule, message, self.machine.memory.group, self.machine.memory.active, **more)
 
     def inside(self, start: Array, nbytes: int) -> bool:
         """Whether runs lie in shared memory (reported where not)."""
-        size = self.batch.shared.size
+        size = self.machine.batch.shared.size
         if len(start) and (int(start.min()) < 0 or int(start.max()) + nbytes > size):
             self.fault(
                 "out-of-bounds",
                 f"a bulk copy of {nbytes} bytes leaves the {size} bytes of shared memory",
-                advice=shared_advice(self.batch.launch),
+                advice=shared_advice(self.machine.launch),
             )
             return False
         return True
@@ -167,7 +168,7 @@ class BulkReach:
                 f"a box at shared address 0x{int(to.start[odd][0]):x}, which is not a multiple of {ALIGNMENT}",
                 advice="boxes in shared memory are aligned to 128 bytes",
             )
-        size = self.batch.shared.size
+        size = self.machine.batch.shared.size
         if len(to.start) and int(to.start.max()) + boxes.extent > size:
             self.fault(
                 "tensor-map",
@@ -190,7 +191,12 @@ class BulkReach:
             problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
             if address % 64:
                 problem = "no multiple of 64, and so no tensor map,"
-            if not problem and fields is not None and fields.packed and self.batch.launch.device.sm < PACKED_CAPABILITY:
+            if (
+                not problem
+                and fields is not None
+                and fields.packed
+                and self.machine.launch.device.sm < PACKED_CAPABILITY
+            ):
                 problem = f"a map of {tensor_map.DATA_TYPES[fields.data_type]}, which GPUs before sm_100 have not,"
             if problem:
                 self.fault(
@@ -201,9 +207,14 @@ class BulkReach:
                     " tensormap.replace",
                 )
             elif fields is not None:
-                self.batch.ports["maps"].check(address, lanes.columns[addresses == address])
+                self._use(address, lanes.columns[addresses == address])
                 found.append((fields, np.flatnonzero(addresses == address)))
         return found
+
+    def _use(self, address: int, columns: Array) -> None:
+        told = self.machine.window.map_used
+        if told is not None:
+            told(self.machine, self.machine.memory.group, address, columns)
 
     def map_bytes(self, column: int, address: int) -> Array | None:
         """The 128 bytes of a map in global memory or among the parameters."""
@@ -215,9 +226,9 @@ class BulkReach:
 
     def global_bytes(self, address: int, nbytes: int, write: bool) -> Array | None:
         """Bytes of global memory, in place; None where a fault was reported."""
-        allocation = self.batch.memory.globals.find(address, address + nbytes)
+        allocation = self.machine.memory.globals.find(address, address + nbytes)
         if allocation is None:
-            text, advice = global_stray(self.batch.memory.globals, address, nbytes)
+            text, advice = global_stray(self.machine.memory.globals, address, nbytes)
             self.fault("out-of-bounds", text, address=address, advice=advice)
             return None
         if write and allocation.read_only:
@@ -225,17 +236,17 @@ class BulkReach:
             return None
         return allocation.data[address - allocation.start :][:nbytes]
 
-    def note(self, addresses: Array, nbytes: int, write: bool, combines: bool = False) -> None:
-        """Tell those who follow accesses through proxies, and whether stores in flight write what is read."""
-        flight = self.batch.memory.global_flight
-        if flight is not None and not (write or combines or self.batch.transfers.late) and len(addresses):
-            flight.read_by_copies(addresses, nbytes)
-        if self.batch.memory.proxies is not None:
-            self.batch.memory.proxies.bulk_globals(addresses, nbytes, write)
+    def note(self, addresses: Array, nbytes: int, access: int) -> None:
+        """Tell of accesses through the async proxy."""
+        told = self.machine.window.global_tile_accessed
+        if told is not None:
+            told(self.machine, self.machine.memory.group, self.machine.transfers.lanes(), access, addresses, nbytes)
 
     def runs(self, addresses: Array, nbytes: int, combines: bool = False) -> Array:
-        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction."""
-        self.note(addresses, nbytes, False, combines)
+        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction, which is
+        told of when it stores."""
+        if not combines:
+            self.note(addresses, nbytes, READ)
         out = np.zeros((len(addresses), nbytes), np.uint8)
         for address in np.unique(addresses).tolist():
             raw = self.global_bytes(address, nbytes, False)
@@ -243,9 +254,9 @@ class BulkReach:
                 out[addresses == address] = raw
         return out
 
-    def put_runs(self, addresses: Array, values: Array) -> None:
-        """Store runs of bytes in global memory, one after the other."""
-        self.note(addresses, values.shape[-1], True)
+    def put_runs(self, addresses: Array, values: Array, access: int = WRITE) -> None:
+        """Store runs of bytes in global memory, one after the other (ATOMIC: those that were there are combined in them)."""
+        self.note(addresses, values.shape[-1], access)
         for address, row in zip(addresses.tolist(), values, strict=True):
             raw = self.global_bytes(address, len(row), True)
             if raw is not None:
@@ -259,7 +270,7 @@ class BulkReach:
         if len(kept):
             low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
             raw = self.global_bytes(boxes.fields.address + low, high - low, False)
-            self.note(boxes.fields.address + kept, boxes.dtype.itemsize, False)
+            self.note(boxes.fields.address + kept, boxes.dtype.itemsize, READ)
             if raw is not None:
                 elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
                 out[inside] = boxes.finished(elements[(kept - low) // boxes.dtype.itemsize])
@@ -275,7 +286,8 @@ class BulkReach:
         raw = self.global_bytes(boxes.fields.address + low, high - low, True)
         if raw is None:
             return
-        self.note(boxes.fields.address + place, boxes.dtype.itemsize, True)
+        access = WRITE if reduction is None else ATOMIC
+        self.note(boxes.fields.address + place, boxes.dtype.itemsize, access)
         elements = raw.view(boxes.dtype)
         index = (place - low) // boxes.dtype.itemsize
         if reduction is not None:
@@ -286,11 +298,11 @@ class BulkReach:
 
     def read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:
         """Elements of shared memory at addresses in columns."""
-        return self.batch.shared.gather(address, columns, dtype)
+        return self.machine.batch.shared.gather(address, columns, dtype)
 
     def write(self, columns: Array, address: Array, values: Array) -> None:
         """Store elements in shared memory."""
-        self.batch.shared.scatter(address, np.broadcast_to(columns, address.shape), values)
+        self.machine.fill("shared", address, np.broadcast_to(columns, address.shape), values)
 
 
 def coordinates(address: Any) -> tuple[Any, ...]:

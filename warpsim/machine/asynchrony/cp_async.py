@@ -9,11 +9,10 @@ import numpy as np
 
 from warpsim.machine.asynchrony.footprints import Footprint
 from warpsim.machine.asynchrony.transfers import Signal, Transfer
-from warpsim.machine.group import Group
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.transfers import Which
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Address
 
 KIND = "cp.async"
@@ -22,12 +21,12 @@ KIND = "cp.async"
 class AsyncGroups:
     """The groups of ``cp.async`` copies of each thread of a batch."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
 
     def copy(self, dst: Address, nbytes: int, act: Callable[[], None]) -> None:
         """A copy of each active lane to ``nbytes`` of shared memory at ``dst``; ``act`` makes it, through the memory port."""
-        transfers, memory = self.batch.transfers, self.batch.memory
+        transfers, memory = self.machine.transfers, self.machine.memory
         if not (transfers.late or transfers.watched):
             act()
             return
@@ -56,18 +55,17 @@ class AsyncGroups:
 
     def replay(self, lanes: Any, act: Callable[[], None]) -> Callable[[Which], None]:
         """``act`` for some of the ``lanes`` (places in the group) of the present step, now or later."""
-        memory = self.batch.memory
-        if not self.batch.transfers.late:
+        memory = self.machine.memory
+        if not self.machine.transfers.late:
             return lambda which: act()
         group = memory.group
-        then = Group(group.batch, group.selection, group.plan, group.stack, group.block, group.at, group.local_base)
+        then = self.machine.group(group.selection, group.plan, group.stack, group.block, group.at, group.local_base)
 
         def deliver(which: Which) -> None:
             outer = memory.group, memory.active
             chosen = np.zeros(then.selection.n, np.bool_)
             chosen[lanes[which]] = True
             memory.group, memory.active = then, chosen.reshape(then.selection.shape)
-            memory.flight = None
             act()
             memory.group, memory.active = outer
 
@@ -75,19 +73,19 @@ class AsyncGroups:
 
     def commit(self) -> None:
         """Close the present group."""
-        self.batch.transfers.commit(KIND)
+        self.machine.transfers.commit(KIND)
 
     def wait(self, n: int, *, everything: bool = False) -> None:
         """Wait until at most ``n`` groups are unfinished; with ``everything`` for copies outside of groups too."""
-        self.batch.transfers.wait(KIND, n, everything=everything)
+        self.machine.transfers.wait(KIND, n, everything=everything)
 
     def arrive(self, columns: Any, address: Any) -> None:
         """Arrive at the mbarriers of the active lanes when all earlier copies of the thread are complete."""
-        batch = self.batch
-        batch.transfers.start(
+        machine = self.machine
+        machine.transfers.start(
             Transfer(
-                batch.memory.group,
-                batch.transfers.lanes(),
+                machine.memory.group,
+                machine.transfers.lanes(),
                 lambda which: None,
                 signal=Signal(columns, address, np.zeros(1, np.int64), arrivals=1),
             )

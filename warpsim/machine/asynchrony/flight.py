@@ -12,7 +12,7 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.transfers import Transfer
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
     from warpsim.program.program import Instruction
 
 EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
@@ -22,8 +22,8 @@ _NEVER = np.iinfo(np.int32).max
 class Flight:
     """What is in flight in a batch. ``matrices`` are the footprints of wgmma."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.matrices: list[MatrixFootprint] = []
         self._started = 0
         self._copies: dict[int, Transfer] = {}
@@ -38,7 +38,7 @@ class Flight:
         for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
             if footprint is not None:
                 if kind not in self._stamps:
-                    self._stamps[kind] = Stamps(self.batch.shared.size, self.batch.shape.n_ctas)
+                    self._stamps[kind] = Stamps(self.machine.batch.shared.size, self.machine.batch.shape.n_ctas)
                 self._stamps[kind].put(footprint, copy.serial)
                 self._oldest[kind] = min(self._oldest[kind], copy.serial)
 
@@ -118,7 +118,7 @@ class Flight:
     def _report(
         self, rule: str, what: str, other: Instruction | None, place: Array, found: Array, rows: bool, by: Array | None
     ) -> None:
-        group = self.batch.memory.group
+        group = self.machine.memory.group
         selection = group.selection
         address = int(np.broadcast_to(place, found.shape)[found][0])
         lanes: Array | None = None
@@ -134,6 +134,6 @@ class Flight:
             if rule == EARLY
             else "wait until the operation has read its source before writing there again"
         )
-        self.batch.fault(
+        self.machine.fault(
             rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
         )

@@ -19,7 +19,7 @@ from warpsim.machine.values import Affine, Array, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.transfers import Transfer
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
 
 EARLY = "async-read-early"
 ADVICE = (
@@ -60,8 +60,8 @@ class GlobalTarget:
 class GlobalFlight:
     """The bulk stores of a batch in flight, by the memory that they may write."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.stores: dict[int, Transfer] = {}
         self._ranges: dict[tuple[int, int], Stamps | None] = {}
 
@@ -92,7 +92,7 @@ class GlobalFlight:
         near = self._near(low + offset, high + offset + nbytes)
         if near:
             place = as_array(base).view(np.int64) + offset
-            place = np.broadcast_to(place, self.batch.memory.group.selection.shape)
+            place = np.broadcast_to(place, self.machine.memory.group.selection.shape)
             for start, end, stamps in near:
                 self._meet(access, stamps, start, end, place, nbytes, active, atomic)
 
@@ -143,8 +143,8 @@ class GlobalFlight:
                 lanes = np.zeros(place.shape, np.bool_)
                 lanes.reshape(-1)[index[which][held]] = True
                 first = int(place[lanes][0])
-                memory = self.batch.memory
-                self.batch.fault(
+                memory = self.machine.memory
+                self.machine.fault(
                     EARLY,
                     f"global address 0x{first:x} is {'written' if access == 'write' else 'read'} while an unfinished copy"
                     " writes it",

@@ -9,12 +9,12 @@ import numpy as np
 
 from warpsim.layout import mbarriers
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.global_memory import SHARED_WINDOW
+from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.values import Array, as_array
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
 
 B64 = TYPES["b64"]
 U64 = np.dtype(np.uint64)
@@ -26,9 +26,9 @@ class MbarrierObjects:
     """The port. Objects that were initialised are kept as sorted keys (column and address), with
     whether a fence has made them visible, and how many barriers of CTAs had been passed when they were made."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.checked = RULE in batch.launch.settings.checks
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.checked = RULE in machine.launch.settings.checks
         self.keys: Array = np.zeros(0, np.int64)
         self.fenced: Array = np.zeros(0, np.bool_)
         self.made: Array = np.zeros(0, np.int64)
@@ -39,18 +39,18 @@ class MbarrierObjects:
         """Make objects that expect ``count`` arrivals."""
         if self.checked:
             self._check_init(space, address, count)
-        self.batch.memory.store(space, address, B64, (mbarriers.initial(count),))
+        self.machine.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
         """The memory may be used for other things again."""
         if self.checked:
-            old = self.batch.memory.load(space, address, B64)[0].view(U64)
+            old = self.machine.memory.load(space, address, B64)[0].view(U64)
             self._check_valid(old)
             at = np.searchsorted(self.keys, self._keys(space, address))
             kept = np.ones(len(self.keys), np.bool_)
             kept[at[at < len(kept)]] = False
             self.keys, self.fenced, self.made = self.keys[kept], self.fenced[kept], self.made[kept]
-        self.batch.memory.store(space, address, B64, (np.zeros(1, U64),))
+        self.machine.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
         self,
@@ -64,9 +64,9 @@ class MbarrierObjects:
         """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
         if self.checked and space == "shared::cluster":
             self._check_visible(*self.places(space, address))
-        races = self.batch.memory.races
-        if races is not None and races.note.release:
-            races.release_to(self.batch.transfers.lanes(), *self.places(space, address))
+        told = self.machine.window.mbarrier_arrived
+        if told is not None:
+            told(self.machine, self.machine.memory.group, self.machine.transfers.lanes(), *self.places(space, address))
 
         def checked(old: Array, *values: Array) -> Array:
             word = old.view(U64)
@@ -79,36 +79,36 @@ class MbarrierObjects:
 
         # arrivals that a phase lacks do the same together: only the last may end it
         room = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        return self.batch.memory.atomic(space, address, B64, checked, operands, returns=returns, room=room)
+        return self.machine.memory.atomic(space, address, B64, checked, operands, returns=returns, room=room)
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""
-        batch = self.batch
-        if batch.transfers.open:
+        machine = self.machine
+        if machine.transfers.open:
             columns, place = self.places(space, address)
             wanted = np.broadcast_to(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
             lanes = self._lanes()
-            batch.transfers.observe(columns, place, wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1))
-        word = batch.memory.load(space, address, B64)[0].view(U64)
+            machine.transfers.observe(columns, place, wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1))
+        word = machine.memory.load(space, address, B64)[0].view(U64)
         if self.checked:
             self._check_valid(word)
-        races = batch.memory.races
-        if races is not None and races.note.acquire:
+        told = machine.window.mbarrier_observed
+        if told is not None:
             over = np.broadcast_to(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
             columns, place = self.places(space, address)
-            races.acquire_from(batch.transfers.lanes()[over], columns[over], place[over])
+            told(machine, machine.memory.group, machine.transfers.lanes()[over], columns[over], place[over])
         return word
 
     def fence(self) -> None:
         """What the threads of the step initialised is visible to other proxies and CTAs."""
         if len(self.keys) and not self.fenced.all():
-            columns = np.unique(self.batch.memory.group.selection.ctas)
+            columns = np.unique(self.machine.memory.group.selection.ctas)
             self.fenced = self.fenced | np.isin(self.keys >> 32, columns)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each lane that takes part."""
-        memory = self.batch.memory
+        memory = self.machine.memory
         base, offset = address
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
@@ -121,10 +121,10 @@ class MbarrierObjects:
         )
 
     def _shape(self) -> tuple[int, ...]:
-        return self.batch.memory.group.selection.shape
+        return self.machine.memory.group.selection.shape
 
     def _lanes(self) -> Any:
-        active = self.batch.memory.active
+        active = self.machine.memory.active
         return slice(None) if active is None else np.broadcast_to(active, self._shape()).reshape(-1)
 
     def _keys(self, space: str, address: Address) -> Array:
@@ -137,7 +137,7 @@ class MbarrierObjects:
         """Copies of the async proxy are to signal these objects."""
         if not self.checked:
             return
-        self._check_valid(self.batch.shared.gather(address, columns, U64))
+        self._check_valid(self.machine.batch.shared.gather(address, columns, U64))
         self._check_visible(columns, address)
 
     def _check_init(self, space: str, address: Address, count: Array) -> None:
@@ -148,10 +148,10 @@ class MbarrierObjects:
         keys = self._keys(space, address)
         again = keys[np.isin(keys, self.keys)]
         if len(again):
-            words = self.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, U64)
+            words = self.machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, U64)
             # compilers make objects in memory that another one had which nobody used, a barrier later
             unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
-            unused &= (self.made[np.searchsorted(self.keys, again)] < self.batch.meetings).all()
+            unused &= (self.made[np.searchsorted(self.keys, again)] < self.machine.batch.meetings).all()
             self._report(
                 f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
                 severity="note" if unused else "error",
@@ -162,7 +162,7 @@ class MbarrierObjects:
         self.keys = merged[order]
         self.fenced = np.r_[self.fenced, np.zeros(len(new), np.bool_)][order]
         self.made = np.r_[self.made, np.zeros(len(new), np.int64)][order]
-        self.made[np.searchsorted(self.keys, keys)] = self.batch.meetings
+        self.made[np.searchsorted(self.keys, keys)] = self.machine.batch.meetings
 
     def _check_valid(self, words: Array) -> None:
         if not mbarriers.is_valid(words).all():
@@ -194,6 +194,6 @@ class MbarrierObjects:
             self.fenced = self.fenced | np.isin(self.keys, columns << 32 | address)
 
     def _report(self, message: str, **more: object) -> None:
-        memory = self.batch.memory
+        memory = self.machine.memory
         more.setdefault("advice", "see the contents and the phases of an mbarrier object")
-        self.batch.fault(RULE, message, memory.group, memory.active, **more)
+        self.machine.fault(RULE, message, memory.group, memory.active, **more)

@@ -18,9 +18,9 @@ from warpsim.machine.values import Array
 from warpsim.program.program import Imm, Instruction
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.group import Group
+    from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan, Step
+    from warpsim.machine.state.group import Group
 
 RULE = "setmaxnreg"
 ADVICE = "all warps of the warpgroup execute the same setmaxnreg"
@@ -41,16 +41,16 @@ class Change:
 class RegisterCounts:
     """The counts of a batch, by warps ``[W, n_ctas]`` (W: whole warpgroups)."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.waiting: list[Group] = []
         self._used = False
 
     def _begin(self) -> None:
         """The first setmaxnreg of the batch: all warps hold what they have at launch."""
-        shape = self.batch.shape
+        shape = self.machine.batch.shape
         extent = -(-shape.n_threads // 128) * 4, shape.n_ctas
-        at_launch = registers_at_launch(self.batch.launch.plan.entry.directives)
+        at_launch = registers_at_launch(self.machine.launch.plan.entry.directives)
         real = np.arange(extent[0])[:, None] < -(-shape.n_threads // 32)
         self._used, self._bounded = True, at_launch is not None
         self._changes: list[Change] = []
@@ -65,7 +65,7 @@ class RegisterCounts:
         warps = self._warps(group)
         if increase and self._bounded and not self._grant(group, warps, count):
             return True
-        if RULE in self.batch.launch.settings.checks:
+        if RULE in self.machine.launch.settings.checks:
             self._note(group, warps, count)
         if not increase:
             self._give_back(warps, count)
@@ -79,7 +79,7 @@ class RegisterCounts:
 
     def _ended(self) -> Array:
         """Warps of which all threads have ended."""
-        shape, exited = self.batch.shape, self.batch.exited
+        shape, exited = self.machine.batch.shape, self.machine.batch.exited
         out = np.zeros(self._done.shape, np.bool_)
         if exited is not None:
             threads = exited.reshape(shape.n_threads, shape.n_ctas)
@@ -104,8 +104,8 @@ class RegisterCounts:
             return True
         inside = granted[group.selection.threads >> 5, group.selection.ctas]
         if inside.any():
-            goes, group = self.batch.divide(group, inside)
-            self.batch.push(goes)  # comes back here and needs nothing more
+            goes, group = self.machine.divide(group, inside)
+            self.machine.push(goes)  # comes back here and needs nothing more
         self.waiting.append(group)
         return False
 
@@ -115,7 +115,7 @@ class RegisterCounts:
         self._held, self._free = kept, self._free + freed
         if freed.any() and self.waiting:
             for group in self.waiting:
-                self.batch.push(group)
+                self.machine.push(group)
             self.waiting = []
 
     # ---- the rule ----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class RegisterCounts:
                 other = next(p for g, p in change.groups if p is not place)
                 self._fault(group, wrong, "asks for another count than other warps of its warpgroup", place, other)
         self._done[warps] += 1
-        if self.batch.exited is not None:
+        if self.machine.batch.exited is not None:
             self._check_left(self._ended())
 
     def _check_left(self, gone: Array) -> None:
@@ -158,7 +158,7 @@ class RegisterCounts:
     ) -> None:
         lanes = warps[group.selection.threads >> 5, group.selection.ctas]
         who = ", ".join(str(w) for w in np.flatnonzero(warps.any(axis=1)).tolist())
-        self.batch.fault(
+        self.machine.fault(
             RULE, f"setmaxnreg {what} (warps {who})", group, lanes, place=place, other=other, advice=ADVICE
         )
 
@@ -182,9 +182,9 @@ def bind_register_count(plan: FunctionPlan, instruction: Instruction) -> Step:
     count = operand.bits if isinstance(operand, Imm) else 0
     increase = "inc" in instruction.op.modifiers
 
-    def step(group: Group) -> bool:
-        if guard is not None and guard(group) is False:
+    def step(machine: Machine, group: Group) -> bool:
+        if guard is not None and guard(machine, group) is False:
             return False
-        return group.batch.register_counts.change(group, count, increase)
+        return machine.register_counts.change(group, count, increase)
 
     return step

@@ -14,7 +14,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
+    from warpsim.machine.machine import Machine
     from warpsim.program.program import Instruction
 
 ROW = 128
@@ -23,9 +23,9 @@ ROW = 128
 class TileSwizzles:
     """The copy that wrote each row of each CTA last, as an index into ``copies``; 0 where none did."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.rows: Array = np.zeros((-(-batch.shared.size // ROW), batch.shape.n_ctas), np.int16)
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.rows: Array = np.zeros((-(-machine.batch.shared.size // ROW), machine.batch.shape.n_ctas), np.int16)
         self.copies: list[tuple[Instruction | None, int]] = [(None, 0)]
         self._numbers: dict[tuple[int, int], int] = {}
 
@@ -36,7 +36,7 @@ class TileSwizzles:
             return
         number = 0
         if span:
-            instruction = present(self.batch.memory.group)
+            instruction = present(self.machine.memory.group)
             number = self._numbers.setdefault((id(instruction), span), len(self.copies))
             if number == len(self.copies):
                 self.copies.append((instruction, span))
@@ -46,7 +46,7 @@ class TileSwizzles:
     def made_by(self, chunks: Array, columns: Array, span: int) -> Instruction | None:
         """The copy with this swizzle that brought all bytes at ``chunks`` in one of the ``columns``, None where there is no
         such; what threads have written there since is theirs."""
-        proxies = self.batch.memory.proxies
+        proxies = self.machine.batch.notes.get("proxy-fence")
         if proxies is None:
             return None
         chunks = chunks.reshape(-1, 1)

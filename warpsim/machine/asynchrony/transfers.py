@@ -15,15 +15,15 @@ import attrs
 import numpy as np
 
 from warpsim.layout import mbarriers
-from warpsim.machine.asynchrony.flight import EARLY, OVERWRITE, Flight
+from warpsim.machine.asynchrony.flight import Flight
 from warpsim.machine.asynchrony.footprints import Footprint, MatrixFootprint
 from warpsim.machine.asynchrony.global_flight import GlobalFlight, GlobalTarget
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.group import Group
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
 Which = Array
@@ -79,61 +79,47 @@ class Transfer:
 class Transfers:
     """The copies of a batch, in the order in which they were started."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        settings = batch.launch.settings
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        settings = machine.launch.settings
         self.late = settings.async_effects == "at_wait"
-        self.watched = bool(settings.checks & {EARLY, OVERWRITE}) or batch.memory.proxies is not None
+        self.watched = machine.window.copy_issued is not None
         self.open: list[Transfer] = []
         self.freed: list[Transfer] = []
         """Stores that have read their sources; what they write is there, but not yet to be seen."""
-        self.flight = Flight(batch)
-        self.global_flight = GlobalFlight(batch)
+        self.flight = Flight(machine)
+        self.global_flight = GlobalFlight(machine)
         self._groups: dict[str, Array] = {}
 
     # ---- start -------------------------------------------------------------------------------
 
     def start(self, transfer: Transfer) -> None:
         """Begin copies: they act now, or when their completion is observed."""
-        races = self.batch.memory.races
         if self.watched:
-            self._touch_all(transfer)
-        if self.watched or races is not None:
             transfer.place = present(transfer.group)
         if transfer.kind:
             transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
         if transfer.signal is not None:
             transfer.phase = mbarriers.phase(self._words(transfer.signal.columns, transfer.signal.address))
-        proxies = self.batch.memory.proxies
-        if proxies is not None and transfer.asynchronous:
-            proxies.copies(transfer.writes, transfer.reads, transfer.positions)
-        if races is not None and (self.late or transfer.kind != "cp.async"):
-            races.copies(transfer)
+        if self.machine.window.copy_issued is not None:
+            self.machine.window.copy_issued(self.machine, transfer)
         if not self.late:
             self._act(transfer, np.arange(len(transfer.positions)))
             transfer.deliver, transfer.fetch = _nothing, None  # lets go of what was copied
-        if self.late or self.watched or races is not None:
+        if self.late or self.watched:
             self.open.append(transfer)
             if self.watched:
                 self.flight.enter(transfer)
                 self.global_flight.enter(transfer)
-            self._attend()
-            self.batch.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
+            self.machine.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
 
     def read_by_matrices(self, footprint: MatrixFootprint) -> None:
         """A wgmma in flight reads shared memory until ``footprint.open`` says otherwise."""
         self.flight.matrices.append(footprint)
-        self._attend()
 
     def matrices_done(self) -> None:
         """Forget the wgmma that are complete."""
         self.flight.matrices = [m for m in self.flight.matrices if m.open.any()]
-        self._attend()
-
-    def _attend(self) -> None:
-        busy = self.watched and (self.open or self.flight.matrices)
-        self.batch.memory.flight = self.flight if busy else None
-        self.batch.memory.global_flight = self.global_flight if self.global_flight.stores else None
 
     # ---- groups ------------------------------------------------------------------------------
 
@@ -141,12 +127,12 @@ class Transfers:
         """The present group of each thread of the batch."""
         found = self._groups.get(kind)
         if found is None:
-            found = self._groups[kind] = np.zeros(self.batch.shape.n, np.int64)
+            found = self._groups[kind] = np.zeros(self.machine.batch.shape.n, np.int64)
         return found
 
     def commit(self, kind: str) -> None:
         """Close the present group of the threads of the step."""
-        if self.late or self.watched or self.batch.memory.races is not None:
+        if self.late or self.watched:
             self._group_numbers(kind)[self.lanes()] += 1
 
     def wait(self, kind: str, n: int, *, read_only: bool = False, everything: bool = False) -> None:
@@ -154,14 +140,14 @@ class Transfers:
         freed = [] if read_only else self.freed
         if not any(t.kind == kind for t in [*self.open, *freed]):
             return
-        limit = np.full(self.batch.shape.n, -1, np.int64)
+        limit = np.full(self.machine.batch.shape.n, -1, np.int64)
         lanes = self.lanes()
         limit[lanes] = np.iinfo(np.int64).max if everything else self._group_numbers(kind)[lanes] - n
         for transfer in [*freed, *self.open]:
             if transfer.kind == kind:
                 due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
-                if self.batch.memory.races is not None:
-                    self.batch.memory.races.waited(transfer, due[~transfer.free[due]])
+                if self.machine.window.copy_waited is not None:
+                    self.machine.window.copy_waited(self.machine, transfer, due[~transfer.free[due]])
                 transfer.free[due] = True
                 if not read_only:
                     self._complete(transfer, due)
@@ -171,7 +157,7 @@ class Transfers:
 
     def lanes(self) -> Array:
         """Flat positions of the threads that execute the present step."""
-        memory = self.batch.memory
+        memory = self.machine.memory
         positions = memory.group.selection.positions
         if memory.active is None:
             return positions.reshape(-1)
@@ -215,23 +201,20 @@ class Transfers:
         return stop
 
     def _words(self, columns: Array, address: Array) -> Array:
-        return self.batch.shared.gather(address, columns, np.dtype(np.uint64))
+        return self.machine.batch.shared.gather(address, columns, np.dtype(np.uint64))
 
     # ---- completion --------------------------------------------------------------------------
 
     def _act(self, transfer: Transfer, which: Which) -> None:
         self._fetch(transfer, which)
-        races = self.batch.memory.races
-        if self.late or transfer.kind != "cp.async":
-            self.batch.memory.races = None  # the copies themselves were noted when they began
+        outer, self.machine.delivering = self.machine.delivering, self.late or transfer.kind != "cp.async"
         transfer.deliver(which)
-        self.batch.memory.races = races
+        self.machine.delivering = outer
         if transfer.signal is not None:
             self._count(transfer.signal, which)
-            if races is not None:
-                signal = transfer.signal
-                races.release_to(transfer.positions[which], signal.columns[which], signal.address[which])
-        self.batch.memory.globals.version += 1
+            if self.machine.window.copy_signalled is not None:
+                self.machine.window.copy_signalled(self.machine, transfer, which)
+        self.machine.memory.globals.version += 1
 
     def _fetch(self, transfer: Transfer, which: Which) -> None:
         which = which[~transfer.fetched[which]]
@@ -246,15 +229,15 @@ class Transfers:
             self._complete_before(transfer, which)
         if self.late:
             self._act(transfer, which)
-        if self.batch.memory.proxies is not None and transfer.kind == "cp.async":
-            self.batch.memory.proxies.landed(transfer, which)
+        if self.machine.window.copy_visible is not None:
+            self.machine.window.copy_visible(self.machine, transfer, which)
         transfer.open[which] = False
         if transfer.target is not None and not transfer.open.any():
             self.global_flight.leave(transfer)
 
     def _complete_before(self, arrival: Transfer, which: Which) -> None:
         """An arrival that was to follow the copies of its threads: those come first."""
-        mine = np.zeros(self.batch.shape.n, np.bool_)
+        mine = np.zeros(self.machine.batch.shape.n, np.bool_)
         mine[arrival.positions[which]] = True
         for transfer in self.open:
             if transfer is arrival:
@@ -276,7 +259,7 @@ class Transfers:
                 words = mbarriers.arrive(words, np.full(len(now), signal.arrivals))
             else:
                 words = mbarriers.complete_bytes(words, nbytes[now])
-            self.batch.shared.scatter(address[now], columns[now], words)
+            self.machine.fill("shared", address[now], columns[now], words)
             left = np.delete(left, first)
 
     def finish(self) -> None:
@@ -295,9 +278,8 @@ class Transfers:
         self.open = kept
         if self.watched:
             self.flight.keep(self.open)
-        self._attend()
 
-    def _touch_all(self, transfer: Transfer) -> None:
+    def touch_all(self, transfer: Transfer) -> None:
         """The new copies as accesses: they may meet those in flight."""
         if self.open or self.flight.matrices:
             for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):

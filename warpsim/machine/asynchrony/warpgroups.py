@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.layout import descriptors
-from warpsim.machine.group import Group
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 RULE = "descriptor"
 _ADVICE = "see the matrix descriptor format and the table of canonical layouts"
@@ -17,18 +20,21 @@ _ADVICE = "see the matrix descriptor format and the table of canonical layouts"
 class SharedMatrix:
     """The port of one step. ``extent`` is ``(n, m)``: warpgroups, and CTAs side by side."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, machine: Machine, group: Group) -> None:
+        self.machine = machine
         self.group = group
         warps = group.warps
         self.extent = warps.n // 4, warps.m
         if warps.dense:
-            self.columns = (group.selection.positions[0, 0].reshape(1, -1) % group.batch.shape.n_ctas).astype(np.int64)
+            self.columns = (group.selection.positions[0, 0].reshape(1, -1) % self.machine.batch.shape.n_ctas).astype(
+                np.int64
+            )
         else:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
     def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Array:
         """The matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1), ``W`` being ``n * m``."""
-        size, n_columns = dtype.itemsize, self.group.batch.shape.n_ctas
+        size, n_columns = dtype.itemsize, self.machine.batch.shape.n_ctas
         if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
             one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
             problems = {int(bits.reshape(-1)[0]): one.problem}
@@ -43,7 +49,7 @@ class SharedMatrix:
             numbers = dict.fromkeys(int(b) for b in bits.reshape(-1))
             problems = {b: descriptors.problem(b, k, extent, size, transposed=transposed) for b in numbers}
         self._report(problems, low, high)
-        space = self.group.batch.shared
+        space = self.machine.batch.shared
         if low < 0 or high > space.size:
             address, one = np.minimum(address, max(space.size - 16, 0)) & -16, None
         if one is not None:
@@ -65,11 +71,11 @@ class SharedMatrix:
 
     def _mislaid(self, tile: descriptors.Elements) -> str | None:
         """Whether tensor copies have laid out the tile with the pattern at multiples of its size."""
-        batch = self.group.batch
-        if tile.low < 0 or tile.high > batch.shared.size:
+        machine = self.machine
+        if tile.low < 0 or tile.high > machine.batch.shared.size:
             return None
         columns = np.unique(np.broadcast_to(self.columns, self.extent))
-        copy = batch.tile_swizzles.made_by(tile.chunks, columns, tile.moved_span)
+        copy = machine.tile_swizzles.made_by(tile.chunks, columns, tile.moved_span)
         if copy is None:
             return None
         return (
@@ -78,11 +84,11 @@ class SharedMatrix:
         )
 
     def _report(self, problems: dict[int, str | None], low: int, high: int) -> None:
-        batch = self.group.batch
-        if low < 0 or high > batch.shared.size:
-            batch.fault(
-                RULE if RULE in batch.launch.settings.checks else "out-of-bounds",
-                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {batch.shared.size} bytes"
+        machine = self.machine
+        if low < 0 or high > machine.batch.shared.size:
+            machine.fault(
+                RULE if RULE in machine.launch.settings.checks else "out-of-bounds",
+                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {machine.batch.shared.size} bytes"
                 f" (descriptor {descriptors.describe(next(iter(problems)))})",
                 self.group,
                 address=high,
@@ -91,26 +97,12 @@ class SharedMatrix:
         for bits, found in problems.items():
             if found:
                 message = f"{found} (descriptor {descriptors.describe(bits)})"
-                batch.fault(RULE, message, self.group, advice=_ADVICE, descriptor=bits)
+                machine.fault(RULE, message, self.group, advice=_ADVICE, descriptor=bits)
 
     def _watch(self, address: Array, low: int, high: int, size: int) -> None:
         """Tell those who follow accesses to shared memory."""
-        batch = self.group.batch
-        if batch.wgmma is not None and batch.transfers.watched:
-            batch.wgmma.reads(address, self.columns, (low, high), size, self.extent[0])
-        if batch.memory.flight is not None:
-            batch.memory.flight.touch("read", address, size, self.columns, None, by=np.zeros(0, np.int64))
-        if batch.memory.proxies is not None:
-            batch.memory.proxies.matrix(address, self.columns, (low, high))
-        if batch.memory.races is not None:
-            batch.memory.races.matrix(address, self.columns)
-        defined = batch.shared.defined
-        if defined is None or defined.covers(low, high):
-            return
-        if defined.lacks(address, self.columns, False, size, None):
-            batch.fault(
-                "uninitialised",
-                "wgmma reads shared memory that nothing has written",
-                self.group,
-                advice="write the whole tile before it is multiplied",
-            )
+        machine = self.machine
+        if machine.wgmma is not None and machine.transfers.watched:
+            machine.wgmma.reads(address, self.columns, (low, high), size, self.extent[0])
+        if machine.window.tile_read is not None:
+            machine.window.tile_read(machine, self.group, address, self.columns, (low, high), size)

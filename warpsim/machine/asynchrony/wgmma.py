@@ -18,11 +18,11 @@ from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.batch import Batch
     from warpsim.machine.binding.wgmma_steps import Issue
-    from warpsim.machine.group import Group
+    from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan, Step
     from warpsim.machine.selection import Selection
+    from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
 ORDERED, MOVED, ACCESSED = 0, 1, 2
@@ -51,11 +51,11 @@ class RegisterUse:
 class Wgmma:
     """The wgmma of one batch."""
 
-    def __init__(self, batch: Batch) -> None:
-        shape = batch.shape
-        self.batch = batch
+    def __init__(self, machine: Machine) -> None:
+        shape = machine.batch.shape
+        self.machine: Machine = machine
         self.n_columns = -(-shape.n_threads // 128) * shape.n_ctas
-        settings = batch.launch.settings
+        settings = machine.launch.settings
         self.checked = bool(settings.checks & {FENCE, IN_FLIGHT, UNCOMMITTED})
         self.late = LateResults(self) if settings.async_effects == "at_wait" else None
         self.fenced = np.zeros(self.n_columns, np.bool_)
@@ -80,7 +80,7 @@ class Wgmma:
 
     def lane_columns(self, selection: Selection) -> Array:
         """The column of each thread of a selection, in its shape."""
-        return (selection.threads >> 7) * self.batch.shape.n_ctas + selection.ctas
+        return (selection.threads >> 7) * self.machine.batch.shape.n_ctas + selection.ctas
 
     def columns(self, selection: Selection) -> Array:
         """The columns that a selection has threads of."""
@@ -94,7 +94,7 @@ class Wgmma:
         """The warpgroups that a selection has threads of."""
         found: Array | None = getattr(selection, "_warpgroup_numbers", None)
         if found is None:
-            found = np.unique(self.columns(selection) // self.batch.shape.n_ctas)
+            found = np.unique(self.columns(selection) // self.machine.batch.shape.n_ctas)
             selection._warpgroup_numbers = found  # type: ignore[attr-defined]
         return found
 
@@ -124,17 +124,19 @@ class Wgmma:
         self.waited_at = present(group)
         if self.footprints:
             self._forget()
+        if self.machine.window.wgmma_waited is not None:
+            self.machine.window.wgmma_waited(self.machine, group)
         if self.late is not None and self.late.pending:
             self.late.perform(group)
 
     def _forget(self) -> None:
-        n_ctas, kept = self.batch.shape.n_ctas, []
+        n_ctas, kept = self.machine.batch.shape.n_ctas, []
         for footprint, warpgroup, tickets in self.footprints:
             footprint.open &= tickets > self.done[warpgroup * n_ctas : (warpgroup + 1) * n_ctas]
             if footprint.open.any():
                 kept.append((footprint, warpgroup, tickets))
         self.footprints = kept
-        self.batch.transfers.matrices_done()
+        self.machine.transfers.matrices_done()
 
     # ---- issue -------------------------------------------------------------------------------
 
@@ -151,7 +153,7 @@ class Wgmma:
         if self.late is not None:
             self.late.hold(group, issue, execute, columns, tickets)
         else:
-            execute(group)
+            execute(self.machine, group)
         self._reading = None
         self.issued[columns] = tickets
         at = columns[None]
@@ -303,7 +305,7 @@ class Wgmma:
         chosen[columns[bad]] = True
         advice = advice or ADVICE[rule]
         lanes = chosen[self.lane_columns(group.selection)]
-        self.batch.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
+        self.machine.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
 
     # ---- shared memory -----------------------------------------------------------------------
 
@@ -311,8 +313,8 @@ class Wgmma:
         """The wgmma that is being started reads elements at ``[..., n, m]`` of the columns ``[n, m]``."""
         if self._reading is None:
             return
-        n_ctas = self.batch.shape.n_ctas
-        place, group = self.last_place, self.batch.memory.group
+        n_ctas = self.machine.batch.shape.n_ctas
+        place, group = self.last_place, self.machine.memory.group
         warpgroups = self._warpgroups(group.selection) if len(columns) == 1 else None
         for i in range(n):
             owners = columns[min(i, len(columns) - 1)]
@@ -322,7 +324,7 @@ class Wgmma:
             tickets = self._reading[number * n_ctas : (number + 1) * n_ctas]
             footprint.open = tickets > 0
             self.footprints.append((footprint, number, tickets))
-            self.batch.transfers.read_by_matrices(footprint)
+            self.machine.transfers.read_by_matrices(footprint)
 
     def _warpgroup(self, group: Group, index: int) -> int:
         return int(group.warps.warp_threads[4 * index]) >> 7
@@ -330,4 +332,4 @@ class Wgmma:
     @property
     def last_place(self) -> Instruction:
         """The wgmma that is being started."""
-        return present(self.batch.memory.group)
+        return present(self.machine.memory.group)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.machine.group import Group
 from warpsim.machine.selection import Selection, from_positions
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.asynchrony.wgmma import Wgmma
     from warpsim.machine.binding.wgmma_steps import Issue
+    from warpsim.machine.machine import Machine
     from warpsim.machine.plan import Step
 
 POISON = 0xFFFADEAD
@@ -38,23 +39,22 @@ class LateResults:
 
     def __init__(self, state: Wgmma) -> None:
         self.state = state
-        self.batch = state.batch
+        self.machine: Machine = state.machine
         self.pending: list[Pending] = []
 
     def hold(self, group: Group, issue: Issue, execute: Step, columns: Array, tickets: Array) -> None:
         """Start a wgmma: its accumulators are poisoned until the result appears."""
         use = self.state.uses(group.plan)
         selection = group.selection
-        memory = self.batch.memory
-        if self.batch.transfers.watched or memory.races is not None or memory.proxies is not None:
-            execute(self._stand_in(group, selection, dict(enumerate(group.env))))
+        if self.machine.window.tile_read is not None:
+            execute(self.machine, self._stand_in(group, selection, dict(enumerate(group.env))))
         lanes = self.state.lane_columns(selection)
         for slot in issue.slots_d:
             owed = self._owed(group, slot, columns)
             value = as_array(group.read(slot))
             held = use.held.get(slot)
             if held is None:
-                held = use.held[slot] = np.zeros(self.batch.shape.extents, value.dtype)
+                held = use.held[slot] = np.zeros(self.machine.batch.shape.extents, value.dtype)
             if not owed.any():
                 selection.write(held.view(value.dtype), np.broadcast_to(value, selection.shape))
             elif not owed.all():
@@ -76,8 +76,8 @@ class LateResults:
 
     def _stand_in(self, group: Group, selection: Selection, env: dict[int, Any]) -> Group:
         """A group at the same place, with some of the values."""
-        new = Group(
-            self.batch, selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
+        new = self.machine.group(
+            selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
         )
         for slot, value in env.items():
             new.env[slot] = value
@@ -106,24 +106,22 @@ class LateResults:
         selection = whole
         if not ready.all():
             inside = np.isin(self.state.lane_columns(whole), pending.columns[ready])
-            selection = from_positions(self.batch.shape, whole.positions[inside])
+            selection = from_positions(self.machine.batch.shape, whole.positions[inside])
         held = self.state.uses(pending.group.plan).held
         env: dict[int, Any] = {}
         for slot, value in pending.operands.items():
             if selection is not whole:
                 array = as_array(value)
-                full = np.zeros(self.batch.shape.extents, array.dtype)
+                full = np.zeros(self.machine.batch.shape.extents, array.dtype)
                 whole.write(full, np.broadcast_to(array, whole.shape))
                 value = selection.fetch(full)
             env[slot] = value
         for slot in pending.issue.slots_d:
             env[slot] = selection.fetch(held[slot]).copy()
         part = self._stand_in(pending.group, selection, env)
-        memory = self.batch.memory
-        outer = memory.races, memory.proxies
-        memory.races = memory.proxies = None  # the reads were noted when the wgmma began
-        pending.execute(part)
-        memory.races, memory.proxies = outer
+        outer, self.machine.delivering = self.machine.delivering, True  # the reads were told of when the wgmma began
+        pending.execute(self.machine, part)
+        self.machine.delivering = outer
         for slot in pending.issue.slots_d:
             value = as_array(part.env[slot])
             selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.analysis.flow import registers_of
-from warpsim.machine.group import Group
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.program.program import Operand
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 U32 = np.dtype(np.uint32)
 
 
-def bind_accumulators(operand: Operand) -> tuple[Callable[[Group], Array], Callable[[Group, Array, Any], None]]:
+def bind_accumulators(
+    operand: Operand,
+) -> tuple[Callable[[Machine, Group], Array], Callable[[Machine, Group, Array, Any], None]]:
     """``read(group)`` gives bits ``[registers, n, 128, m]``; ``write(group, stack, active or None)`` commits them."""
     slots = registers_of(operand)
     dirty = set(slots)
 
-    def read(group: Group) -> Array:
+    def read(machine: Machine, group: Group) -> Array:
         env, shape = group.env, group.selection.shape
         if group.stacked is not None:
             stack, rows = group.stacked
@@ -39,7 +44,7 @@ def bind_accumulators(operand: Operand) -> tuple[Callable[[Group], Array], Calla
             stack[row] = value if value.dtype is U32 else value.view(U32)
         return _in_warpgroups(group, stack)
 
-    def write(group: Group, stack: Array, active: Any) -> None:
+    def write(machine: Machine, group: Group, stack: Array, active: Any) -> None:
         rows = list(_in_group(group, stack))
         if active is not None:
             rows = [

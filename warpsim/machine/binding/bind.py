@@ -9,15 +9,15 @@ from __future__ import annotations
 from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by
 from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.analysis.wmma_fragments import mismatches
+from warpsim.checks.wmma_provenance import watch_fragments
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
+from warpsim.machine.binding.fence_steps import bind_fence
 from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp
 from warpsim.machine.binding.wgmma_steps import bind_wgmma, watch_registers
 from warpsim.machine.control import bind_end, jump
 from warpsim.machine.gate import bind_gate
-from warpsim.machine.hazards.proxies import bind_proxies
-from warpsim.machine.hazards.wmma_provenance import watch_fragments
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
 from warpsim.program.program import (
     Instruction,
@@ -45,7 +45,7 @@ def bind_function(plan: FunctionPlan) -> None:
             bound.end = jump(following)
         unread = _unread(plan, block, body)
         for number, instruction in enumerate(body):
-            step = bind_proxies(plan, instruction, bind_step(plan, instruction, number in unread))
+            step = bind_fence(plan, instruction, bind_step(plan, instruction, number in unread))
             step = watch_fragments(wrong.get(block.first + number), step)
             bound.steps.append(watch_registers(plan, instruction, step))
 

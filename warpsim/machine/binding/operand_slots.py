@@ -5,16 +5,17 @@ writing a result to registers of any width, and the guard.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from warpsim.analysis.loops import CLOCKS
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
-from warpsim.machine.group import Group
-from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.clocks import clock
 from warpsim.machine.plan import FunctionPlan, literal
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
@@ -31,8 +32,11 @@ from warpsim.program.program import (
 )
 from warpsim.types import StateSpace
 
-Getter = Callable[[Group], Any]
-Setter = Callable[[Group, Any, Any], None]
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+Getter: TypeAlias = "Callable[[Machine, Group], Any]"
+Setter: TypeAlias = "Callable[[Machine, Group, Any, Any], None]"
 U64 = np.dtype(np.uint64)
 U32 = np.dtype(np.uint32)
 
@@ -68,10 +72,10 @@ def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> 
     """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
     if isinstance(operand, Special) and operand.name in CLOCKS:
         dtype, name = operand.type.dtype, operand.name
-        return lambda group: (
-            Affine.constant(group.batch.launch.waiting.clock(name), dtype)
+        return lambda machine, group: (
+            Affine.constant(clock(machine.launch, name), dtype)
             if linear
-            else np.array([group.batch.launch.waiting.clock(name)], np.uint64).astype(dtype)
+            else np.array([clock(machine.launch, name)], np.uint64).astype(dtype)
         )
     if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
         return _frame_getter(plan, operand, linear)
@@ -79,7 +83,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> 
     dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
     negated = isinstance(operand, Reg) and operand.negated
 
-    def get(group: Group) -> Any:
+    def get(machine: Machine, group: Group) -> Any:
         value = group.env[slot]
         if value is None:
             value = group.fetch(slot)
@@ -109,7 +113,7 @@ def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, linear: bool) -> G
     offset = plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
     dtype = operand.type.dtype
 
-    def get(group: Group) -> Any:
+    def get(machine: Machine, group: Group) -> Any:
         value = Affine.constant(group.local_base + offset, dtype)
         return value if linear else value.array()
 
@@ -121,15 +125,15 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
     base, offset = operand.base, operand.offset
     if base is None:
         pair = (Affine.constant(0, U64), offset)
-        return lambda group: pair
+        return lambda machine, group: pair
     if isinstance(base, Reg):
         slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
         narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
 
-        def get(group: Group) -> Any:
+        def get(machine: Machine, group: Group) -> Any:
             value = group.env[slot]
             if value is None:
-                value = group.need(slot, "an address")
+                value = machine.need(group, slot, "an address")
             if narrow is not None:
                 value = as_array(value).view(narrow).astype(U32)
             if type(value) is not Affine:
@@ -144,13 +148,13 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
         return get
     if isinstance(base, Param) and plan.function.entry:
         at = base.offset + offset
-        return lambda group: (Affine.constant(group.batch.launch.param_address + at, U64), 0)
+        return lambda machine, group: (Affine.constant(machine.launch.param_address + at, U64), 0)
     if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
         at = plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-        return lambda group: (Affine.constant(group.local_base + at, U64), 0)
+        return lambda machine, group: (Affine.constant(group.local_base + at, U64), 0)
     window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
     fixed = (Affine.constant(plan.kernel.address(base) + window, U64), offset)
-    return lambda group: fixed
+    return lambda machine, group: fixed
 
 
 def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
@@ -160,13 +164,13 @@ def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) ->
         if not operand.coordinates:
             return get_address
         rest = [source_getter(plan, c) for c in operand.coordinates]
-        return lambda group: (*get_address(group), tuple([g(group) for g in rest]))
+        return lambda machine, group: (*get_address(machine, group), tuple([g(machine, group) for g in rest]))
     if isinstance(operand, Vec):
         parts = [source_getter(plan, e) for e in operand.elements]
-        return lambda group: tuple([g(group) for g in parts])
+        return lambda machine, group: tuple([g(machine, group) for g in parts])
     if isinstance(operand, (Reg, Imm, Special, SymbolAddress, FunctionRef)):
         return value_getter(plan, operand, linear)
-    return lambda group: operand
+    return lambda machine, group: operand
 
 
 def destination(operand: Operand) -> Setter:
@@ -174,20 +178,20 @@ def destination(operand: Operand) -> Setter:
     if isinstance(operand, Vec):
         parts = [destination(e) for e in operand.elements]
 
-        def set_all(group: Group, value: Any, active: Any) -> None:
+        def set_all(machine: Machine, group: Group, value: Any, active: Any) -> None:
             if isinstance(value, Unpacked):
                 value = value.parts(len(parts))
             for part, element in zip(parts, value, strict=True):
                 if element is not None:
-                    part(group, element, active)
+                    part(machine, group, element, active)
 
         return set_all
     if not isinstance(operand, Reg):
-        return lambda group, value, active: None
+        return lambda machine, group, value, active: None
     slot, width, signed = operand.register.index, operand.register.type.dtype.itemsize, operand.type.signed
     read_dtype = operand.register.type.dtype
 
-    def set_one(group: Group, value: Any, active: Any) -> None:
+    def set_one(machine: Machine, group: Group, value: Any, active: Any) -> None:
         if type(value) is not Affine and value.dtype.itemsize != width:
             value = (
                 extend(value, signed, width) if value.dtype.itemsize < width else retype(value, np.dtype(f"u{width}"))
@@ -214,21 +218,21 @@ def commit_of(instruction: Instruction) -> Setter | None:
     if len(setters) == 1:
         return setters[0]
 
-    def commit(group: Group, value: Any, active: Any) -> None:
+    def commit(machine: Machine, group: Group, value: Any, active: Any) -> None:
         for setter, part in zip(setters, value, strict=True):
             if part is not None:
-                setter(group, part, active)
+                setter(machine, group, part, active)
 
     return commit
 
 
-def guard_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Group], Any]:
+def guard_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group], Any]:
     """A closure that gives None (all lanes), False (no lane) or the mask of the lanes that execute."""
     assert instruction.guard is not None
     register, negated = instruction.guard
     slot = register.index
 
-    def active(group: Group) -> Any:
+    def active(machine: Machine, group: Group) -> Any:
         value = group.env[slot]
         if value is None:
             value = group.fetch(slot)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from warpsim.machine.asynchrony.warpgroups import SharedMatrix
-from warpsim.machine.group import Group
 from warpsim.machine.memory.stack import ThreadStack
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 
 
-def port(batch: Any, name: str, group: Group, active: Any) -> Any:
+def port(machine: Any, name: str, group: Group, active: Any) -> Any:
     """A port of the batch, or the lanes that take part."""
     if name == "active":
         shape = group.selection.shape
@@ -21,9 +21,9 @@ def port(batch: Any, name: str, group: Group, active: Any) -> Any:
         lane: Array = (group.selection.threads & 31).astype(np.int64)
         return lane
     if name == "report":
-        return lambda rule, message, lanes=None, **more: batch.launch.report(batch, rule, message, group, lanes, more)
+        return lambda rule, message, lanes=None, **more: machine.fault(rule, message, group, lanes, **more)
     if name == "stack":
-        return ThreadStack(group, active)
+        return ThreadStack(machine, group, active)
     if name == "shared_matrix":
-        return SharedMatrix(group)
-    return batch.ports[name]
+        return SharedMatrix(machine, group)
+    return machine.ports[name]

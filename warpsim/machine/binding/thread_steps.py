@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from warpsim.machine.binding.operand_slots import (
     source_getter,
 )
 from warpsim.machine.binding.ports import port
-from warpsim.machine.group import Group
-from warpsim.machine.hazards.shadows import commit_loaded, loaded
-from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.plan import ATTEND, FunctionPlan, Step
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
@@ -33,6 +32,9 @@ from warpsim.program.program import (
     SymbolAddress,
     Vec,
 )
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
@@ -50,9 +52,9 @@ def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | 
     types = [getattr(r, "type", None) for r in regs]
     first = next(t for t in types if t is not None)
 
-    def step(group: Group) -> None:
+    def step(machine: Machine, group: Group) -> None:
         for k, setter in enumerate(setters):
-            setter(group, group.batch.launch.param(offset + k * first.bytes, first), None)
+            setter(machine, group, machine.param(offset + k * first.bytes, first), None)
 
     return step
 
@@ -80,7 +82,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     function, linear = form.function, form.linear
     pairs = list(zip(slots, dtypes, strict=True))
 
-    def step(group: Group) -> None:
+    def step(machine: Machine, group: Group) -> None:
         env = group.env
         values = []
         affine = linear
@@ -148,21 +150,19 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
     ports = tuple(sorted(form.ports))
     loads = "memory" in ports
 
-    def step(group: Group) -> object:
+    def step(machine: Machine, group: Group) -> object:
         active = None
         if guard is not None:
-            active = guard(group)
+            active = guard(machine, group)
             if active is False:
                 return None
-        batch = group.batch
-        memory = batch.memory
+        memory = machine.memory
         memory.group = group
         memory.active = active
         memory.unused = unread
-        memory.undefined = False
-        arguments = [get(group) for get in getters]
+        arguments = [get(machine, group) for get in getters]
         if ports:
-            result = function(op, *arguments, **{p: port(batch, p, group, active) for p in ports})
+            result = function(op, *arguments, **{p: port(machine, p, group, active) for p in ports})
         elif linear:
             try:
                 result = function(op, *arguments)
@@ -171,10 +171,10 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
         else:
             result = function(op, *arguments)
         if commit is not None and result is not None:
-            commit(group, result, active)
-        if loads and memory.undefined:
-            bits = loaded(group, instruction, arguments, {p: port(batch, p, group, active) for p in ports})
-            return None if commit is None or bits is None else commit_loaded(group, commit, instruction, bits, active)
+            commit(machine, group, result, active)
+        if loads and machine.attention:
+            machine.attention = False
+            return ATTEND
         return None
 
     return step
@@ -185,10 +185,10 @@ def _needed(get: Getter, operand: Operand) -> Getter:
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
     slots = [o.register.index for o in parts if isinstance(o, Reg)]
 
-    def checked(group: Group) -> Any:
+    def checked(machine: Machine, group: Group) -> Any:
         for slot in slots:
             if group.env[slot] is None:
-                group.need(slot, "the value of a store to global memory")
-        return get(group)
+                machine.need(group, slot, "the value of a store to global memory")
+        return get(machine, group)
 
     return checked

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.isa.spec import Scope
+from warpsim.isa.spec import Form, Scope
 from warpsim.machine.binding.accumulators import bind_accumulators
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import port
-from warpsim.machine.group import Group
-from warpsim.machine.hazards.shadows import commit_loaded, loaded
-from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.plan import ATTEND, FunctionPlan, Step
+from warpsim.machine.state.group import Group, Warps
 from warpsim.machine.values import Affine, Array, repeated
 from warpsim.program.program import (
     Instruction,
 )
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 
 def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
@@ -29,79 +31,87 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         read_accumulator, commit = bind_accumulators(instruction.operands[0])
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
-    wants_active = "active" in form.ports
     accumulates = "accumulator" in form.ports
-    reports = "report" in ports
+    loads = "memory" in ports
 
-    def reporter(warps: Any, report: Any) -> Any:
-        """Lanes come in warp view."""
-
-        def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
-            if lanes is not None:
-                if wide:
-                    lanes = np.broadcast_to(lanes, (warps.n // 4, 128, warps.m)).reshape(warps.active.shape)
-                lanes = warps.collect(np.broadcast_to(lanes, warps.active.shape))
-            report(rule, message, lanes, **more)
-
-        return collected
-
-    def spread(warps: Any, value: Any) -> Any:
-        if isinstance(value, tuple):
-            if len(value) >= 2 and isinstance(value[1], int) and not isinstance(value[0], (tuple, int)):
-                base = warps.spread(value[0])
-                lifted = base if value[1] == 0 else base + np.array(value[1]).astype(base.dtype)
-                rest = tuple([spread(warps, v) for v in value[2:]])
-                return (grouped(lifted), *rest) if rest else grouped(lifted)
-            return tuple([spread(warps, v) for v in value])
-        if isinstance(value, (np.ndarray, Affine)):
-            return grouped(warps.spread(value))
-        return value
-
-    def grouped(array: Array) -> Array:
-        if not wide:
-            return array
-        n, _, m = array.shape
-        if array.strides[1] == 0 and n == 1:
-            return repeated(array[:, :1], 128) if m == 1 else np.broadcast_to(array[:, :1], (1, 128, m))
-        return array.reshape(n // 4, 128, m)
-
-    def collect(warps: Any, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple([collect(warps, v) for v in value])
-        if value is None:
-            return None
-        if wide:
-            n, _, m = value.shape
-            value = value[:, :32] if value.strides[1] == 0 else value.reshape(n * 4, 32, m)
-        return warps.collect(value)
-
-    def step(group: Group) -> object:
+    def step(machine: Machine, group: Group) -> object:
         active = None
         if guard is not None:
-            active = guard(group)
+            active = guard(machine, group)
             if active is False:
                 return None
-        batch = group.batch
-        batch.memory.group = group
-        batch.memory.active = None
-        batch.memory.undefined = False
+        machine.memory.group = group
+        machine.memory.active = None
         warps = group.warps
-        arguments = [spread(warps, get(group)) for get in getters]
-        keywords = {p: port(batch, p, group, active) for p in ports}
-        if wants_active:
-            mask = warps.active if active is None else warps.active & warps.spread(active)
-            keywords["active"] = grouped(mask)
-        if reports:
-            keywords["report"] = reporter(warps, keywords["report"])
+        arguments = [spread(warps, get(machine, group), wide) for get in getters]
+        keywords = warp_ports(machine, group, active, form)
         if accumulates:
-            keywords["accumulator"] = read_accumulator(group)
+            keywords["accumulator"] = read_accumulator(machine, group)
         result = function(op, *arguments, **keywords)
         if commit is not None and result is not None:
-            commit(group, result if accumulates else collect(warps, result), active)
-        if batch.memory.undefined:
-            bits = loaded(group, instruction, arguments, keywords)
-            if commit is not None and bits is not None:
-                return commit_loaded(group, commit, instruction, (collect(warps, bits[0]), None, bits[2]), active)
+            commit(machine, group, result if accumulates else collect(warps, result, wide), active)
+        if loads and machine.attention:
+            machine.attention = False
+            return ATTEND
         return None
 
     return step
+
+
+def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[str, Any]:
+    """The ports that a body of whole warps or warpgroups asks for, but for its accumulator."""
+    warps, wide = group.warps, form.scope is Scope.WARPGROUP
+    keywords = {p: port(machine, p, group, active) for p in form.ports if p not in ("active", "accumulator")}
+    if "active" in form.ports:
+        keywords["active"] = _grouped(warps.active if active is None else warps.active & warps.spread(active), wide)
+    if "report" in keywords:
+        keywords["report"] = _reporter(warps, keywords["report"], wide)
+    return keywords
+
+
+def _reporter(warps: Warps, report: Any, wide: bool) -> Any:
+    """A reporter to which lanes come in warp view."""
+
+    def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
+        if lanes is not None:
+            if wide:
+                lanes = np.broadcast_to(lanes, (warps.n // 4, 128, warps.m)).reshape(warps.active.shape)
+            lanes = warps.collect(np.broadcast_to(lanes, warps.active.shape))
+        report(rule, message, lanes, **more)
+
+    return collected
+
+
+def spread(warps: Warps, value: Any, wide: bool) -> Any:
+    """An operand of a group in warp view (in warpgroup view where ``wide``); an address with its offset added."""
+    if isinstance(value, tuple):
+        if len(value) >= 2 and isinstance(value[1], int) and not isinstance(value[0], (tuple, int)):
+            base = warps.spread(value[0])
+            lifted = base if value[1] == 0 else base + np.array(value[1]).astype(base.dtype)
+            rest = tuple([spread(warps, v, wide) for v in value[2:]])
+            return (_grouped(lifted, wide), *rest) if rest else _grouped(lifted, wide)
+        return tuple([spread(warps, v, wide) for v in value])
+    if isinstance(value, (np.ndarray, Affine)):
+        return _grouped(warps.spread(value), wide)
+    return value
+
+
+def _grouped(array: Array, wide: bool) -> Array:
+    if not wide:
+        return array
+    n, _, m = array.shape
+    if array.strides[1] == 0 and n == 1:
+        return repeated(array[:, :1], 128) if m == 1 else np.broadcast_to(array[:, :1], (1, 128, m))
+    return array.reshape(n // 4, 128, m)
+
+
+def collect(warps: Warps, value: Any, wide: bool) -> Any:
+    """Results in warp view (in warpgroup view where ``wide``) in the group's shape."""
+    if isinstance(value, tuple):
+        return tuple([collect(warps, v, wide) for v in value])
+    if value is None:
+        return None
+    if wide:
+        n, _, m = value.shape
+        value = value[:, :32] if value.strides[1] == 0 else value.reshape(n * 4, 32, m)
+    return warps.collect(value)

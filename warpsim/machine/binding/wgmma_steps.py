@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -13,11 +14,13 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.asynchrony.wgmma import ACCESSED, MOVED, Wgmma
 from warpsim.machine.binding.operand_slots import value_getter
-from warpsim.machine.group import Group
-from warpsim.machine.hazards.shadow_rules import RULE as UNINITIALISED
 from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 
 @attrs.frozen(eq=False)
@@ -48,13 +51,13 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
     """The step of a wgmma instruction; ``execute`` computes a product at once."""
     traits = instruction.traits
     if traits.is_async(Family.WGMMA, Stage.FENCE):
-        return lambda group: state(group).fence(group)
+        return lambda machine, group: state(machine, group).fence(group)
     if traits.is_async(Family.WGMMA, Stage.COMMIT):
-        return lambda group: state(group).commit(group)
+        return lambda machine, group: state(machine, group).commit(group)
     if traits.is_async(Family.WGMMA, Stage.WAIT):
         count = instruction.operands[0]
         n = count.bits if isinstance(count, Imm) else 0
-        return lambda group: state(group).wait(group, n)
+        return lambda machine, group: state(machine, group).wait(group, n)
     slots_d, slots_a = operand_registers(instruction)
     used = set(slots_d) | set(slots_a)
     reads, _ = reads_and_writes(instruction)
@@ -69,28 +72,21 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
     names = [o.name for o in instruction.form.operands]
     scale_d = value_getter(plan, dict(zip(names, instruction.operands, strict=False))["scale_d"])
 
-    def start(group: Group) -> None:
-        found = state(group)
-        if found.uses(group.plan).user[issue.rows_d[0]] is None and UNINITIALISED in group.batch.launch.settings.checks:
-            _check_written(group, issue, scale_d)
+    def start(machine: Machine, group: Group) -> None:
+        found = state(machine, group)
+        if machine.window.register_needed is not None and found.uses(group.plan).user[issue.rows_d[0]] is None:
+            _tell_accumulator(machine, group, issue, scale_d)
         found.issue(group, issue, execute)
 
     return start
 
 
-def _check_written(group: Group, issue: Issue, scale_d: Callable[[Group], Array]) -> None:
-    """Report accumulators that no thread has written, where they are added to."""
-    for slot in issue.slots_d:
-        if group.env[slot] is None and group.frame.values[slot] is None and scale_d(group).any():
-            name = group.plan.function.registers[slot].name
-            group.batch.fault(
-                UNINITIALISED,
-                f"wgmma adds to its accumulator {name} before anything wrote it",
-                group,
-                register=name,
-                advice="let the first wgmma of a sum have scale-d false, or write zeros and a wgmma.fence before it",
-            )
-            return
+def _tell_accumulator(machine: Machine, group: Group, issue: Issue, scale_d: Callable[[Machine, Group], Array]) -> None:
+    """Tell of an accumulator that is added to and that no thread has set, if there is one."""
+    unset = next((s for s in issue.slots_d if group.env[s] is None and group.frame.values[s] is None), None)
+    if unset is not None and scale_d(machine, group).any():
+        assert machine.window.register_needed is not None
+        machine.window.register_needed(machine, group, unset, "an accumulator of wgmma")
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
@@ -109,18 +105,18 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard
 
-    def watched(group: Group) -> object:
-        found = group.batch.wgmma
+    def watched(machine: Machine, group: Group) -> object:
+        found = machine.wgmma
         if found is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
-            return step(group)
+            return step(machine, group)
         if renames and found.rename(group, reads, writes):
-            return step(group)
+            return step(machine, group)
         if found.checked:
             if len(reads):
                 found.access(group, reads, False, kind)
             if len(writes):
                 found.access(group, writes, True, kind)
-        return step(group)
+        return step(machine, group)
 
     return watched
 
@@ -131,9 +127,9 @@ def _skipped(group: Group, slot: int, negated: bool) -> bool:
     return not (~value if negated else value).any()
 
 
-def state(group: Group) -> Wgmma:
+def state(machine: Machine, group: Group) -> Wgmma:
     """The wgmma of the group's batch."""
-    found = group.batch.wgmma
+    found = machine.wgmma
     if found is None:
-        found = group.batch.wgmma = Wgmma(group.batch)
+        found = machine.wgmma = Wgmma(machine)
     return found

@@ -14,44 +14,31 @@ import numpy as np
 from warpsim.machine.memory.addresses import Address, lifted, space_of
 from warpsim.machine.memory.atomics import apply_atomic
 from warpsim.machine.memory.global_access import GlobalAccess
-from warpsim.machine.memory.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, GlobalMemory
 from warpsim.machine.memory.row_access import RowAccess
 from warpsim.machine.memory.word_access import WordAccess
-from warpsim.machine.memory.word_space import WordSpace
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, GlobalMemory
+from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.window import Window
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.flight import Flight
-    from warpsim.machine.asynchrony.global_flight import GlobalFlight
-    from warpsim.machine.batch import Batch
-    from warpsim.machine.group import Group
-    from warpsim.machine.hazards.proxies import Proxies
-    from warpsim.machine.hazards.races import Races
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 
 class Memory:
-    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body.
+    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body."""
 
-    ``flight`` is set while asynchronous operations use shared memory, ``global_flight`` while they write global memory: they
-    are told of every access, and
-    so are ``races`` and ``proxies`` in launches that look at them. ``undefined`` is set when a load met bytes that nobody wrote; `UndefinedMemory` tells which (``twins``: the port stands for the memories'
-    twins for the moment)."""
-
-    def __init__(self, batch: Batch, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
-        self.batch = batch
+    def __init__(self, machine: Machine, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
+        self.machine = machine
         self.globals = memory
         self.shared = shared
         self.local = local
         self.group: Group = None  # type: ignore[assignment]
         self.active: Array | None = None
         self.unused = False
-        self.flight: Flight | None = None
-        self.global_flight: GlobalFlight | None = None
-        self.races: Races | None = None
-        self.proxies: Proxies | None = None
-        self.undefined = False
-        self.twins = False
+        self.window: Window = machine.window
         self.global_port = GlobalAccess(self)
         self.word_port = WordAccess(self)
         self.row_port = RowAccess(self)
@@ -66,8 +53,6 @@ class Memory:
         if kind == "":
             return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)
         if kind == "global":
-            if self.twins:
-                return self.global_port.defined_bits(address, type.dtype, count)
             return self.global_port.load(address, type.dtype, count)
         return self.word_port.load(kind, address, type.dtype, count)
 
@@ -83,8 +68,7 @@ class Memory:
             self.globals.version += 1
         values = tuple([_view(v, type.dtype) for v in values])
         if kind == "global":
-            if not self.twins:
-                self.global_port.store(address, values)
+            self.global_port.store(address, values)
         else:
             self.word_port.store(kind, address, values)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.memory.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
+from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
 from warpsim.machine.values import Affine, Array, as_array
 
 Address = tuple[Any, int]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import ATOMIC, WRITE
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.access import Memory
@@ -61,38 +62,34 @@ def apply_atomic(
     commutes = not returns and name in _DIRECT and dtype.kind in "iu"
     order = tuple(range(len(shape))) if commutes else _order(shape)
     base, offset = address
+    access = WRITE if name == "exch" else ATOMIC
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
         place, owner, good = memory.global_port.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
-        if memory.global_flight is not None:
-            memory.global_flight.touch("write", place, 0, dtype.itemsize, good, atomic=True)
-        if memory.races is not None:
+        if memory.window.memory_accessed is not None:
             for index in np.unique(owner[good]):
-                memory.races.globals(memory.globals.allocation(int(index)), place, dtype.itemsize, good & (owner == index), True, True)  # fmt: skip
+                allocation, here = memory.globals.allocation(int(index)), good & (owner == index)
+                memory.global_port.tell(ATOMIC, allocation, place, dtype.itemsize, here)
+        places, owners, allowed = place, owner, good
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
         out = np.zeros(len(place), dtype) if returns else None
         for index in _distinct(owner[chosen]):
             lanes = chosen[owner[chosen] == index]
             allocation = memory.globals.allocation(int(index))
-            if allocation.defined is not None:
-                memory.global_port.note_atomic(allocation.defined, place[lanes], dtype.itemsize, name == "exch")
+            if allocation.companion is not None:
+                here = allowed & (owners == index)
+                memory.global_port.tell_companion(access, allocation, places, dtype.itemsize, here)
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
     else:
         found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
-        if memory.flight is not None and kind != "local":
-            memory.flight.touch("write", found, dtype.itemsize, columns, active)
-        if memory.proxies is not None and kind != "local":
-            memory.proxies.shared(found, dtype.itemsize, columns, active, True)
-        if memory.races is not None and kind != "local":
-            memory.races.shared(found, dtype.itemsize, columns, active, True, True)
-        if space.defined is not None:
-            if name == "exch":
-                space.defined.mark(found, columns, False, dtype.itemsize, active)
-            else:
-                memory.undefined |= space.defined.lacks(found, columns, False, dtype.itemsize, active)
+        told = memory.window.memory_accessed
+        if told is not None:
+            told(memory.machine, memory.group, ATOMIC, kind, found, dtype.itemsize, columns, active, None)
+        if space.companion is not None:
+            memory.word_port.tell_companion(access, kind, found, dtype.itemsize, columns, active)
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
             values = as_array(operands[0]).view(dtype)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.machine.memory.addresses import Address, bits_of, cta_order, disjoint, last_along, misaligned
-from warpsim.machine.memory.global_memory import Allocation
 from warpsim.machine.memory.strays import global_stray
+from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import FLAT, Affine, Array, as_array
+from warpsim.machine.window import READ, WRITE
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.access import Memory
@@ -37,23 +40,18 @@ class GlobalAccess:
         shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
         steps = (*strides, dtype.itemsize)
         at = base.base + offset - allocation.start
-        if self.port.races is not None and not write:
-            self.port.races.globals(allocation, base.array().astype(np.int64) + offset, nbytes, None, False)
-        if allocation.defined is not None:
-            bits = np.ndarray((*shape, count), f"u{min(dtype.itemsize, 8)}", allocation.defined.data, at, steps)
-            if write:
-                if not disjoint(base, nbytes):
-                    return None
-                bits[...] = np.iinfo(bits.dtype).max
-            elif (bits != np.iinfo(bits.dtype).max).any():
-                return None
+        if write and not disjoint(base, nbytes):
+            return None
+        if self.port.window.memory_accessed is not None and not write:
+            self.tell(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
+        if allocation.companion is not None:
+            place = Affine(base.base + offset, strides, base.extents, base.dtype)
+            self.tell_companion(WRITE if write else READ, allocation, place, nbytes, None)
         return np.ndarray((*shape, count), dtype, allocation.data, at, steps)
 
     def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address
-        if self.port.global_flight is not None:
-            self.port.global_flight.touch("read", base, offset, dtype.itemsize * count, self.port.active)
         if type(base) is Affine and (self.port.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
@@ -64,9 +62,10 @@ class GlobalAccess:
         nbytes = dtype.itemsize * count
         low, high = int(array.min()) + offset, int(array.max()) + offset
         allocation = self.port.globals.find(low, high + nbytes)
-        if allocation is not None and allocation.defined is None and not misaligned(array, offset, nbytes):
-            if self.port.races is not None:
-                self.port.races.globals(allocation, array + offset, nbytes, self.port.active, False)
+        if allocation is not None and not misaligned(array, offset, nbytes):
+            if self.port.window.memory_accessed is not None:
+                self.tell(READ, allocation, array + offset, nbytes, self.port.active)
+            self.tell_companion(READ, allocation, array + offset, nbytes, self.port.active)
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
@@ -76,27 +75,12 @@ class GlobalAccess:
         for index in np.unique(owner[good]):
             here = good & (owner == index)
             allocation = self.port.globals.allocation(int(index))
-            if self.port.races is not None:
-                self.port.races.globals(allocation, place, dtype.itemsize * count, here, False)
-            if allocation.defined is not None:
-                self.port.undefined |= _lacks(allocation.defined, place[here], dtype.itemsize * count)
+            if self.port.window.memory_accessed is not None:
+                self.tell(READ, allocation, place, dtype.itemsize * count, here)
+            self.tell_companion(READ, allocation, place, dtype.itemsize * count, here)
             for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
                 target[here] = values
         return out
-
-    def defined_bits(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
-        """Ones for each bit of the elements that something has written."""
-        base, offset = address
-        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
-        out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
-        for index in np.unique(owner[good]):
-            bits = self.port.globals.allocation(int(index)).defined
-            if bits is not None:
-                here = good & (owner == index)
-                for k, target in enumerate(out):
-                    at = place[here] - bits.start + k * dtype.itemsize
-                    target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
-        return tuple([target.view(dtype)[..., 0] for target in out])
 
     def resolve(self, array: Array, offset: int, nbytes: int, write: bool) -> tuple[Array, Array, Array]:
         """Absolute addresses in the group's shape, their allocations, and which lanes may access (faults reported)."""
@@ -112,7 +96,7 @@ class GlobalAccess:
             first = int(place[bad][0])
             odd = bad & (owner >= 0)
             if odd.any():
-                self.port.batch.fault(
+                self.port.machine.fault(
                     "misaligned",
                     f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}",
                     self.port.group,
@@ -123,14 +107,14 @@ class GlobalAccess:
             if outside.any():
                 first = int(place[outside][0])
                 text, advice = global_stray(self.port.globals, first, nbytes)
-                self.port.batch.fault("out-of-bounds", text, self.port.group, outside, address=first, advice=advice)
+                self.port.machine.fault("out-of-bounds", text, self.port.group, outside, address=first, advice=advice)
         if write and good.any():
             locked = np.array([a.read_only for a in self.port.globals._allocations] or [False])
             wrong = good & locked[np.maximum(owner, 0)]
             if wrong.any():
                 first = int(place[wrong][0])
                 name = self.port.globals.allocation(int(owner[wrong][0])).name
-                self.port.batch.fault(
+                self.port.machine.fault(
                     "read-only",
                     f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only",
                     self.port.group,
@@ -140,21 +124,36 @@ class GlobalAccess:
                 good = good & ~wrong
         return place, owner, good
 
-    def note_atomic(self, bits: Allocation, place: Array, nbytes: int, overwrites: bool) -> None:
-        """An atomic reads what is at these addresses, or only replaces it."""
-        if overwrites:
-            _mark(bits, place, nbytes)
-        else:
-            self.port.undefined |= _lacks(bits, place, nbytes)
+    def tell(
+        self,
+        access: int,
+        allocation: Allocation,
+        place: Array,
+        nbytes: int,
+        active: Array | None,
+        differs: Callable[[], Array] | None = None,
+    ) -> None:
+        """Tell of an access to an allocation, where somebody listens."""
+        told = self.port.window.memory_accessed
+        if told is not None:
+            told(self.port.machine, self.port.group, access, "global", place, nbytes, allocation, active, differs)
 
-    def _note_store(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Tell those who watch of a store."""
+    def tell_companion(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
+        """Tell of an access to an allocation that has a companion."""
+        told = self.port.window.companion_accessed
+        if told is not None and allocation.companion is not None:
+            port = self.port
+            told(port.machine, port.group, access, "global", place, nbytes, allocation, active, False)
+
+    def _tell_store(self, address: Address, values: tuple[Array, ...]) -> None:
+        """Tell of a store where it is allowed, allocation by allocation."""
         base, offset = address
         nbytes = values[0].dtype.itemsize * len(values)
         array = as_array(base).view(np.int64)
         allocation = self.port.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
         if allocation is not None and not misaligned(array, offset, nbytes):
-            self._note(allocation, array + offset, nbytes, self.port.active)
+            differs = partial(self._differs, allocation, array + offset, self.port.active, values)
+            self.tell(WRITE, allocation, array + offset, nbytes, self.port.active, differs)
             return
         shape = self.port.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
@@ -163,45 +162,36 @@ class GlobalAccess:
         if self.port.active is not None:
             good &= self.port.active
         for which in np.unique(owner[good]):
-            self._note(self.port.globals.allocation(int(which)), place, nbytes, good & (owner == which))
+            allocation, here = self.port.globals.allocation(int(which)), good & (owner == which)
+            differs = partial(self._differs, allocation, place, here, values)
+            self.tell(WRITE, allocation, place, nbytes, here, differs)
 
-    def _note(self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
-        if self.port.races is not None:
-            self.port.races.globals(allocation, place, nbytes, mask, True)
-        if self.port.proxies is not None:
-            self.port.proxies.globals(allocation, place, nbytes, mask)
-
-    def _differs(self, address: Address, values: tuple[Array, ...]) -> Array:
-        """The lanes that do not find their values in memory."""
+    def _differs(self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]) -> Array:
+        """The lanes that do not find their values in an allocation."""
         shape = self.port.group.selection.shape
+        place = np.broadcast_to(place, shape)
+        here = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
         found: Array = np.zeros(shape, np.bool_)
-        for held, value in zip(self.load(address, values[0].dtype, len(values)), values, strict=True):
-            found |= bits_of(held) != bits_of(value)
-        return found if self.port.active is None else found & self.port.active
+        for held, value in zip(_take(allocation, place[here], 0, values[0].dtype, len(values)), values, strict=True):
+            found[here] |= bits_of(held) != bits_of(np.broadcast_to(value, shape)[here])
+        return found
 
     def store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
-        races = self.port.races
-        if self.port.global_flight is not None:
-            nbytes = values[0].dtype.itemsize * len(values)
-            self.port.global_flight.touch("write", address[0], address[1], nbytes, self.port.active)
-        if races is not None or self.port.proxies is not None:
-            self._note_store(address, values)
-            if races is not None and races.doubts:
-                proxies, self.port.races, self.port.proxies = self.port.proxies, None, None
-                flight, self.port.global_flight = self.port.global_flight, None
-                changed = self._differs(address, values)
-                self.store(address, values)
-                lost = self._differs(address, values)
-                self.port.races, self.port.proxies, self.port.global_flight = races, proxies, flight
-                races.settle(changed, lost)
-                return
+        window = self.port.window
+        if window.memory_accessed is not None:
+            self._tell_store(address, values)
+        self._store(address, values)
+        if window.memory_written is not None:
+            window.memory_written(self.port.machine, self.port.group)
+
+    def _store(self, address: Address, values: tuple[Array, ...]) -> None:
         base, offset = address
         dtype, count = values[0].dtype, len(values)
         nbytes = dtype.itemsize * count
         if type(base) is Affine and self.port.active is None:
             view = self.affine_view(base, offset, dtype, count, True)
-            if view is not None and disjoint(base, nbytes):
+            if view is not None:
                 for k, value in enumerate(values):
                     view[..., k] = last_along(value, view.shape[:-1])
                 return
@@ -212,22 +202,20 @@ class GlobalAccess:
         if (
             allocation is not None
             and not allocation.read_only
-            and allocation.defined is None
             and self.port.active is None
             and not misaligned(array, offset, nbytes)
         ):
+            self.tell_companion(WRITE, allocation, array + offset, nbytes, None)
             index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, cta_order(index), tuple([cta_order(np.broadcast_to(v, shape)) for v in values]))
             return
         place, owner, good = self.resolve(array, offset, nbytes, True)
-        place, owner, good = cta_order(place), cta_order(owner), cta_order(good)
         full = [cta_order(np.broadcast_to(v, shape)) for v in values]
         for which in np.unique(owner[good]):
-            here = good & (owner == which)
-            chosen = self.port.globals.allocation(int(which))
-            if chosen.defined is not None:
-                _mark(chosen.defined, place[here], nbytes)
-            _put(chosen, (place[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
+            chosen, mask = self.port.globals.allocation(int(which)), good & (owner == which)
+            self.tell_companion(WRITE, chosen, place, nbytes, mask)
+            here = cta_order(mask)
+            _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 
 
 def _take(allocation: Allocation, array: Array, offset: int, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
@@ -249,14 +237,3 @@ def _put(allocation: Allocation, index: Array, values: tuple[Array, ...]) -> Non
         return
     for k, value in enumerate(values):
         view[index, k] = value
-
-
-def _lacks(bits: Allocation, place: Array, nbytes: int) -> bool:
-    """Whether any of ``nbytes`` at these addresses was never written."""
-    return not all(bits.data[place - bits.start + k].all() for k in range(nbytes))
-
-
-def _mark(bits: Allocation, place: Array, nbytes: int) -> None:
-    """``nbytes`` at these addresses were written."""
-    for k in range(nbytes):
-        bits.data[place - bits.start + k] = 0xFF

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.memory.addresses import misaligned, space_of
-from warpsim.machine.memory.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.memory.strays import shared_advice
 from warpsim.machine.selection import Rect
+from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Array
+from warpsim.machine.window import READ, WRITE
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.access import Memory
@@ -37,12 +38,10 @@ class RowAccess:
         if int(array.min()) < 0 or int(array.max()) + nbytes > size or misaligned(array, 0, nbytes):
             array, active = self._faults(array, address, nbytes, active)
         columns = self._warp_columns(shape)
-        if self.port.flight is not None:
-            self.port.flight.touch("read" if words is None else "write", array, nbytes, columns, active, rows=True)
-        if self.port.proxies is not None:
-            self.port.proxies.rows(array, nbytes, columns, active, words is not None)
-        if self.port.races is not None:
-            self.port.races.rows(array, nbytes, columns, active, words is not None)
+        told = self.port.window.rows_accessed
+        if told is not None:
+            access = READ if words is None else WRITE
+            told(self.port.machine, self.port.group, access, array, nbytes, columns, active)
         if words is not None:
             array, columns = np.broadcast_to(array, shape), np.broadcast_to(columns, shape)
             mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
@@ -52,9 +51,6 @@ class RowAccess:
             return ()
         selection = self.port.group.selection
         rows = warps.dense and array.shape[2] == 1
-        if self.port.shared.defined is not None:
-            whole = rows and columns.size == self.port.shared.n_columns
-            self.port.undefined |= self.port.shared.defined.lacks(array, columns, whole, nbytes, active)
         if rows and isinstance(selection, Rect) and selection.all_ctas:
             index = array.reshape(-1) >> 2
             out = (array.shape[0], array.shape[1], self.port.shared.n_columns)
@@ -74,13 +70,13 @@ class RowAccess:
             if wrong.any():
                 first = int(array[wrong][0])
                 what = "is not a multiple of" if wrong is odd else "of shared memory cannot be accessed with"
-                self.port.batch.fault(
+                self.port.machine.fault(
                     rule,
                     f"row address 0x{first:x} {what} {nbytes} bytes",
                     self.port.group,
                     self._lanes(wrong),
                     address=first,
-                    **({"advice": shared_advice(self.port.batch.launch)} if wrong is bad else {}),
+                    **({"advice": shared_advice(self.port.machine.launch)} if wrong is bad else {}),
                 )
                 mask = mask & ~wrong
         return np.where(mask, array, 0), mask
@@ -99,7 +95,7 @@ class RowAccess:
         if not wrong.any():
             return mask
         first = int(np.broadcast_to(address, shape)[wrong][0])
-        self.port.batch.fault(
+        self.port.machine.fault(
             self._known("matrix-address-space", "out-of-bounds"),
             f"row address 0x{first:x} is not in shared memory",
             self.port.group,
@@ -111,12 +107,12 @@ class RowAccess:
 
     def _known(self, rule: str, always: str) -> str:
         """A rule, or what stands for it in launches that do not check it."""
-        return rule if rule in self.port.batch.launch.settings.checks else always
+        return rule if rule in self.port.machine.launch.settings.checks else always
 
     def _warp_columns(self, shape: tuple[int, ...]) -> Array:
         warps = self.port.group.warps
         if warps.dense:
-            return (self.port.group.selection.positions[0, 0].reshape(-1) % self.port.batch.shape.n_ctas).reshape(
-                1, 1, -1
-            )
+            return (
+                self.port.group.selection.positions[0, 0].reshape(-1) % self.port.machine.batch.shape.n_ctas
+            ).reshape(1, 1, -1)
         return warps.warp_ctas.reshape(-1, 1, 1)

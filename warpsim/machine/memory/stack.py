@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine import reporting
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.group import Group
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 LIMIT = 512 * 1024
 """Bytes of local memory that a thread may have (CUDA C++ Programming Guide, Technical Specifications)."""
@@ -24,7 +24,8 @@ class ThreadStack:
     """The stacks of a group's threads, in the function where they are. A function that allocates has a word in its
     frame (`FunctionPlan.stack_word`) that says where its part of the stack ends, 0 while that is the frame's end."""
 
-    def __init__(self, group: Group, active: Array | None = None) -> None:
+    def __init__(self, machine: Machine, group: Group, active: Array | None = None) -> None:
+        self.machine = machine
         self.group = group
         self.active = active
 
@@ -37,12 +38,12 @@ class ThreadStack:
         """The end of each thread's part of the stack, an address in local memory, int64 in the group's shape."""
         group = self.group
         positions = group.selection.positions
-        held = group.batch.local.gather(np.full(positions.shape, self._word), positions, np.dtype(np.uint32))
+        held = self.machine.batch.local.gather(np.full(positions.shape, self._word), positions, np.dtype(np.uint32))
         return np.where(held == 0, group.local_base + group.plan.frame_size, held.astype(np.int64))
 
     def allocate(self, size: Array, align: int) -> Array:
         """New memory of ``size`` bytes at a multiple of ``align``: its address."""
-        group, local = self.group, self.group.batch.local
+        group = self.group
         address = -(-self.top() // align) * align
         size = np.broadcast_to(size, address.shape)
         wide = np.minimum(size, size.dtype.type(LIMIT)).astype(np.int64)
@@ -51,12 +52,14 @@ class ThreadStack:
         if used.size:
             self.reach(int(used.max()), "alloca")
         self.restore(end)
-        if local.defined is not None:
+        told = self.machine.window.stack_extended
+        if told is not None:
             for at in np.unique(address):
                 there = (address == at) if self.active is None else (address == at) & self.active
                 if there.any():
                     first = int(at) & ~3
-                    local.defined.forget(first, int(end[there].max()) - first, group.selection.positions[there])
+                    positions = group.selection.positions[there]
+                    told(self.machine, group, positions, first, int(end[there].max()) - first)
         return address
 
     def restore(self, end: Array) -> None:
@@ -66,24 +69,24 @@ class ThreadStack:
         if self.active is not None:
             mask = np.broadcast_to(self.active, positions.shape)
             positions, ends = positions[mask], ends[mask]
-        self.group.batch.local.scatter(np.full(positions.shape, self._word), positions, np.ascontiguousarray(ends))
+        self.machine.fill("local", np.full(positions.shape, self._word), positions, np.ascontiguousarray(ends))
 
     def reach(self, end: int, cause: str) -> None:
         """Make the stacks so large, or report that they cannot be."""
-        group, local = self.group, self.group.batch.local
+        group, local = self.group, self.machine.batch.local
         if end > LIMIT:
-            reporting.limit(
-                group.batch.launch,
-                group,
+            self.machine.fault(
+                "limit",
                 f"{cause} makes the local memory of a thread larger than {LIMIT} bytes",
-                "is the size, or the recursion, bounded?",
+                group,
+                advice="is the size, or the recursion, bounded?",
             )
         if end > local.size and 2 * end * local.n_columns > ROOM:
-            reporting.limit(
-                group.batch.launch,
-                group,
+            self.machine.fault(
+                "limit",
                 f"{cause} makes the local memory of the {local.n_columns} threads that run side by side larger than {ROOM} bytes",
-                "is the size bounded? If so, pass a smaller batch_threads=",
+                group,
+                advice="is the size bounded? If so, pass a smaller batch_threads=",
             )
         local.grow(end + 16)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warpsim.machine.memory.global_memory import GlobalMemory
+from warpsim.machine.state.global_memory import GlobalMemory
 
 if TYPE_CHECKING:
-    from warpsim.machine.launch import Launch
+    from warpsim.machine.state.launch import LaunchState
 
 NULL_PAGE = 1 << 16
 """Addresses below this come from a null pointer and an index."""
@@ -31,7 +31,7 @@ def global_stray(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, 
     return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})", INDEX
 
 
-def shared_advice(launch: Launch) -> str:
+def shared_advice(launch: LaunchState) -> str:
     """Advice for an address outside the shared memory of a CTA."""
     if not launch.plan.shared.open:
         return INDEX

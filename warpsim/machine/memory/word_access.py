@@ -8,9 +8,10 @@ import numpy as np
 
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
 from warpsim.machine.memory.strays import INDEX, shared_advice
-from warpsim.machine.memory.word_space import WordSpace, join_words, split_words
 from warpsim.machine.selection import Rect
+from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, as_array
+from warpsim.machine.window import READ, WRITE
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.access import Memory
@@ -26,7 +27,7 @@ class WordAccess:
         """The words of a space, each lane's column, and whether the group covers all columns in order."""
         selection = self.port.group.selection
         if kind == "local":
-            return self.port.local, selection.positions, selection.n == self.port.batch.shape.n
+            return self.port.local, selection.positions, selection.n == self.port.machine.batch.shape.n
         covered = isinstance(selection, Rect) and selection.all_ctas
         if isinstance(selection, Rect):
             return self.port.shared, selection.columns, covered
@@ -60,10 +61,10 @@ class WordAccess:
     def _remote(self, array: Array, columns: Array) -> tuple[Array, Array]:
         """Addresses in another CTA of the cluster: the rank plus one stands in the bits above the offset."""
         rank = (array >> CLUSTER_SHIFT) - 1
-        peer = self.port.batch.cluster_peer(columns, np.maximum(rank, 0))
+        peer = self.port.machine.cluster_peer(columns, np.maximum(rank, 0))
         bad = (rank >= 0) & (peer < 0)
         if bad.any():
-            self.port.batch.fault(
+            self.port.machine.fault(
                 "out-of-bounds",
                 "shared::cluster address names a CTA that is not in the cluster",
                 self.port.group,
@@ -82,7 +83,7 @@ class WordAccess:
         name = kind.split("::")[0]
         if odd.any():
             first = int(place[odd][0])
-            self.port.batch.fault(
+            self.port.machine.fault(
                 "misaligned",
                 f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
                 self.port.group,
@@ -91,13 +92,13 @@ class WordAccess:
             )
         if outside.any():
             first = int(place[outside][0])
-            self.port.batch.fault(
+            self.port.machine.fault(
                 "out-of-bounds",
                 f"access of {nbytes} bytes at {name} address 0x{first:x} is outside the {space.size} bytes of {name} memory, by {first + nbytes - space.size} bytes",
                 self.port.group,
                 outside,
                 address=first,
-                advice=INDEX if name == "local" else shared_advice(self.port.batch.launch),
+                advice=INDEX if name == "local" else shared_advice(self.port.machine.launch),
             )
         good = active & ~outside & ~odd
         return np.where(good, place, 0), space, columns, False, good
@@ -106,15 +107,11 @@ class WordAccess:
         """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
         place, space, columns, covered, active = self.address(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
-        if self.port.flight is not None and kind != "local":
-            self.port.flight.touch("read", place, size * count, columns, active)
-        if self.port.proxies is not None and kind != "local":
-            self.port.proxies.shared(place, size * count, columns, active, False)
-        if self.port.races is not None and kind != "local":
-            self.port.races.shared(place, size * count, columns, active, False)
-        if space.defined is not None:
-            rows = covered and _by_rows(kind, place)
-            self.port.undefined |= space.defined.lacks(place, columns, rows, size * count, active)
+        told = self.port.window.memory_accessed
+        if told is not None:
+            told(self.port.machine, self.port.group, READ, kind, place, size * count, columns, active, None)
+        if space.companion is not None:
+            self.tell_companion(READ, kind, place, size * count, columns, active, covered and _by_rows(kind, place))
         if covered and size * count >= 4:
             n_words = size * count // 4
             parts = self._rows(kind, space, place, n_words)
@@ -129,9 +126,18 @@ class WordAccess:
             place = place.reshape((1,) * len(self.port.group.selection.shape))
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
+    def tell_companion(
+        self, access: int, kind: str, place: Any, nbytes: int, columns: Array, active: Any, everywhere: bool = False
+    ) -> None:
+        """Tell of an access to memory that has a companion."""
+        told = self.port.window.companion_accessed
+        if told is not None:
+            port = self.port
+            told(port.machine, port.group, access, kind, place, nbytes, columns, active, everywhere)
+
     def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
         """Whole rows of words where the address does not depend on the column."""
-        shape = self.port.batch.shape.extents
+        shape = self.port.machine.batch.shape.extents
         tail = shape if kind == "local" else (1, 1, *shape[2:])
         if isinstance(place, int):
             word = place >> 2
@@ -145,27 +151,40 @@ class WordAccess:
     def store(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         size, count = values[0].dtype.itemsize, len(values)
-        races = self.port.races
-        if races is not None and kind != "local":
-            place, space, columns, _, active = self.address(kind, address, size * count)
-            races.shared(place, size * count, columns, active, True)
-            if races.doubts:
-                self.port.races = None
-                changed = self._differs(space, place, columns, active, values)
-                self.store(kind, address, values)
-                self.port.races = races
-                races.settle(changed, self._differs(space, place, columns, active, values))
-                return
         place, space, columns, covered, active = self.address(kind, address, size * count)
+        port, window = self.port, self.port.window
+        if window.memory_accessed is not None:
+            window.memory_accessed(
+                port.machine,
+                port.group,
+                WRITE,
+                kind,
+                place,
+                size * count,
+                columns,
+                active,
+                lambda: self._differs(space, place, columns, active, values),
+            )
+        if space.companion is not None:
+            self.tell_companion(WRITE, kind, place, size * count, columns, active, covered and _by_rows(kind, place))
+        self._store(kind, space, place, columns, covered, active, values)
+        if window.memory_written is not None:
+            window.memory_written(port.machine, port.group)
+
+    def _store(
+        self,
+        kind: str,
+        space: WordSpace,
+        place: Any,
+        columns: Array,
+        covered: bool,
+        active: Array | None,
+        values: tuple[Array, ...],
+    ) -> None:
+        size = values[0].dtype.itemsize
         shape = self.port.group.selection.shape
-        if self.port.flight is not None and kind != "local":
-            self.port.flight.touch("write", place, size * count, columns, active)
-        if self.port.proxies is not None and kind != "local":
-            self.port.proxies.shared(place, size * count, columns, active, True)
         rows = covered and _by_rows(kind, place)
         if rows and active is None and size >= 4:
-            if space.defined is not None:
-                space.defined.mark(place, columns, True, size * count, None)
             if kind != "local":
                 self._store_rows(space, place, values, shape)
                 return

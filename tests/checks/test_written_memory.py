@@ -1,0 +1,120 @@
+"""What counts as written: bytes that bulk copies, launches without checks and the cluster have stored, and wide atomics."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+COPY = (
+    HEAD
+    + """
+.visible .entry k(.param .u64 a, .param .u64 b)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<5>; .shared .align 16 .b32 s[32];
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd1]; st.global.u32 [%rd2], %r2;
+    ret;
+}
+"""
+)
+BULK = (
+    HEAD
+    + """
+.visible .entry k(.param .u64 a)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<3>; .reg .pred %p<2>; .shared .align 16 .b32 s[32];
+    ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; mov.u32 %r2, s;
+    shl.b32 %r3, %r1, 2; add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1;
+    fence.proxy.async.shared::cta; bar.sync 0;
+    setp.ne.u32 %p1, %r1, 0; @%p1 bra done;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 64;
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+done:
+    ret;
+}
+"""
+)
+
+
+@pytest.fixture
+def device():
+    """A Hopper."""
+    return warpsim.Device("sm_90a")
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_bulk_stores_write(device, effects):
+    """What a bulk copy has stored in new memory may be read by the next kernel; what lies beside it may not."""
+    new, out = device.empty(32, np.uint32), device.array(np.zeros(32, np.uint32))
+    warpsim.load(BULK)["k"](1, 32, (new,), device=device, async_effects=effects)
+
+    copy = warpsim.load(COPY)["k"]
+    assert copy(1, 16, (new, out), device=device, on_finding="collect").findings == ()
+    (found,) = copy(1, 32, (new, out), device=device, on_finding="collect").findings
+    assert (found.rule, found.lanes) == ("uninitialised", tuple(range(16, 32)))
+
+
+def test_launches_without_the_rule_write(device):
+    """A launch that does not check the rule still tells the next what it has written."""
+    new, out = device.empty(32, np.uint32), device.array(np.arange(32, dtype=np.uint32))
+    copy = warpsim.load(COPY)["k"]
+    copy(1, 8, (out, new), device=device, checks="none")
+
+    assert copy(1, 8, (new, out), device=device, on_finding="collect").findings == ()
+    assert [f.rule for f in copy(1, 9, (new, out), device=device, on_finding="collect").findings] == ["uninitialised"]
+
+
+@pytest.mark.parametrize("type", ["u32", "u64"])
+@pytest.mark.parametrize("writes", [False, True])
+def test_atomics_of_any_width(device, type, writes):
+    """An atomic that adds to bytes of shared memory which nobody wrote gives an undefined old value, whatever its width."""
+    text = (
+        HEAD
+        + f"""
+.visible .entry k(.param .u64 a)
+{{
+    .reg .b64 %rd<3>; .reg .{type} %v<3>; .shared .align 8 .b64 s[2];
+    ld.param.u64 %rd1, [a]; mov.{type} %v1, 1;
+    {f"st.shared.{type} [s], %v1;" if writes else ""}
+    atom.shared.add.{type} %v2, [s], %v1;
+    st.global.{type} [%rd1], %v2;
+    ret;
+}}
+"""
+    )
+    result = warpsim.load(text)["k"](1, 1, (np.zeros(2, np.uint64),), device=device, on_finding="collect")
+
+    assert [f.rule for f in result.findings] == ([] if writes else ["uninitialised"])
+
+
+def test_undefined_bits_go_through_the_cluster(device):
+    """st.async takes undefined bits along as a store to shared memory does."""
+    text = (
+        HEAD
+        + """
+.visible .entry k(.param .u64 a) .reqnctapercluster 1, 1, 1
+{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>; .reg .pred %p<2>; .shared .align 8 .b64 bar; .shared .align 16 .b32 s[8];
+    ld.param.u64 %rd1, [a];
+    mapa.shared::cluster.u32 %r1, s, 0; mapa.shared::cluster.u32 %r2, bar, 0;
+    mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 4;
+    ld.shared.u32 %r3, [s+16];
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r3, [%r2];
+wait:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra wait;
+    ld.shared.u32 %r4, [s];
+    st.global.u32 [%rd1], %r4;
+    ret;
+}
+"""
+    )
+    text = text.replace(".version 8.0", ".version 8.1")
+    result = warpsim.load(text)["k"](1, 1, (np.zeros(2, np.uint32),), device=device, on_finding="collect")
+
+    (found,) = result.findings
+    assert (found.rule, found.other.instruction) == ("uninitialised", "ld.shared.u32")

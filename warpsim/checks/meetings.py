@@ -1,0 +1,132 @@
+"""Lanes of a warp that execute one collective at different places: ``.sync`` without ``.aligned`` asks only for the same
+instruction with the same membermask, and an H200 lets lanes of two branches meet (bar.warp.sync, shfl, vote, redux, match).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.binding.operand_slots import commit_of, source_getter
+from warpsim.machine.binding.ports import port
+from warpsim.machine.reporting import present
+from warpsim.machine.selection import from_positions
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Imm, Instruction, Reg
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+def membermask(instruction: Instruction) -> Reg | Imm | None:
+    """The operand that names the lanes which take part; None where the whole warp does."""
+    names = [o.name for o in instruction.form.operands]
+    for name, operand in zip(names, instruction.operands, strict=False):
+        if name == "membermask" and isinstance(operand, (Reg, Imm)):
+            return operand
+    return None
+
+
+def meet(machine: Machine, instruction: Instruction) -> None:
+    """Let the warps go on whose lanes all wait at this instruction, wherever in the program it stands."""
+    peers = [
+        g for g in machine.batch.parked if present(g).text == instruction.text and membermask(present(g)) is not None
+    ]
+    if len(peers) < 2:
+        return
+    complete = _complete(machine, peers)
+    if not complete.any():
+        return
+    parts = []
+    for group in peers:
+        here = complete[warps_of(group)].reshape(group.selection.shape)
+        if not here.any():
+            continue
+        machine.batch.parked = [g for g in machine.batch.parked if g is not group]
+        if not here.all():
+            group, rest = machine.divide(group, here)
+            machine.batch.parked.append(rest)
+        parts.append(group)
+    if machine.window.warp_synchronised is not None:
+        for group in parts:
+            machine.window.warp_synchronised(machine, group, membermask(present(group)))
+    if instruction.form.n_dest:
+        _exchange(machine, parts)
+    for group in parts:
+        group.at += 1
+        machine.push(group)
+
+
+def warps_of(group: Group) -> Array:
+    """The warp (times CTAs, plus CTA) of each thread, flat."""
+    selection = group.selection
+    found: Array = ((selection.threads >> 5) * selection.batch_shape.n_ctas + selection.ctas).reshape(-1)
+    return found
+
+
+def _complete(machine: Machine, peers: list[Group]) -> Array:
+    """Which warps have every living lane here that one of those here names."""
+    n_ctas = machine.batch.shape.n_ctas
+    size = -(-machine.batch.shape.n_threads // 32) * n_ctas
+    here, wanted, living = (np.zeros(size, np.uint32) for _ in range(3))
+    every = np.arange(machine.batch.shape.n) if machine.batch.exited is None else np.flatnonzero(~machine.batch.exited)
+    threads = every // n_ctas
+    np.bitwise_or.at(living, (threads >> 5) * n_ctas + every % n_ctas, _bits(threads))
+    for group in peers:
+        members, warps = membermask(present(group)), warps_of(group)
+        np.bitwise_or.at(here, warps, _bits(group.selection.threads.reshape(-1)))
+        masks = np.uint32(members.bits & 0xFFFFFFFF) if isinstance(members, Imm) else _flat(group, members)
+        np.bitwise_or.at(wanted, warps, masks)
+    complete: Array = (here != 0) & (wanted & living & ~here == 0)
+    return complete
+
+
+def _bits(threads: Array) -> Array:
+    return np.uint32(1) << (threads & 31).astype(np.uint32)
+
+
+def _flat(group: Group, members: Reg | None) -> Array:
+    assert members is not None
+    return _spread(as_array(group.read(members.register.index)).view(np.uint32), group)
+
+
+def _spread(value: Array, group: Group) -> Array:
+    """One value for each thread of a group."""
+    shape = group.selection.shape
+    return np.broadcast_to(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
+
+
+def _exchange(machine: Machine, parts: list[Group]) -> None:
+    """Execute the instruction once for lanes at several places: each has its own operands and destinations."""
+    instruction = present(parts[0])
+    form = instruction.form
+    positions = np.concatenate([g.selection.positions.reshape(-1) for g in parts])
+    together = from_positions(machine.batch.shape, np.sort(positions))
+    place = np.searchsorted(together.positions.reshape(-1), positions)
+    slices = np.split(place, np.cumsum([g.selection.n for g in parts])[:-1])
+    joint = machine.group(together, parts[0].plan, parts[0].stack, parts[0].block, parts[0].at, parts[0].local_base)
+    warps = joint.warps
+    arguments = []
+    for number in range(form.n_dest, len(instruction.operands)):
+        values = [as_array(source_getter(g.plan, present(g).operands[number])(machine, g)) for g in parts]
+        full = np.empty(together.n, values[0].dtype)
+        for group, value, index in zip(parts, values, slices, strict=True):
+            full[index] = _spread(value, group)
+        arguments.append(warps.spread(full.reshape(together.shape)))
+    keywords: dict[str, Any] = {name: port(machine, name, joint, None) for name in form.ports - {"active", "report"}}
+    if "active" in form.ports:
+        keywords["active"] = warps.active
+    if "report" in form.ports:
+        keywords["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
+    result = form.function(instruction.op, *arguments, **keywords)
+    results = [
+        np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
+        for r in (result if isinstance(result, tuple) else (result,))
+    ]
+    for group, index in zip(parts, slices, strict=True):
+        own = tuple([r[index].reshape(group.selection.shape) for r in results])
+        commit = commit_of(present(group))
+        if commit is not None:
+            commit(machine, group, own if isinstance(result, tuple) else own[0], None)

@@ -1,0 +1,87 @@
+"""Where undefined bits come from: the load that met them, or the register that nobody wrote and the store that copied it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding
+from warpsim.isa.traits import Access
+from warpsim.machine.reporting import party
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.values import Array, as_array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.program.program import Instruction
+
+MEMORY = "loaded here from memory that nothing has written"
+REGISTER = "register"
+"""Names the register in the values of an origin that is a store."""
+
+
+@attrs.define(eq=False)
+class Stored:
+    """Undefined values that an instruction stored in shared or local memory: from where to where, and their origin."""
+
+    kind: str
+    low: int
+    high: int
+    origin: Finding
+
+
+class Origins:
+    """Of a batch: the origin of each register slot's undefined bits, and what was stored of them."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, Finding] = {}
+        self._stored: dict[int, Stored] = {}
+
+    def get(self, slot: int) -> Finding | None:
+        """Where a register's undefined bits come from; None where nothing wrote it."""
+        return self.slots.get(slot)
+
+    def stored(
+        self, machine: Machine, group: Group, instruction: Instruction, address: Any, lanes: Array, slot: int
+    ) -> None:
+        """A store of an undefined register; its lanes in the group's shape."""
+        kind, place = _place(instruction, address)
+        place = np.broadcast_to(place, group.selection.shape)[lanes]
+        if not place.size:
+            return
+        low, high = int(place.min()), int(place.max()) + 32
+        known = self._stored.pop(id(instruction), None)
+        if known is not None and known.kind == kind:
+            low, high = min(low, known.low), max(high, known.high)
+        origin = self.slots.get(slot)
+        if origin is None:
+            name = group.plan.function.registers[slot].name
+            origin = party(machine.launch, machine.batch, group, f"{name}, which nothing has written, is stored here")
+            origin = attrs.evolve(origin, values={REGISTER: name})
+        self._stored[id(instruction)] = Stored(kind, low, high, origin)
+
+    def loaded(self, machine: Machine, group: Group, instruction: Instruction, address: Any, slots: list[int]) -> None:
+        """A load that met undefined bytes gave them to these registers."""
+        origin = None
+        if self._stored and instruction.traits.access is Access.LOAD:
+            kind, place = _place(instruction, address)
+            low, high = int(place.min()), int(place.max())
+            found = [s for s in self._stored.values() if s.kind == kind and s.low <= high and low < s.high]
+            origin = found[-1].origin if found else None
+        if origin is None:
+            origin = party(machine.launch, machine.batch, group, MEMORY)
+        for slot in slots:
+            self.slots[slot] = origin
+
+
+def _place(instruction: Instruction, address: Any) -> tuple[str, Array]:
+    """The state space of an access, and its addresses there."""
+    place = as_array(address[0]).astype(np.int64) + address[1]
+    space = instruction.traits.spaces[0] if instruction.traits.spaces else ""
+    if space == "":
+        first = int(place.reshape(-1)[0])
+        space = "local" if LOCAL_WINDOW <= first < SHARED_WINDOW else "shared"
+    return ("local" if space == "param" else space), place & 0xFFFFFFFF

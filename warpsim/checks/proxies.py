@@ -1,0 +1,351 @@
+"""The proxy-fence rule: memory written through the generic proxy that the async proxy accesses without a fence between.
+
+Loads, stores, atomics and cp.async go through the generic proxy, wgmma and bulk copies through the async one. A write
+is fenced by ``fence.proxy.async`` of the thread that wrote, of a thread that accesses and has synchronised since the
+write, or of any thread of the CTA that a barrier of the CTA ordered behind the write. Only launches of modules that use the async proxy keep this account.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
+from warpsim.errors import Finding
+from warpsim.isa.traits import Family, Mbarrier
+from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.footprints import Footprint
+    from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import Allocation
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
+    from warpsim.program.program import Instruction
+
+RULE = "proxy-fence"
+ADVICE = (
+    "fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+)
+SPACES = ("shared", "global")
+
+
+class LaunchProxies:
+    """What the batches of a launch share: time, and the last generic accesses of global memory."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.launch = launch
+        self.events: list[Instruction | None] = [None]
+        self.cells: dict[int, tuple[Allocation, Cells]] = {}
+        self.bases: list[int] = []
+        self.batches: list[Proxies] = []
+
+    def fenced(self, threads: Array, space: str) -> Array:
+        """The time of the last fence of threads of any batch."""
+        out = np.zeros(len(threads), np.int64)
+        owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            out[mine] = self.batches[number].fence_time[space][threads[mine] - self.bases[number]]
+        return out
+
+
+class Proxies:
+    """The account of a batch."""
+
+    def __init__(self, shared: LaunchProxies, machine: Machine) -> None:
+        self.shared_state = shared
+        self.machine = machine
+        n, n_ctas = machine.batch.shape.n, machine.batch.shape.n_ctas
+        self.base = shared.bases[-1] + self.machine.batch.shape.n if shared.bases else 0
+        shared.bases.append(self.base)
+        shared.batches.append(self)
+        self.cells = Cells(machine.batch.shared.size, n_ctas)
+        self.isolated = machine.launch.cluster == (1, 1, 1)
+        self.writers = np.zeros(n, np.bool_)
+        self._settled: int | None = 0
+        self.fence_time = {space: np.zeros(n, np.int64) for space in SPACES}
+        self.fence_sync = {space: np.zeros(n, np.int64) for space in SPACES}
+        self.sync_time = np.zeros(n, np.int64)
+        self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
+        self.cta_time = np.zeros(n, np.int64)
+
+    def tick(self, instruction: Instruction | None) -> int:
+        """The time of a new event."""
+        events = self.shared_state.events
+        events.append(instruction)
+        return len(events) - 1
+
+    # ---- the generic proxy -------------------------------------------------------------------
+
+    def shared(self, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+        """A generic access to shared memory."""
+        group = self.machine.memory.group
+        shape = group.selection.shape
+        at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
+        threads = group.selection.positions
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
+            at, where, threads = at[mask], where[mask], threads[mask]
+        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+
+    def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+        """Matrix rows ``[n, k, m]`` of warps."""
+        group = self.machine.memory.group
+        warps, n_ctas = group.warps, self.machine.batch.shape.n_ctas
+        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
+        shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
+        at, where, threads = (np.broadcast_to(x, shape) for x in (place, columns, first * n_ctas + columns))
+        if active is not None:
+            mask = np.broadcast_to(active, shape)
+            at, where, threads = at[mask], where[mask], threads[mask]
+        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+
+    def globals(self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
+        """A generic store to global memory."""
+        group = self.machine.memory.group
+        at, threads = np.broadcast_to(place - allocation.start, group.selection.shape), group.selection.positions
+        if mask is not None:
+            mask = np.broadcast_to(mask, at.shape)
+            at, threads = at[mask], threads[mask]
+        found = self.shared_state.cells.get(allocation.start)
+        if found is None or found[0] is not allocation:
+            found = self.shared_state.cells[allocation.start] = allocation, Cells(allocation.data.size, 1)
+        self._leave(found[1], at, nbytes, np.zeros(1, np.int64), threads, True, present(group))
+
+    def _leave(
+        self, cells: Cells, at: Array, nbytes: int, where: Array, threads: Array, write: bool, instruction: Instruction
+    ) -> None:
+        cells.fit(nbytes)
+        stamp = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
+        index = (at // cells.granule * cells.width + where).reshape(-1)
+        kept = cells.of("write" if write else "read")
+        if cells is self.cells and write:
+            self.writers[threads] = True
+            self._settled = None
+        for k in range(nbytes // cells.granule):
+            kept[index + k * cells.width] = stamp
+
+    def landed(self, transfer: Transfer, which: Array) -> None:
+        """``cp.async`` copies are complete: only a fence behind that covers what they wrote."""
+        if transfer.writes is None:
+            return
+        nbytes = transfer.writes.nbytes
+        step = min(nbytes & -nbytes, 16)
+        at = transfer.writes.start[which][:, None] + np.arange(0, nbytes, step)
+        where, threads = (
+            np.broadcast_to(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
+        )
+        self._leave(self.cells, at, step, where, threads, True, transfer.place or present(transfer.group))
+
+    # ---- the async proxy ---------------------------------------------------------------------
+
+    def copies(self, writes: Footprint | None, reads: Footprint | None, positions: Array) -> None:
+        """Bulk copies of threads begin: what they read and write in shared memory."""
+        for footprint, write in ((reads, False), (writes, True)):
+            if footprint is None or not len(footprint.start):
+                continue
+            kinds = ("write", "read") if write else ("write",)
+            seen = [self.cells.kinds[kind] for kind in kinds if kind in self.cells.kinds]
+            if not any(self._part(cells, footprint.low, footprint.high).any() for cells in seen):
+                continue
+            step = min(footprint.nbytes & -footprint.nbytes, 16)
+            at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
+            where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
+            self._meet(self.cells, at, step, where, users, write, "shared", None)
+
+    def matrix(self, address: Array, columns: Array, limits: tuple[int, int]) -> None:
+        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``."""
+        if self._is_settled(*limits):
+            return
+        group = self.machine.memory.group
+        warps, n_ctas = group.warps, self.machine.batch.shape.n_ctas
+        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
+        rows = address.reshape(-1, *address.shape[-2:]) & ~15
+        shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
+        at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
+        self._meet(self.cells, at, 16, where, users, False, "shared", None, lanes=128)
+
+    def _is_settled(self, low: int, high: int) -> bool:
+        """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everybody: by each thread that
+        ever wrote, or behind a barrier of each CTA."""
+        seen = self.cells.kinds.get("write")
+        if seen is None:
+            return True
+        newest = int(self._part(seen, low, high).max(initial=0))
+        if self._settled is None:
+            self._settled = int(self.fence_time["shared"][self.writers].min(initial=self._now))
+            if self.isolated:
+                self._settled = max(self._settled, int(self.floor["shared"].min()))
+        return newest >> SHIFT < self._settled
+
+    def wrote(self, at: Array, columns: Array) -> Array:
+        """Whether threads have written any of the 16 bytes at addresses in columns since a bulk copy did."""
+        seen, granule = self.cells.kinds.get("write"), self.cells.granule
+        if seen is None:
+            return np.zeros(np.broadcast_shapes(at.shape, columns.shape), np.bool_)
+        parts = np.arange(LARGEST // granule)
+        index = (at // granule)[..., None] + parts
+        found: Array = (seen[index * self.cells.width + columns[..., None]] != 0).any(axis=-1)
+        return found
+
+    def _part(self, seen: Array, low: int, high: int) -> Array:
+        """The cells of ``[low, high)`` of shared memory in all columns."""
+        granule, width = self.cells.granule, self.cells.width
+        return seen[low // granule * width : -(-high // granule) * width]
+
+    @property
+    def _now(self) -> int:
+        return len(self.shared_state.events)
+
+    def bulk_globals(self, address: Array, nbytes: int, write: bool) -> None:
+        """Bulk copies of the threads of the step access runs of global memory."""
+        if not len(address) or not self.shared_state.cells:
+            return
+        allocation = self.machine.memory.globals.find(int(address.min()), int(address.max()) + nbytes)
+        found = None if allocation is None else self.shared_state.cells.get(allocation.start)
+        if allocation is None or found is None or found[0] is not allocation:
+            return
+        step = min(nbytes & -nbytes, 16)
+        at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
+        user = self.machine.transfers.lanes()[:1]
+        self._meet(
+            found[1], at, step, np.zeros(1, np.int64), np.broadcast_to(user, at.shape), write, "global", allocation
+        )
+
+    def _meet(
+        self,
+        cells: Cells,
+        at: Array,
+        nbytes: int,
+        where: Array,
+        users: Array,
+        write: bool,
+        space: str,
+        allocation: Allocation | None,
+        lanes: int = 1,
+    ) -> None:
+        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before."""
+        cells.fit(nbytes)
+        index = (at // cells.granule * cells.width + where).reshape(-1)
+        at, users = at.reshape(-1), users.reshape(-1)
+        place = index[:, None] + cells.width * np.arange(nbytes // cells.granule)
+        for kind in ("write", "read") if write else ("write",):
+            seen = cells.kinds.get(kind)
+            if seen is not None:
+                self._check(seen[place], at, users, kind, write, space, allocation, lanes)
+                if write:
+                    seen[place] = 0
+
+    def _check(
+        self,
+        seen: Array,
+        at: Array,
+        users: Array,
+        kind: str,
+        write: bool,
+        space: str,
+        allocation: Allocation | None,
+        lanes: int,
+    ) -> None:
+        run, part = np.nonzero(seen)
+        if not len(run):
+            return
+        times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run]
+        n_ctas = self.machine.batch.shape.n_ctas
+        bad = self.shared_state.fenced(threads, space) <= times
+        inside = (threads >= self.base) & (threads < self.base + self.machine.batch.shape.n)
+        column = users % n_ctas
+        near = inside & ((threads - self.base) % n_ctas == column)
+        bad &= ~(near & (self.floor[space][column] > times))
+        if bad.any():
+            bad[bad] = ~self._fenced_by_user(users[bad], threads[bad] - self.base, times[bad], space, lanes)
+        if not bad.any():
+            return
+        which = int(np.flatnonzero(bad)[0])
+        self._report(int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation)
+
+    def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
+        """Whether a thread that accesses has synchronised after the write, or shares its warp, and has fenced then."""
+        n_ctas = self.machine.batch.shape.n_ctas
+        thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
+        first = thread // lanes * lanes
+        synced = self._latest(self.fence_sync[space], lanes)[first // lanes, column]
+        near = (writers % n_ctas == column) & (
+            writer // lanes == thread // lanes if lanes > 32 else writer >> 5 == thread >> 5
+        )
+        at_all = self._latest(self.fence_time[space], 32 if lanes > 1 else 1)
+        fenced = at_all[np.where(near, writer, 0) >> 5 if lanes > 1 else thread, column]
+        found: Array = (synced > times) | (near & (fenced > times))
+        return found
+
+    def _latest(self, times: Array, lanes: int) -> Array:
+        """The latest of each ``lanes`` threads one after the other, ``[n / lanes, n_ctas]``."""
+        rows = times.reshape(-1, self.machine.batch.shape.n_ctas)
+        if lanes == 1:
+            return rows
+        latest: Array = np.maximum.reduceat(rows, np.arange(0, len(rows), lanes), axis=0)
+        return latest
+
+    def _report(self, time: int, thread: int, at: int, kind: str, write: bool, allocation: Allocation | None) -> None:
+        group = self.machine.memory.group
+        event = self.shared_state.events[time]
+        assert event is not None
+        by_copy = event.traits.is_async(Family.CP_ASYNC)
+        copied = by_copy and present(group).traits.is_async(Family.WGMMA)
+        # compilers put data where an mbarrier or a tensor map was, behind a barrier alone
+        reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
+        machine = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
+        position = thread - machine.base
+        met = bool(machine.cta_time[position] > time)
+        # libraries hand over stages that they have read through an mbarrier alone
+        handed = kind == "read" and not met
+        # Triton's sanitizer fills buffers before copies load them: behind a barrier the write is done, on GPUs so far
+        over = write and kind == "write" and met and allocation is None
+        severity = "note" if copied or reused or handed else "warning" if over else "error"
+        warp, lane = (
+            position // machine.machine.batch.shape.n_ctas >> 5,
+            position // machine.machine.batch.shape.n_ctas & 31,
+        )
+        was = "written" if kind == "write" else "read"
+        how = "by cp.async" if by_copy else "through the generic proxy"
+        name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
+        other: Finding = attrs.evolve(
+            finding_at(self.shared_state.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
+        )
+        self.machine.fault(
+            RULE,
+            f"{name} is {'written' if write else 'read'} through the async proxy; warp {warp}, lane {lane} has {was} it"
+            f" {how} in line {event.span.line}, and no proxy fence stands between",
+            group,
+            self.machine.memory.active if kind != "read" else None,
+            severity=severity,
+            other=other,
+            address=at,
+            advice=ADVICE,
+        )
+
+    # ---- order -------------------------------------------------------------------------------
+
+    def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
+        """``fence.proxy.async`` of threads."""
+        now = self.tick(None)
+        for space in spaces:
+            self.fence_time[space][positions] = now
+            self.fence_sync[space][positions] = self.sync_time[positions]
+            np.maximum.at(self.floor[space], positions % self.machine.batch.shape.n_ctas, self.cta_time[positions])
+        self._settled = None
+
+    def barrier(self, group: Group | None) -> None:
+        """Threads (None: all) have passed a barrier of their CTA."""
+        positions = ... if group is None else group.selection.positions
+        self.cta_time[positions] = self.sync_time[positions] = self.tick(None)
+
+    def synchronised(self, group: Group) -> None:
+        """Threads have synchronised with others in some way."""
+        self.sync_time[group.selection.positions] = self.tick(None)

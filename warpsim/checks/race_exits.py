@@ -1,0 +1,84 @@
+"""The end of a CTA of a cluster: its shared memory is gone, so whatever a peer did there must come before.
+
+An access of a peer is in time if it happens before the end of some thread of the CTA: the CTA lives until the last has
+ended. Accesses that come after the end are found as those are that race with a write of all of its shared memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from warpsim.checks.cells import SHIFT, THREAD
+from warpsim.checks.race_findings import RULE
+from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.checks.races import Races
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+WITNESSES = 8
+"""Threads of a CTA whose knowledge is asked for, of those that know different things."""
+ADVICE = (
+    "barrier.cluster.arrive and barrier.cluster.wait of all threads of the cluster, behind the last access to the shared"
+    " memory of a peer (barrier-cluster, and mapa)"
+)
+
+
+def check_exit(races: Races, machine: Machine, group: Group) -> None:
+    """The group's threads have ended: look at the CTAs of which no thread is left."""
+    cells = races.shared_cells
+    if not races.clustered or races.order.uniform or not cells.kinds:
+        return
+    ended = np.flatnonzero((machine.batch.alive == 0) & (group.selection.per_cta > 0))
+    races.launch.begin(present(group), 0)
+    for column in ended.tolist():
+        witnesses = _witnesses(races, column)
+        seen = cells.of("remote").reshape(-1, cells.width)[:, column]
+        at = np.flatnonzero(seen)
+        theirs, times = seen[at] & THREAD, seen[at] >> SHIFT
+        late = np.ones(len(at), np.bool_)
+        for witness in witnesses.tolist():
+            late &= races.order.unordered(theirs + races.base, times, np.full(len(at), witness))
+        if late.any():
+            first = int(np.flatnonzero(late)[0])
+            _report(
+                races, machine, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first])
+            )
+        last = column + (machine.batch.shape.n_threads - 1) * machine.batch.shape.n_ctas
+        cells.of("write").reshape(-1, cells.width)[:, column] = races.now << SHIFT | last
+
+
+def _witnesses(races: Races, column: int) -> Array:
+    """Threads of a CTA that between them know what all of its threads know."""
+    order, n_ctas = races.order, races.machine.batch.shape.n_ctas
+    threads = np.arange(races.machine.batch.shape.n_threads) * n_ctas + column
+    known = np.zeros(len(threads), np.int64) if order.known is None else order.known.reshape(-1)[threads]
+    cluster = (
+        np.zeros(len(threads), np.int64) if order.cluster_time is None else order.cluster_time.reshape(-1)[threads]
+    )
+    _, first = np.unique(np.stack([cluster, known]), axis=1, return_index=True)
+    return threads[first[::-1][:WITNESSES]]
+
+
+def _report(races: Races, machine: Machine, group: Group, column: int, at: int, thread: int, time: int) -> None:
+    cta, warp, lanes = races.launch.place(thread + races.base)
+    event = races.launch.events[time]
+    other = None
+    if event is not None:
+        place = finding_at(races.launch.launch, event)
+        other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
+    machine.fault(
+        RULE,
+        f"the CTA ends, and with it its shared memory: address 0x{at:x} is used by CTA {cta}, warp {warp}, lane"
+        f" {lanes[0]} in line {event.span.line if event is not None else 0}, and nothing orders that before the end",
+        group,
+        group.selection.ctas == column,
+        address=at,
+        other=other,
+        advice=ADVICE,
+    )

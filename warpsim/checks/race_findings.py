@@ -1,0 +1,150 @@
+"""Findings of the race rule: who, where, and which other access; and stores that are harmless if they change nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from warpsim.checks.race_events import LaunchRaces
+from warpsim.checks.race_flags import RaceFlags
+from warpsim.errors import Finding
+from warpsim.machine.reporting import finding_at
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import Allocation
+    from warpsim.machine.state.group import Group
+
+RULE = "race"
+UNCHANGED = "; the value there stays the same"
+CHECKED = "; what was read is only a guess, which a compare and swap checks"
+IN_TURN = (
+    "; the lane that starts the copy belongs to the warp that has read, which no GPU so far starts before the loads"
+)
+TESTED = "; what was read only decides whether an atomic of the same place is made, whose result is looked at"
+UNFENCED = "; a flag tells that it is over, but no fence comes after the read of the flag"
+SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
+FENCE = "read the flag with .acquire, or make a fence after reading it: without one, later reads may be made before"
+ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
+
+
+@attrs.frozen(eq=False)
+class Doubt:
+    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race. ``excuse`` says why
+    it is no error if it does."""
+
+    threads: Array
+    message: str
+    address: int
+    other: Finding | None
+    together: bool
+    excuse: str = ""
+
+
+class RaceFindings(RaceFlags):
+    """The part of a batch's race detector that reports."""
+
+    def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
+        super().__init__(shared, machine)
+        self.doubts: list[Doubt] = []
+        self.copying = False
+        """Whether the accesses are those of a copy through the async proxy."""
+
+    def report(
+        self,
+        group: Group,
+        positions: Array,
+        at: int,
+        thread: int,
+        time: int,
+        write: bool,
+        was_write: bool,
+        allocation: Allocation | None,
+        excuse: str = "",
+    ) -> None:
+        """These threads race with the access of another ``thread`` at ``time``; ``excuse`` says why it is no error, if
+        it is none."""
+        event = self.launch.events[time]
+        cta, warp, lanes = self.launch.place(thread)
+        other: Finding | None = None
+        if event is not None:
+            verb = "written" if was_write else "read"
+            other = attrs.evolve(
+                finding_at(self.launch.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes
+            )
+        verb, was = "written" if write else "read", "wrote" if was_write else "read"
+        message = (
+            f"{self._name(at, allocation)} is {verb} after CTA {cta}, warp {warp}, lane {lanes[0]} {was} it in line"
+            f" {event.span.line if event is not None else 0}, and nothing orders the two"
+        )
+        address = at if allocation is None else at + allocation.start
+        doubt = Doubt(positions, message, address, other, False, excuse)
+        reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
+        if excuse == IN_TURN:
+            self._fault(group, doubt)
+        elif write and not self.note.level:
+            self.doubts.append(doubt)
+        elif reach and write != was_write and reader is not None and self.launch.is_guess(reader):
+            self._fault(group, doubt, CHECKED)
+        elif reach and write != was_write and reader is not None and self.launch.is_test(reader):
+            self._fault(group, doubt, TESTED)
+        else:
+            self._fault(group, doubt)
+
+    def doubt_step(self, at: Array, threads: Array, allocation: Allocation | None) -> None:
+        """Threads store to one place in one step."""
+        event = self.launch.events[-1]
+        other = None
+        if event is not None:
+            other = attrs.evolve(finding_at(self.launch.launch, event), message="and here by another thread")
+        if allocation is None:
+            scale = self.machine.batch.shape.n_ctas if self.order.uniform else 1
+            threads = threads * scale
+        else:
+            threads = threads - self.base
+        message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
+        self.doubts.append(Doubt(threads, message, int(at[0]), other, True))
+
+    def settle(self, changed: Array | None, lost: Array | None) -> None:
+        """The store of the step is done: ``changed`` marks the lanes that found another value there than they stored,
+        ``lost`` those whose value is not there afterwards (None: not known). What changes nothing is no error."""
+        doubts, self.doubts = self.doubts, []
+        group = self.machine.memory.group
+        for doubt in doubts:
+            mask = lost if doubt.together else changed
+            harmful = mask is None or self._meet(group, doubt.threads, mask)
+            n_ctas = self.machine.batch.shape.n_ctas
+            one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
+            if harmful or not (doubt.together and one_warp):
+                self._fault(group, doubt, "" if harmful else UNCHANGED)
+
+    def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
+        here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
+        scale = self.machine.batch.shape.n_ctas if self.order.uniform else 1
+        return bool(np.isin(threads // scale, here // scale).any())
+
+    def _name(self, at: int, allocation: Allocation | None) -> str:
+        if allocation is None:
+            return f"shared address 0x{at:x}"
+        return f"byte {at} of {allocation.name}"
+
+    def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
+        """A finding; one that is no error says why."""
+        excuse = excuse or doubt.excuse
+        here, threads = group.selection.positions, doubt.threads
+        if self.order.uniform:
+            here, threads = here // self.machine.batch.shape.n_ctas, threads // self.machine.batch.shape.n_ctas
+        lanes = np.isin(here, threads)
+        self.machine.fault(
+            RULE,
+            doubt.message + excuse,
+            group,
+            lanes if lanes.any() else None,
+            address=doubt.address,
+            other=doubt.other,
+            advice=FENCE if excuse == UNFENCED else ADVICE,
+            severity=SEVERITY[excuse],
+        )

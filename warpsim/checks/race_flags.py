@@ -1,0 +1,220 @@
+"""Flags: strong accesses through which threads release and acquire (memory consistency model, release and acquire patterns).
+
+A flag that only one thread has used orders nothing yet. Its cell keeps when that thread released through it last (its
+*lead*), and it becomes a sync variable when another thread comes, with what the first one knew: many threads which each
+fence and store to places of their own cost little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from warpsim.checks.cells import SHIFT, THREAD, Cells
+from warpsim.checks.knowledge import Past, by_column
+from warpsim.checks.race_events import CTA
+from warpsim.checks.race_sync import RaceClocks, objects
+from warpsim.machine.values import Array
+
+MANY, CROWD = 64, -100
+"""More sync variables than that in one step count as one, at an address that no memory has."""
+SHARED_BY_MANY = -1
+"""The lead of a flag that is a sync variable."""
+
+
+class RaceFlags(RaceClocks):
+    """The part of a batch's race detector that follows strong accesses."""
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether the strong access of this step can be one of a flag: it or a fence before releases, or a flag exists."""
+        return self.note.release or bool(self.order.fence_time) or self.launch.led or bool(self.launch.flags)
+
+    def strong(
+        self,
+        cells: Cells,
+        place: Array,
+        mask: Array | None,
+        reads: bool,
+        writes: bool,
+        columns: Array | None,
+        start: int = 0,
+    ) -> None:
+        """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released.
+
+        ``cells`` are those of the memory that begins at ``start``, ``columns`` None for global memory."""
+        if not self.has_flags or self._is_own(cells, place, mask, writes, columns, start):
+            return
+        self.widen()
+        positions = self.machine.memory.group.selection.positions
+        place, positions, where, index = self._flat(cells, place, mask, positions, columns, start)
+        shared, narrow = columns is not None, self.note.level == CTA
+        self._share_leads(cells, place, where, index, shared)
+        if writes:
+            if self.note.release:
+                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared, narrow)
+                cells.of("lead")[index] = SHARED_BY_MANY
+            else:
+                near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
+                if narrow or (shared and not self.clustered):
+                    self._give(near, place, positions, where, shared, True)
+                else:  # a fence of the CTA alone makes it a release to the CTA
+                    self._give(far, place, positions, where, shared, False)
+                    if not shared:
+                        self._give(np.where(near > far, near, 0), place, positions, where, shared, True)
+                cells.of("lead")[index[near > 0]] = SHARED_BY_MANY
+        if reads and self.launch.flags:
+            for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
+                at = np.full_like(place, CROWD) if address == CROWD else place
+                for scope in (True,) if narrow or shared else (False, True):
+                    for mine, key in self._keys(address, at, positions, where, shared, scope):
+                        self._take(mine, key, narrow)
+
+    def _flat(
+        self, cells: Cells, place: Array, mask: Array | None, positions: Array, columns: Array | None, start: int
+    ) -> tuple[Array, Array, Array, Array]:
+        """Address, position, column and cell of each thread that takes part; ``positions`` may be those of one CTA."""
+        shape = positions.shape
+        if place.size == 1 and place.ndim != positions.ndim:
+            place = place.reshape((1,) * positions.ndim)
+        place = np.broadcast_to(place, shape)
+        where = positions % self.machine.batch.shape.n_ctas if columns is None else np.broadcast_to(columns, shape)
+        chosen = slice(None) if mask is None else np.broadcast_to(mask, shape).reshape(-1)
+        place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
+        index = (place - start) // cells.granule
+        return place, positions, where, index if cells.width == 1 else index * cells.width + where
+
+    # ---- flags of one thread -----------------------------------------------------------------
+
+    def _is_own(
+        self, cells: Cells, place: Array, mask: Array | None, writes: bool, columns: Array | None, start: int
+    ) -> bool:
+        """Whether each thread accesses a place that nobody else has used as a flag; releases are noted there."""
+        shared, narrow = columns is not None, self.note.level == CTA
+        positions, uniform = self.machine.memory.group.selection.positions, shared and self.order.uniform
+        if uniform:  # all CTAs do the same
+            positions, columns = positions[:, :, :1, :1], np.zeros((1, 1, 1, 1), np.int64)
+            mask = None if mask is None else mask[:, :, :1, :1]
+        _, positions, _, index = self._flat(cells, place, mask, positions, columns, start)
+        threads = positions // self.machine.batch.shape.n_ctas if uniform else positions + (0 if shared else self.base)
+        lead = cells.of("lead")
+        seen = lead[index]
+        if ((seen != 0) & (seen & THREAD != threads)).any():
+            return False
+        if not writes:
+            return True
+        near = self.order.fenced(positions, "cta")
+        if self.note.release:
+            own = np.full(len(positions), self.now + 1)
+        else:
+            own = near if narrow or (shared and not self.clustered) else self.order.fenced(positions, "gpu")
+        if not near.any() and not self.note.release:
+            return True
+        if not shared and (narrow or (near > own).any()):
+            return False
+        gives = own > 0
+        stamp = (own << SHIFT | threads)[gives]
+        past = self.order.past_of(positions[gives]) if gives.any() else None
+        if past is None:
+            return not gives.any()
+        lead[index[gives]] = stamp
+        if (lead[index[gives]] != stamp).any():  # several threads at one place
+            lead[index] = seen
+            return False
+        cells.of("past")[index[gives]] = self.launch.past(past)
+        return True
+
+    def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, shared: bool) -> None:
+        """Flags at these places that one thread has used are sync variables from now on."""
+        lead = cells.of("lead")
+        _, first = np.unique(index, return_index=True)
+        first = first[lead[index[first]] > 0]
+        if not len(first):
+            return
+        seen, pasts, place, where = lead[index[first]], cells.of("past")[index[first]], place[first], where[first]
+        lead[index[first]] = SHARED_BY_MANY
+        threads = seen & THREAD
+        owners = np.searchsorted(np.array(self.launch.bases), threads, "right") - 1 if not shared else 0 * threads
+        for number, mine in by_column(np.arange(len(threads)), owners):
+            detector = self if shared else self.launch.detectors[number]
+            positions = threads[mine] - (0 if shared else detector.base)
+            columns = where[mine] if shared else positions % detector.machine.batch.shape.n_ctas
+            for past, some in by_column(np.arange(len(mine)), pasts[mine]):
+                own = seen[mine[some]] >> SHIFT
+                known = self.launch.pasts[past]
+                detector._give(own, place[mine[some]], positions[some], columns[some], shared, shared, known)
+
+    # ---- flags of many -----------------------------------------------------------------------
+
+    def _give(
+        self,
+        own: Array,
+        place: Array,
+        positions: Array,
+        where: Array,
+        shared: bool,
+        narrow: bool,
+        past: Past | None = None,
+    ) -> None:
+        """Threads release their accesses before ``own`` (0: none) through flags at ``place``, and what they know, or knew."""
+        gives = own > 0
+        if not gives.any():
+            return
+        self.widen()
+        own, place, positions, where = own[gives], place[gives], positions[gives], where[gives]
+        addresses = np.unique(place).tolist()
+        if len(addresses) > MANY:
+            addresses, place = [CROWD], np.full_like(place, CROWD)
+        self.launch.flags.update(addresses)
+        if (shared or narrow) and self._give_apart(own, place, positions, where, shared, past):
+            return
+        for address in addresses:
+            for mine, key in self._keys(address, place, positions, where, shared, narrow):
+                times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
+                if past is None:
+                    self.order.publish(key, mine, times)
+                else:
+                    self.order.publish_past(key, mine, times, past)
+
+    def _give_apart(
+        self, own: Array, place: Array, positions: Array, where: Array, shared: bool, past: Past | None
+    ) -> bool:
+        """The flags of all CTAs at once, where every CTA has its own."""
+        if (where != positions % self.machine.batch.shape.n_ctas).any():
+            return False
+        order, found = objects(where, place)
+        if len(found) < 2 or (not shared and int(place.max()) >> 32):
+            return False
+        starts = np.array([start for start, _ in found])
+        keys: list[Hashable] = [
+            (self.base + column, address) if shared else (self.base + column, "cta", address)
+            for column, address in zip(where[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
+        ]
+        return self.order.publish_apart(keys, starts, positions[order], own[order], past)
+
+    def _keys(
+        self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
+    ) -> Iterator[tuple[Array, Hashable]]:
+        """The threads at an address, and the sync variable that it is to them."""
+        here = place == address
+        positions, where = positions[here], where[here]
+        if not shared and not narrow:
+            yield positions, ("gpu", address)
+            return
+        for column, mine in by_column(positions, where):
+            yield mine, (self.base + column, address) if shared else (self.base + column, "cta", address)
+
+    def _take(self, positions: Array, key: Hashable, narrow: bool) -> None:
+        rows = self.launch.variables.get(key)
+        if narrow and isinstance(key, tuple) and key[1] == "cta":  # a wider release of the same CTA serves as well
+            wider = self.launch.variables.get(("gpu", key[2]), {}).get(key[0])
+            rows = rows if wider is None else {**(rows or {}), key[0]: wider}
+        if not rows:
+            return
+        self.widen()
+        if self.note.acquire:
+            self.order.acquire(rows, positions)
+        else:
+            self.order.expect(rows, positions)
+            self.hints.read(self.launch.events[-1], positions, self.now, rows)

@@ -1,0 +1,163 @@
+"""What synchronises, told to the clocks of a batch: barriers, warps, clusters, mbarriers and waits."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.checks.cells import Cells
+from warpsim.checks.hints import Hints
+from warpsim.checks.order import Order
+from warpsim.checks.race_events import LaunchRaces, Note
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Imm, Reg
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.program.program import Instruction
+
+
+class RaceClocks:
+    """The part of a batch's race detector that is told what synchronises."""
+
+    def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
+        self.launch = shared
+        self.machine = machine
+        self.base = shared.enter(machine)
+        self.order = Order(machine.batch.shape, self.base, shared.variables, self._clusters, shared.owner)
+        self.hints = Hints(self.order)
+        shared.orders.append(self.order)
+        shared.detectors.append(self)
+        self.shared_cells = Cells(machine.batch.shared.size, 1)
+        self.clustered = machine.launch.cluster != (1, 1, 1)
+        self.note = Note()
+
+    def _clusters(self) -> Array:
+        from warpsim.machine.clusters import ClusterBarrier
+
+        clusters: Array = ClusterBarrier(self.machine).cluster
+        return clusters
+
+    @property
+    def now(self) -> int:
+        """The number of the present step."""
+        return len(self.launch.events) - 1
+
+    def begin(self, instruction: Instruction, note: Note) -> None:
+        """A step begins that accesses memory."""
+        self.note = note
+        self.launch.begin(instruction, note.level)
+
+    def widen(self) -> None:
+        """CTAs do different things from now on."""
+        if self.order.uniform:
+            self.order.widen()
+            self.shared_cells.widen(self.machine.batch.shape.n_ctas)
+
+    def threads_of(self, group: Group, mask: Array | None = None) -> Array:
+        """Flat positions of a group's threads (where ``mask``); those of one CTA where all do the same."""
+        selection = group.selection
+        if self.order.uniform:
+            if isinstance(selection, Rect) and selection.all_ctas and (mask is None or alike(mask)):
+                rows = selection.positions[:, :, 0, 0]
+                return rows.reshape(-1) if mask is None else rows[np.broadcast_to(mask[:, :, 0, 0], rows.shape)]
+            self.widen()
+        positions = selection.positions
+        return positions.reshape(-1) if mask is None else positions[np.broadcast_to(mask, positions.shape)]
+
+    # ---- barriers, warps, fences -------------------------------------------------------------
+
+    def cta_barrier(self, group: Group | None) -> None:
+        """The threads of a group (None: all) have passed a barrier of their whole CTAs."""
+        self.launch.begin(None, 0)
+        self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
+
+    def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
+        """The threads of a group have met in a warp-wide instruction, all or those of a membermask."""
+        masks: Array | None = None
+        if isinstance(members, Imm):
+            if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
+                masks = np.full(1, members.bits & 0xFFFFFFFF)
+        elif members is not None:
+            masks = as_array(group.read(members.register.index)).view(np.uint32)
+            masks = masks.reshape(-1) if masks.size == 1 else masks
+            if (masks == 0xFFFFFFFF).all():
+                masks = None
+        if masks is not None and masks.size > 1:
+            self.widen()
+            masks = np.broadcast_to(masks, group.selection.shape).reshape(-1)
+        self.order.warp_sync(self.threads_of(group), masks, self.now)
+
+    def agent_wait(self, group: Group) -> None:
+        """The threads of a group have waited for wgmma."""
+        self.order.agent_wait(self.threads_of(group), self.now)
+
+    def fence(self, group: Group, scope: str, active: Array | None) -> None:
+        """The (active) threads of a group have executed a fence of scope "cta" or "gpu"."""
+        self.order.fence(self.threads_of(group, active), scope, self.now)
+
+    def cluster_barrier(self, group: Group) -> None:
+        """The threads of a group have passed a barrier of their clusters."""
+        self.launch.begin(None, 0)
+        self.order.cluster_barrier(self.threads_of(group), self.now)
+
+    def barrier_arrive(self, group: Group, number: int) -> None:
+        """Threads arrive at a barrier that not all threads of the CTA need take part in."""
+        self.widen()
+        positions = group.selection.positions.reshape(-1)
+        self.release_to(positions, positions % self.machine.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+
+    def barrier_leave(self, group: Group, number: int | None) -> None:
+        """Threads have passed such a barrier, or (None) one of their whole CTAs."""
+        if number is None:
+            self.cta_barrier(group)
+            return
+        positions = group.selection.positions.reshape(-1)
+        self.acquire_from(positions, positions % self.machine.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+
+    def barrier_reset(self, number: int, columns: Array) -> None:
+        """Such a barrier is complete in these CTAs."""
+        for column in columns.tolist():
+            self.launch.variables.pop((self.base + column, -1 - number), None)
+
+    def release_to(self, positions: Array, columns: Array, address: Array) -> None:
+        """Threads release through sync variables in shared memory."""
+        self.widen()
+        order, found = objects(columns, address)
+        columns, address, positions = columns[order], address[order], positions[order]
+        starts = [start for start, _ in found]
+        if starts and not (columns != positions % self.machine.batch.shape.n_ctas).any():
+            keys: list[Hashable] = [(self.base + int(columns[s]), int(address[s])) for s in starts]
+            if self.order.publish_apart(keys, np.array(starts), positions, self.now + 1):
+                return
+        for start, stop in found:
+            mine = positions[start:stop]
+            key = self.base + int(columns[start]), int(address[start])
+            self.order.publish(key, mine, np.full(len(mine), self.now + 1))
+
+    def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
+        """Threads acquire what was released through sync variables in shared memory."""
+        order, found = objects(columns, address)
+        for start, stop in found:
+            first = order[start]
+            rows = self.launch.variables.get((self.base + int(columns[first]), int(address[first])))
+            if rows:
+                self.order.acquire(rows, positions[order[start:stop]])
+
+
+def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:
+    """An order in which accesses to one address in one column stand together, and where each of these runs begins and ends."""
+    keys = columns << 32 | address & 0xFFFFFFFF
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]][: len(keys)]).tolist()
+    return order, list(zip(starts, [*starts[1:], len(keys)][: len(starts)], strict=True))
+
+
+def alike(array: Array) -> bool:
+    """Whether an array over a group does not depend on the CTA."""
+    return array.ndim != 4 or array.shape[2] == array.shape[3] == 1

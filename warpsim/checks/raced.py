@@ -1,0 +1,22 @@
+"""What each instruction is to the memory consistency model."""
+
+from __future__ import annotations
+
+from warpsim.checks.race_events import CLUSTER, CTA, GPU, Note
+from warpsim.program.program import Instruction
+
+_SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+
+
+def note_of(instruction: Instruction) -> Note:
+    """How strong an instruction's accesses are, and what they release and acquire."""
+    order = instruction.traits.order
+    return Note(_SCOPES[order.scope], order.release, order.acquire) if order.strong else Note()
+
+
+def fence_scope(instruction: Instruction) -> str | None:
+    """The scope of a fence: "cta" or "gpu"; None for other instructions."""
+    fence = instruction.traits.fence
+    if fence is None or fence.proxy is not None or fence.mbarrier_init:
+        return None
+    return "cta" if instruction.traits.scope == "cta" else "gpu"

@@ -1,0 +1,126 @@
+"""The memory port over the companions of memory: the undefined bits of what a body loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.addresses import Address, space_of
+from warpsim.machine.memory.global_access import GlobalAccess
+from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import Window
+from warpsim.types import ScalarType
+
+if TYPE_CHECKING:
+    from warpsim.checks.written import WrittenBits
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+QUIET = Window()
+
+
+class UndefinedMemory:
+    """A memory port whose loads give 1 for each undefined bit, and whose stores take such bits.
+
+    A body that only moves bits tells with this port which bits of its result nobody wrote."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine = machine
+        self.port = _Companions(machine, group, active)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.port, name)
+
+    def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
+        """The undefined bits of ``count`` consecutive elements."""
+        with muted(self.machine):
+            values = self.port.load(space, address, type, count)
+        return tuple([_inverted(v) for v in values])
+
+    def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
+        """Elements with these undefined bits were written."""
+        kept = tuple([_inverted(as_array(v)).view(type.dtype) for v in values])
+        with muted(self.machine):
+            self.port.store(space, address, type, kept)
+        for memory in (self.machine.batch.shared, self.machine.batch.local):
+            companion: WrittenBits | None = memory.companion  # type: ignore[assignment]
+            if companion is not None:
+                companion.reopen()
+
+    def atomic(self, space: str, address: Address, type: ScalarType, *_: Any, returns: bool, **__: Any) -> Array | None:
+        """The undefined bits of the old value; what memory holds stays as undefined as it was."""
+        return self.load(space, address, type)[0] if returns else None
+
+    def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
+        """The undefined bits of matrix rows."""
+        if space_of(space) == "" or not space.startswith("shared"):
+            return tuple([np.zeros(address.shape, np.uint32)] * count)
+        with muted(self.machine):
+            words = self.port.read_words(space, address, count)
+        return tuple([~w for w in words])
+
+
+class AtOnce:
+    """Stands for the ports of asynchronous copies where undefined bits are moved, which need no waiting."""
+
+    def copy(self, dst: Address, nbytes: int, act: Callable[[], None]) -> None:
+        """A copy that is made now."""
+        act()
+
+    def remote(self, dst: Address, bar: Address, nbytes: int, act: Callable[[], None]) -> None:
+        """A store in the cluster that is made now."""
+        act()
+
+
+@contextmanager
+def muted(machine: Machine) -> Iterator[None]:
+    """While it lasts nothing is reported: the step itself has done so."""
+    machine.muted += 1
+    try:
+        yield
+    finally:
+        machine.muted -= 1
+
+
+class _Companions(Memory):
+    """The port of a group over the companions instead of the memories: a bit is 1 where something has written it."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        shared, local = machine.batch.shared, machine.batch.local
+        super().__init__(machine, machine.launch.memory, shared.companion or shared, local.companion or local)
+        self.window = QUIET
+        self.global_port = _GlobalCompanions(self)
+        self.group, self.active = group, active
+
+
+class _GlobalCompanions(GlobalAccess):
+    """The companions of allocations; memory that has none was written before."""
+
+    def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+        """Ones for each bit of the elements that something has written."""
+        base, offset = address
+        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
+        out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
+        for index in np.unique(owner[good]):
+            bits = self.port.globals.allocation(int(index)).companion
+            if bits is not None:
+                here = good & (owner == index)
+                for k, target in enumerate(out):
+                    at = place[here] - bits.start + k * dtype.itemsize
+                    target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
+        return tuple([target.view(dtype)[..., 0] for target in out])
+
+    def store(self, address: Address, values: tuple[Array, ...]) -> None:
+        """What is stored in global memory is reported where it is undefined, and counts as written."""
+
+
+def _inverted(array: Array) -> Array:
+    """Every bit turned; floats keep their width as unsigned integers, 128 bits stay what they are."""
+    flipped = ~np.ascontiguousarray(array).view(np.uint8)
+    size = array.dtype.itemsize
+    turned: Array = flipped.view(f"u{size}" if size <= 8 else array.dtype)
+    return turned

@@ -1,0 +1,401 @@
+"""Undefined bits of registers: where they come from, how they spread, and where they matter.
+
+A load that meets bytes which nobody wrote gives its destination a companion: an unsigned integer of the register's width
+with a 1 for each undefined bit. From there on the watcher is told of each step of the group: moves, shuffles and bit
+operations hand undefined bits on one by one, other operations make their whole result undefined. Copying is no fault; it is
+reported where an undefined bit decides an address, a branch, a matrix product or what is stored to global memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.flow import registers_of
+from warpsim.checks.origins import Origins
+from warpsim.checks.undefined_bits import (
+    PADDING,
+    RULE,
+    UNDEFINED,
+    Into,
+    bind_store_bits,
+    bit_ports,
+    destinations_of,
+    ones,
+    origins,
+    report_unwritten,
+    report_use,
+    rule_of,
+    stand_ins,
+    undefined,
+    unwritten,
+)
+from warpsim.checks.undefined_memory import UndefinedMemory, muted
+from warpsim.checks.written import WrittenBits, WrittenBytes, lacks
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access, Ending, Family, Undefined
+from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
+from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
+from warpsim.machine.reporting import present
+from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import READ, WRITE
+from warpsim.program.program import Addr, Instruction, Reg, Vec
+from warpsim.types import TYPES
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan
+    from warpsim.machine.state.group import Group
+
+
+class Passage:
+    """How undefined bits pass through one instruction; bound once for each function."""
+
+    def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
+        form, traits = instruction.form, instruction.traits
+        sources = instruction.operands[form.n_dest :]
+        self.instruction = instruction
+        self.plan = plan
+        self.warps = form.scope is not Scope.THREAD
+        self.wide = form.scope is Scope.WARPGROUP
+        self.written = destinations_of(instruction)
+        self.addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
+        data = {r for o in sources if not isinstance(o, Addr) for r in registers_of(o)}
+        self.data = sorted({*data, *self.written} if "accumulator" in form.ports else data)
+        self.guard = guard_of(plan, instruction) if instruction.guard is not None else None
+        self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
+        self.pure = not form.ports and not self.warps
+        self.multiplies = traits.undefined is Undefined.MULTIPLIED
+        self.spread = rule_of(plan, instruction)
+        stored = traits.undefined is Undefined.STORED
+        self.before_store, self.after_store = bind_store_bits(plan, instruction) if stored else (None, None)
+        self.getters = [source_getter(plan, o) for o in sources]
+        self.commit = commit_of(instruction)
+        self.moves_memory = "memory" in form.ports and (bool(form.n_dest) or traits.is_async(Family.CP_ASYNC))
+        """Whether what it finds in memory goes anywhere: to registers, or elsewhere in memory."""
+
+
+class Known:
+    """What the rule knows of a function, for every launch."""
+
+    def __init__(self, plan: FunctionPlan) -> None:
+        self.unwritten = unwritten(plan)
+        self.passages: dict[int, Passage] = {}
+
+
+def known_of(plan: FunctionPlan) -> Known:
+    """What the rule knows of a function; found out once."""
+    found: Known | None = plan.notes.get(RULE)
+    if found is None:
+        found = plan.notes[RULE] = Known(plan)
+    return found
+
+
+@attrs.frozen(eq=False)
+class Begun:
+    """A step before which undefined bits were looked at. ``new`` are those that it will give its destinations, ``old`` those
+    that they had, ``unsure`` lanes of whose guard nothing is known."""
+
+    group: Group
+    passage: Passage
+    active: Any
+    tainted: list[int]
+    unsure: Array | None
+    new: dict[int, Array]
+    old: dict[int, Array | None]
+
+    @property
+    def clean(self) -> bool:
+        """True where nothing undefined goes into it."""
+        return not self.tainted and self.unsure is None
+
+
+@attrs.frozen(eq=False)
+class Met:
+    """A step that has met bytes that nobody wrote, with its operands as they were then."""
+
+    group: Group
+    passage: Passage
+    active: Any
+    arguments: list[Any]
+
+
+class Uninitialised(WrittenBytes):
+    """The rule ``uninitialised``."""
+
+    _begun: Begun | None = None
+    _met: Met | None = None
+
+    # ---- what is undefined -------------------------------------------------------------------
+
+    def batch_began(self, machine: Machine) -> None:
+        """Nothing has been written to shared and local memory."""
+        machine.batch.notes[RULE] = Origins()
+        for space in (machine.batch.shared, machine.batch.local):
+            space.companion = WrittenBits(space.size, space.n_columns)
+
+    def function_entered(self, machine: Machine, group: Group) -> None:
+        """Registers that are read before they are written hold nothing, whatever the frame kept; those of a snippet may have
+        initial values."""
+        plan, frame = group.plan, group.frame
+        for slot in known_of(plan).unwritten:
+            if not group.stack and frame.values[slot] is not None:
+                continue
+            file = frame.companions.setdefault(UNDEFINED, {})
+            if slot not in file:
+                file[slot] = ones(plan, slot, np.zeros(machine.batch.shape.extents, np.bool_))
+            whole = ones(plan, slot, np.ones(1, np.bool_))
+            file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
+
+    def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
+        """New parts of the stack hold nothing, whatever was there before."""
+        companion(machine, "local").forget(first, nbytes, positions)
+
+    def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
+        """Not only stores write memory."""
+        if np.size(place):
+            companion(machine, space).mark(place, columns, False, nbytes, None)
+
+    def companion_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        everywhere: bool,
+    ) -> None:
+        """Stores write; others may meet what nobody wrote."""
+        if space == "global":
+            if access == WRITE:
+                super().companion_accessed(machine, group, access, space, place, nbytes, where, active, everywhere)
+            elif lacks(where.companion, place, nbytes, active):
+                self._meet(machine, group)
+            return
+        bits = companion(machine, space)
+        if access == WRITE:
+            bits.mark(place, where, everywhere, nbytes, active)
+        elif bits.lacks(place, where, everywhere, nbytes, active):
+            self._meet(machine, group)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Rows of matrices."""
+        bits = companion(machine, "shared")
+        if access != READ:
+            bits.mark(place, columns, False, nbytes, active)
+            return
+        everywhere = columns.size == bits.n_columns and place.shape[2] == 1 and group.warps.dense
+        if bits.lacks(place, columns, everywhere, nbytes, active):
+            self._meet(machine, group)
+
+    def _meet(self, machine: Machine, group: Group) -> None:
+        """The present step reads bytes that nobody wrote: what comes of it is seen when it is done."""
+        if machine.delivering:
+            return
+        passage = passage_of(group.plan, present(group))
+        met = self._met
+        if not passage.moves_memory or (met is not None and met.group is group and met.passage is passage):
+            return
+        arguments = [get(machine, group) for get in passage.getters]
+        if passage.warps:
+            arguments = [spread(group.warps, a, passage.wide) for a in arguments]
+        active = None if passage.guard is None else passage.guard(machine, group)
+        self._met = Met(group, passage, active, arguments)
+        machine.attend()
+
+    # ---- where it matters --------------------------------------------------------------------
+
+    def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
+        """Registers that no thread has written."""
+        frame = group.frame
+        if slot >= group.plan.n_registers or frame.values[slot] is not None:
+            return
+        if present(group).traits.is_async(Family.WGMMA):
+            name = group.plan.function.registers[slot].name
+            machine.fault(
+                RULE, f"wgmma adds to its accumulator {name} before anything wrote it", group, register=name,
+                advice="let the first wgmma of a sum have scale-d false, or write zeros and a wgmma.fence before it",
+            )  # fmt: skip
+        elif slot not in frame.companions.get(UNDEFINED, {}):
+            report_unwritten(machine, group, slot, None, use)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What wgmma reads of shared memory is multiplied."""
+        bits = companion(machine, "shared")
+        if not machine.delivering and not bits.covers(*limits) and bits.lacks(address, columns, False, nbytes, None):
+            machine.fault(
+                RULE, "wgmma reads shared memory that nothing has written", group,
+                advice="write the whole tile before it is multiplied",
+            )  # fmt: skip
+
+    # ---- how it spreads ----------------------------------------------------------------------
+
+    def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Report what matters to the step, and reckon what its results will be."""
+        if instruction.traits.ending is not None:
+            _check_end(machine, group, instruction)
+            return
+        passage = passage_of(group.plan, instruction)
+        self._begun, unsure, active = None, None, None
+        if passage.guard is not None:
+            unsure = undefined(group, passage.guard_slot)
+            active = passage.guard(machine, group)
+            if unsure is not None and not passage.pure:
+                report_use(machine, group, passage.guard_slot, unsure, None, "the guard of an instruction")
+                unsure = None
+            if active is False and unsure is None:
+                return
+            active = None if active is False else active
+        for slot in passage.addresses:
+            bits = undefined(group, slot)
+            if bits is not None:
+                report_use(machine, group, slot, bits, active, "an address")
+        tainted = [slot for slot in passage.data if undefined(group, slot) is not None]
+        old = {slot: undefined(group, slot) for slot in passage.written}
+        if passage.multiplies:
+            for slot in tainted:
+                report_use(machine, group, slot, group.companions[UNDEFINED][slot], active, "a matrix operand")
+        new = passage.spread(machine, group, active) if tainted else {}
+        if passage.before_store is not None and tainted:
+            passage.before_store(machine, group, active)
+        self._begun = Begun(group, passage, active, tainted, unsure, new, old)
+
+    def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Give the step's results their undefined bits."""
+        begun, met = self._begun, self._met
+        self._begun = self._met = None
+        loaded = met is not None and met.group is group and _take(machine, met)
+        if begun is None or begun.group is not group or begun.passage.instruction is not instruction:
+            return
+        passage = begun.passage
+        if begun.clean:
+            known = [slot for slot in passage.written if begun.old[slot] is not None]
+            if known and not loaded:
+                _write(group, known, None, begun.active)
+            return
+        if passage.after_store is not None and begun.tainted:
+            passage.after_store(machine, group, begun.active)
+        known_origins = origins(machine)
+        origin = known_origins.get(begun.tainted[0] if begun.tainted else passage.guard_slot)
+        for slot in passage.written:
+            _write(group, [slot], begun.new.get(slot), begun.active)
+            if begun.unsure is not None:
+                before = undefined(group, slot)
+                before = begun.old[slot] if before is None else before
+                whole = ones(passage.plan, slot, begun.unsure)
+                group.accompany(UNDEFINED, slot, whole if before is None else before | whole)
+            if origin is not None and undefined(group, slot) is not None:
+                known_origins.slots[slot] = origin
+
+
+def companion(machine: Machine, space: str) -> WrittenBits:
+    """Which bytes of shared or local memory are written."""
+    found = (machine.batch.local if space == "local" else machine.batch.shared).companion
+    assert isinstance(found, WrittenBits)
+    return found
+
+
+def passage_of(plan: FunctionPlan, instruction: Instruction) -> Passage:
+    """How undefined bits pass through an instruction of a function."""
+    passages = known_of(plan).passages
+    found = passages.get(id(instruction))
+    if found is None:
+        found = passages[id(instruction)] = Passage(plan, instruction)
+    return found
+
+
+def _check_end(machine: Machine, group: Group, last: Instruction) -> None:
+    """Report a branch that undefined bits decide."""
+    slots = [last.guard[0].index] if last.guard is not None else []
+    if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
+        slots += [o.register.index for o in last.operands if isinstance(o, Reg)]
+    for slot in slots:
+        bits = undefined(group, slot)
+        if bits is not None and bits.any():
+            report_use(machine, group, slot, bits, None, "the condition of a branch")
+
+
+def _take(machine: Machine, met: Met) -> bool:
+    """The undefined bits of what a step has found in memory, for its destinations or where it copies to; False where no
+    register takes them."""
+    passage, group, active = met.passage, met.group, met.active
+    instruction = passage.instruction
+    form = instruction.form
+    with muted(machine):
+        if passage.warps:
+            ports = {**warp_ports(machine, group, active, form), **stand_ins(machine, group, form, None)}
+        else:
+            ports = bit_ports(machine, group, form, active)
+        bits = form.function(instruction.op, *met.arguments, **ports)
+        padding = _padding(group, instruction, met.arguments[0], ports["memory"])
+    slots = passage.written
+    if passage.commit is None or bits is None:
+        return False
+    if any(passage.plan.function.registers[s].type.bits > 64 for s in slots):
+        return False
+    into = Into(group)
+    passage.commit(machine, into, collect(group.warps, bits, passage.wide) if passage.warps else bits, active)  # type: ignore[arg-type]
+    taken = into.bits(slots)
+    origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
+    for number, slot in enumerate(slots):
+        if slot in taken:
+            found = taken[slot].any()
+            group.accompany(UNDEFINED, slot, taken[slot] if found else None)
+            group.accompany(PADDING, slot, padding[number] if found and len(padding) == len(slots) else None)
+    return True
+
+
+def _padding(group: Group, instruction: Instruction, address: Any, memory: UndefinedMemory) -> list[Array]:
+    """The lanes whose element has written bytes beside it in its aligned eight bytes, for each element; nothing where
+    no neighbour is loaded with it, as the words of a structure are."""
+    op, target = instruction.op, instruction.operands[0]
+    if instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
+        return []
+    space = getattr(op, "space", None) or ""
+    if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
+        return []
+    place = as_array(address[0]).astype(np.int64) + address[1]
+    found = []
+    for k in range(len(target.elements) if isinstance(target, Vec) else 1):
+        around = memory.load(space, ((place + k * op.type.bytes) & ~7, 0), TYPES["b64"])[0]
+        found.append(np.asarray(around != np.uint64(0xFFFFFFFFFFFFFFFF)))
+    return found
+
+
+def _in_a_row(group: Group, instruction: Instruction) -> bool:
+    """Whether the block loads from the same base less than eight bytes away, too."""
+    own = next(o for o in instruction.operands if isinstance(o, Addr))
+    if isinstance(instruction.operands[0], Vec):
+        return True
+    for other in group.plan.blocks[group.block].instructions:
+        if other is not instruction and other.traits.access is Access.LOAD:
+            address = next(o for o in other.operands if isinstance(o, Addr))
+            if address.base == own.base and abs(address.offset - own.offset) < 8:
+                return True
+    return False
+
+
+def _write(group: Group, slots: list[int], bits: Array | None, active: Any) -> None:
+    """The new undefined bits of registers, in the lanes that execute."""
+    if bits is not None and bits.dtype.itemsize > 8:  # 128 bits count as defined
+        bits = None
+    for slot in slots:
+        new, old = bits, undefined(group, slot) if active is not None else None
+        group.accompany(PADDING, slot, None)
+        some = new if old is None else old
+        if active is not None and some is not None:
+            none = some.dtype.type(0)
+            new = np.where(active, none if new is None else new, none if old is None else old)
+        group.accompany(UNDEFINED, slot, new if new is not None and new.any() else None)
+
+
+__all__ = ["Uninitialised"]

@@ -1,0 +1,363 @@
+"""The rules of races, proxies and asynchronous reuse as watchers of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.checks.map_fences import MapFences
+from warpsim.checks.proxies import RULE as PROXY
+from warpsim.checks.proxies import SPACES, LaunchProxies, Proxies
+from warpsim.checks.race_events import LaunchRaces, Note
+from warpsim.checks.race_exits import check_exit
+from warpsim.checks.race_findings import RULE as RACE
+from warpsim.checks.raced import fence_scope, note_of
+from warpsim.checks.races import Races
+from warpsim.checks.undefined_bits import RULE as UNINITIALISED
+from warpsim.checks.uninitialised import Uninitialised
+from warpsim.checks.written import WrittenBytes
+from warpsim.machine.asynchrony.flight import EARLY, OVERWRITE
+from warpsim.machine.reporting import present
+from warpsim.machine.state.launch import BATCH_BYTES
+from warpsim.machine.window import ATOMIC, READ, WRITE, Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
+    from warpsim.machine.values import Array
+    from warpsim.program.program import Instruction, Program
+
+
+def watchers_of(launch: LaunchState) -> list[Watcher]:
+    """Those who look at a launch, for the rules that it checks."""
+    checks, found = launch.settings.checks, list[Watcher]()
+    if checks & {EARLY, OVERWRITE} and copies_in(launch.plan.program):
+        found.append(AsyncReuse())
+    if PROXY in checks and launch.plan.async_proxy:
+        found.append(ProxyFences(launch))
+    if RACE in checks:
+        found.append(RaceWatcher(launch))
+    found.append((Uninitialised if UNINITIALISED in checks else WrittenBytes)(launch.memory))
+    return found
+
+
+def bytes_at_once(checks: frozenset[str]) -> int:
+    """How much shared memory may be simulated side by side: races keep several times as much."""
+    return 1 << 25 if RACE in checks else BATCH_BYTES
+
+
+def copies_in(program: Program) -> bool:
+    """Whether a module has asynchronous copies or wgmma."""
+    ports = {"async_groups", "bulk", "shared_matrix", "objects"}
+    return any(i.form.ports & ports for f in program.functions.values() for i in f.code)
+
+
+class RaceWatcher(Watcher):
+    """Tells the race detector of each batch what happens."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.launch = LaunchRaces(launch)
+        self._notes: dict[int, Note] = {}
+        self._step: tuple[int, ...] | None = None
+        self._doubted: list[tuple[Callable[[], Array], Array]] = []
+
+    def _at(self, machine: Machine, group: Group) -> Races:
+        """The detector of the batch, at the time of the group's step."""
+        races: Races = machine.batch.notes[RACE]
+        step = id(group), group.block, group.at, len(group.stack)
+        if step != self._step:
+            self._step = step
+            instruction = present(group)
+            note = self._notes.get(id(instruction))
+            if note is None:
+                note = self._notes[id(instruction)] = note_of(instruction)
+            races.begin(instruction, note)
+        return races
+
+    def _anew(self, machine: Machine) -> Races:
+        """The detector of the batch; whatever comes next is another step."""
+        self._step = None
+        races: Races = machine.batch.notes[RACE]
+        return races
+
+    def batch_began(self, machine: Machine) -> None:
+        """A detector for each batch."""
+        machine.batch.notes[RACE] = Races(self.launch, machine)
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Callable[[], Array] | None,
+    ) -> None:
+        """Accesses of threads; copies were noted when they began."""
+        if space == "local" or machine.delivering:
+            return
+        races = self._at(machine, group)
+        if space == "global":
+            races.globals(where, place, nbytes, active, access != READ, access == ATOMIC)
+        else:
+            races.shared(place, nbytes, where, active, access != READ, access == ATOMIC)
+        if differs is not None and races.doubts:
+            self._doubted.append((differs, differs()))
+
+    def memory_written(self, machine: Machine, group: Group) -> None:
+        """Stores that changed nothing do no harm."""
+        if self._doubted:
+            changed, lost = self._doubted[0][1], self._doubted[0][0]()
+            for differs, before in self._doubted[1:]:
+                changed, lost = changed | before, lost | differs()
+            self._doubted = []
+            machine.batch.notes[RACE].settle(changed, lost)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Rows of matrices."""
+        self._at(machine, group).rows(place, nbytes, columns, active, access != READ)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What wgmma reads."""
+        if not machine.delivering:
+            self._at(machine, group).matrix(address, columns)
+
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+        """Fences of the memory model."""
+        scope = fence_scope(instruction)
+        if scope is not None:
+            self._at(machine, group).fence(group, scope, active)
+            self._step = None
+
+    def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
+        """Lanes have met."""
+        self._at(machine, group).warp_sync(group, members)
+
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+        """Threads arrive at a barrier that others need not come to."""
+        if partial:
+            self._anew(machine).barrier_arrive(group, number)
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+        """Threads have passed a barrier."""
+        races = self._anew(machine)
+        if group is None:
+            races.cta_barrier(None)
+        else:
+            races.barrier_leave(group, number if partial else None)
+
+    def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
+        """A barrier that others need not come to is complete."""
+        self._anew(machine).barrier_reset(number, columns)
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Threads have passed a barrier of the cluster."""
+        self._anew(machine).cluster_barrier(group)
+
+    def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Threads release through an mbarrier."""
+        races = self._at(machine, group)
+        if races.note.release:
+            races.release_to(positions, columns, place)
+
+    def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Threads acquire through an mbarrier."""
+        races = self._at(machine, group)
+        if races.note.acquire:
+            races.acquire_from(positions, columns, place)
+
+    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies begin: accesses of the threads that start them."""
+        if machine.transfers.late or transfer.kind != "cp.async":
+            self._at(machine, transfer.group).copies(transfer)
+
+    def copy_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Copies are ordered before what their threads do next."""
+        self._anew(machine).waited(transfer, which)
+
+    def copy_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Copies release through their mbarriers."""
+        signal = transfer.signal
+        assert signal is not None
+        machine.batch.notes[RACE].release_to(transfer.positions[which], signal.columns[which], signal.address[which])
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """What wgmma read is ordered before what follows."""
+        self._at(machine, group).agent_wait(group)
+        self._step = None
+
+    def group_exited(self, machine: Machine, group: Group) -> None:
+        """Threads have ended."""
+        check_exit(self._anew(machine), machine, group)
+
+
+class ProxyFences(Watcher):
+    """Tells the account of proxies of each batch what happens."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.launch = LaunchProxies(launch)
+        self._synchronises: dict[int, bool] = {}
+
+    def batch_began(self, machine: Machine) -> None:
+        """An account for each batch."""
+        machine.batch.notes[PROXY] = Proxies(self.launch, machine)
+        machine.batch.notes["maps"] = MapFences(machine)
+
+    def _account(self, machine: Machine) -> Proxies:
+        found: Proxies = machine.batch.notes[PROXY]
+        return found
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Callable[[], Array] | None,
+    ) -> None:
+        """Accesses through the generic proxy."""
+        if space == "global":
+            if access == WRITE:
+                self._account(machine).globals(where, place, nbytes, active)
+        elif space != "local":
+            self._account(machine).shared(place, nbytes, where, active, access != READ)
+        instruction = present(group)
+        synchronises = self._synchronises.get(id(instruction))
+        if synchronises is None:
+            synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
+            self._synchronises[id(instruction)] = synchronises
+        if synchronises:
+            self._account(machine).synchronised(group)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Rows of matrices."""
+        self._account(machine).rows(place, nbytes, columns, active, access != READ)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What wgmma reads, through the async proxy."""
+        if not machine.delivering:
+            self._account(machine).matrix(address, columns, limits)
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """What bulk copies access in global memory."""
+        self._account(machine).bulk_globals(address, nbytes, access != READ)
+
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+        """Proxy fences; others synchronise."""
+        traits = instruction.traits
+        if traits.fence is not None and traits.fence.proxy == "async":
+            named = tuple([space for space in SPACES if space in traits.spaces])
+            positions = group.selection.positions
+            chosen = positions if active is None else positions[np.broadcast_to(active, positions.shape)]
+            self._account(machine).fence(chosen.reshape(-1), named or SPACES)
+        else:
+            self._account(machine).synchronised(group)
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+        """Threads have passed a barrier."""
+        if partial and group is not None:
+            self._account(machine).synchronised(group)
+        else:
+            self._account(machine).barrier(group)
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Threads have passed a barrier of the cluster."""
+        self._account(machine).synchronised(group)
+
+    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies of the async proxy begin."""
+        if transfer.asynchronous:
+            self._account(machine).copies(transfer.writes, transfer.reads, transfer.positions)
+
+    def copy_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """cp.async has written through the generic proxy."""
+        if transfer.kind == "cp.async":
+            self._account(machine).landed(transfer, which)
+
+    def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
+        """Changes of tensor maps are released."""
+        machine.batch.notes["maps"].release(positions)
+
+    def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
+        """Tensor maps are acquired."""
+        machine.batch.notes["maps"].acquire(addresses, columns)
+
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array) -> None:
+        """A tensor map is used."""
+        machine.batch.notes["maps"].check(address, columns)
+
+
+class AsyncReuse(Watcher):
+    """Tells the copies in flight who touches their memory."""
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Callable[[], Array] | None,
+    ) -> None:
+        """Accesses of threads."""
+        transfers = machine.transfers
+        if space == "global":
+            if transfers.global_flight.stores:
+                verb = "read" if access == READ else "write"
+                transfers.global_flight.touch(verb, place, 0, nbytes, active, atomic=access == ATOMIC)
+            return
+        busy = transfers.open or transfers.flight.matrices
+        if busy and space in ("shared", "shared::cluster") and not (machine.delivering and transfers.late):
+            transfers.flight.touch("read" if access == READ else "write", place, nbytes, where, active)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Rows of matrices."""
+        if machine.transfers.open or machine.transfers.flight.matrices:
+            machine.transfers.flight.touch(
+                "read" if access == READ else "write", place, nbytes, columns, active, rows=True
+            )
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What wgmma reads."""
+        if machine.transfers.open or machine.transfers.flight.matrices:
+            machine.transfers.flight.touch("read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """What bulk copies read may not have been written yet."""
+        transfers = machine.transfers
+        if transfers.global_flight.stores and access == READ and not transfers.late and len(address):
+            transfers.global_flight.read_by_copies(address, nbytes)
+
+    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """New copies may meet those in flight."""
+        machine.transfers.touch_all(transfer)

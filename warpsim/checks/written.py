@@ -1,0 +1,235 @@
+"""Which bytes of shared, local and global memory have been written.
+
+Every memory that starts undefined has a companion whose bits are 1 where something was written. Rows of words that are
+written in every column are remembered, so that memory which is completely written costs nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.word_space import WordSpace
+from warpsim.machine.values import Affine, Array
+from warpsim.machine.window import WRITE, Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+ALL = np.uint32(0xFFFFFFFF)
+
+
+class WrittenBits(WordSpace):
+    """The companion of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others."""
+
+    def __init__(self, size: int, n_columns: int) -> None:
+        super().__init__(size, n_columns)
+        self.full = np.zeros(len(self.words), np.bool_)
+        self.open = len(self.words)
+        self._marked = 0
+
+    def grow(self, size: int) -> None:
+        """Room for at least ``size`` bytes in each column; what is new is undefined."""
+        super().grow(size)
+        if len(self.words) > len(self.full):
+            full = np.zeros(len(self.words), np.bool_)
+            full[: len(self.full)] = self.full
+            self.full = full
+            self._recount()
+
+    def mark(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> None:
+        """``nbytes`` at each ``place`` of ``columns`` (broadcast) were written; ``rows``: by all columns alike."""
+        if (one := self._one_place(place, columns, nbytes, active)) is not None:
+            one[...] = ALL
+            self._marked += len(one)
+            return
+        if not self.open or self._is_full(place, nbytes):
+            return
+        if rows and active is None and nbytes >= 4:
+            first = np.asarray(place).reshape(-1) >> 2
+            for k in range(nbytes // 4):
+                self.words[first + k] = ALL
+                self.full[first + k] = True
+            self._recount()
+            return
+        for view, index in self._places(place, columns, nbytes, active):
+            view[index] = view.dtype.type(ALL & ((1 << 8 * view.dtype.itemsize) - 1))
+            self._marked += index.size
+
+    def forget(self, first: int, nbytes: int, columns: Array) -> None:
+        """``nbytes`` from ``first`` (whole words) of these columns are undefined again."""
+        low, high = first >> 2, first + nbytes + 3 >> 2
+        if nbytes:
+            self.words[low:high, columns] = 0
+            self.full[low:high] = False
+            self._recount()
+
+    def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
+        """What is defined is copied with the words."""
+        super().move(source, target, nbytes, columns)
+        self.full[target >> 2 : target + nbytes + 3 >> 2] = False
+        self._recount()
+
+    def reopen(self) -> None:
+        """Bits were cleared from outside: no row counts as full."""
+        self.full[:] = False
+        self._recount()
+
+    def lacks(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> bool:
+        """Whether any of these bytes was never written."""
+        if (one := self._one_place(place, columns, nbytes, active)) is not None:
+            return bool((one != ALL).any())
+        if not self.open or self._is_full(place, nbytes):
+            return False
+        first = np.asarray(place) >> 2
+        if rows and nbytes >= 4:
+            index = np.unique(first)
+            self._refresh(np.unique(np.concatenate([index + k for k in range(nbytes // 4)])))
+            if self._is_full(place, nbytes):
+                return False
+        else:
+            low, high = int(first.min()), int(first.max()) + nbytes // 4 + 1
+            if self._marked * 2 >= (high - low) * self.n_columns:
+                self._marked = 0
+                self._refresh(np.arange(low, min(high, len(self.full))))
+                if self._is_full(place, nbytes):
+                    return False
+        for view, index in self._places(place, columns, nbytes, active):
+            if (view[index] != view.dtype.type(ALL & ((1 << 8 * view.dtype.itemsize) - 1))).any():
+                return True
+        return False
+
+    def _one_place(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> Array | None:
+        """The bits themselves where whole words at one address of one column are meant, as in a CTA that goes its own way."""
+        if columns.size != 1 or self.n_columns == 1 or nbytes < 4 or active is not None or not isinstance(place, int):
+            return None
+        return self.words[place >> 2 : place + nbytes >> 2, columns.item()]
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether rows are known to be full that hold ``[low, high)``; False may mean that nobody has looked."""
+        return bool(self.full[low >> 2 : high + 3 >> 2].all())
+
+    def _is_full(self, place: Any, nbytes: int) -> bool:
+        if isinstance(place, int):
+            return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
+        first = np.asarray(place) >> 2
+        if self.full[int(first.min()) : int(first.max()) + max(nbytes // 4, 1)].all():
+            return True
+        return all(bool(self.full[first + k].all()) for k in range(max(nbytes // 4, 1)))
+
+    def _refresh(self, rows: Array) -> None:
+        rows = rows[~self.full[rows]]
+        if len(rows):
+            self.full[rows[(self.words[rows] == ALL).all(axis=1)]] = True
+            self._recount()
+
+    def _recount(self) -> None:
+        self.open = len(self.full) - int(np.count_nonzero(self.full))
+
+    def _places(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> list[tuple[Array, Array]]:
+        """Views of the bits as elements, and the flat indices that an access touches in them."""
+        at = np.asarray(place, np.int64)
+        if active is not None:
+            at, columns, mask = np.broadcast_arrays(at, columns, active)
+            at, columns = at[mask], columns[mask]
+        if nbytes < 4:
+            return [(self.flat.view(f"u{nbytes}"), self.element_index(at, columns, nbytes))]
+        index = (at >> 2) * self.n_columns + columns
+        return [(self.flat, index + k * self.n_columns) for k in range(nbytes // 4)]
+
+
+# ---- global memory ------------------------------------------------------------------------------
+
+
+def nothing_written(memory: GlobalMemory, address: int) -> None:
+    """Nothing has been written to the allocation that starts at an address."""
+    allocation = memory.at(address)
+    if allocation is not None:
+        allocation.companion = Allocation(address, np.zeros(allocation.data.size, np.uint8), allocation.name, False)
+
+
+def all_written(memory: GlobalMemory, address: int) -> None:
+    """Everything in the allocation that starts at an address has been written."""
+    allocation = memory.at(address)
+    if allocation is not None:
+        allocation.companion = None
+
+
+def mark(bits: Allocation, place: Any, nbytes: int, active: Any) -> None:
+    """``nbytes`` at each ``place`` (addresses, or affine) were written."""
+    if type(place) is Affine:
+        view = _elements(bits, place, nbytes)
+        view[...] = np.iinfo(view.dtype).max
+        return
+    at = _chosen(place, active) - bits.start
+    if nbytes > 16:
+        bits.data[at.reshape(-1, 1) + np.arange(nbytes)] = 0xFF
+        return
+    for k in range(nbytes):
+        bits.data[at + k] = 0xFF
+
+
+def lacks(bits: Allocation, place: Any, nbytes: int, active: Any) -> bool:
+    """Whether any of ``nbytes`` at these addresses was never written."""
+    if type(place) is Affine:
+        view = _elements(bits, place, nbytes)
+        return bool((view != np.iinfo(view.dtype).max).any())
+    at = _chosen(place, active) - bits.start
+    return not all(bits.data[at + k].all() for k in range(nbytes))
+
+
+def _chosen(place: Array, active: Any) -> Array:
+    return place if active is None else np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[active]
+
+
+def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
+    """The bits of affine addresses, in place."""
+    size = min(nbytes, 8)
+    shape = tuple([e if s else 1 for s, e in zip(place.strides, place.extents, strict=True)])
+    steps = (*place.strides, size)
+    return np.ndarray((*shape, nbytes // size), f"u{size}", bits.data, place.base - bits.start, steps)
+
+
+class WrittenBytes(Watcher):
+    """Keeps what is known of global memory that began undefined, for this launch and the next."""
+
+    def __init__(self, memory: GlobalMemory) -> None:
+        for allocation in memory.accompanied():
+            assert allocation.companion is not None
+            if allocation.companion.data.all():
+                allocation.companion = None
+
+    def companion_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        everywhere: bool,
+    ) -> None:
+        """Stores of lanes."""
+        if access == WRITE and space == "global":
+            mark(where.companion, place, nbytes, active)
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """Stores of bulk copies."""
+        if access != WRITE:
+            return
+        for allocation in machine.launch.memory.accompanied():
+            inside = (address >= allocation.start) & (address + nbytes <= allocation.end)
+            if inside.any():
+                assert allocation.companion is not None
+                mark(allocation.companion, address[inside], nbytes, None)
+
+    def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
+        """Memory of malloc holds nothing."""
+        nothing_written(machine.launch.memory, allocation.start)

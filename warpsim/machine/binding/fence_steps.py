@@ -1,0 +1,29 @@
+"""Fences: they change no value here, and whoever follows the order of accesses is told of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.plan import FunctionPlan, Step
+from warpsim.machine.state.group import Group
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+def bind_fence(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """``step``, and the window told of it where it is a fence."""
+    if instruction.traits.fence is None:
+        return step
+    guard = guard_of(plan, instruction) if instruction.guard is not None else None
+
+    def told(machine: Machine, group: Group) -> object:
+        active = None if guard is None else guard(machine, group)
+        gone = step(machine, group)
+        if machine.window.fence is not None and active is not False and not gone:
+            machine.window.fence(machine, group, instruction, active)
+        return gone
+
+    return told

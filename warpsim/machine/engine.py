@@ -1,0 +1,272 @@
+"""The engine: runs a launch from any step boundary, group by group, until it ends or a watcher asks for a pause."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from warpsim.checks import stalls
+from warpsim.errors import ExecutionError
+from warpsim.machine.fatal import act_before
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import ATTEND, BoundBlock
+from warpsim.machine.selection import Shape
+from warpsim.machine.state.batch import BatchState
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
+from warpsim.machine.waiting import back_edge, pass_time, wake
+from warpsim.machine.window import Watcher, Window
+
+Progress = Callable[[int, int, int], object]
+REPORT_EVERY = 0.5
+
+
+class Run:
+    """A launch being run: its state, who looks at it, and the machine of each of its batches.
+
+    ``progress(instructions, finished CTAs, all CTAs)`` is called every half second."""
+
+    def __init__(self, state: LaunchState, watchers: Iterable[Watcher] = (), progress: Progress | None = None) -> None:
+        self.state = state
+        self.window = Window(watchers)
+        self.progress = progress
+        self._machines: dict[int, Machine] = {}
+        self._next_report = time.monotonic() + 2.0
+        seconds = state.settings.max_seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._resumed = False
+        self._told = self.window.step_before is not None or self.window.step_after is not None
+
+    def machine(self, batch: BatchState) -> Machine:
+        """What the steps of a batch act through."""
+        found = self._machines.get(id(batch))
+        if found is None:
+            found = self._machines[id(batch)] = Machine(self.state, batch, self.window)
+        return found
+
+    # ---- rounds and turns --------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Run until the launch ends, or until a watcher has asked for a pause: then True, and the state stands before
+        the step that would come next."""
+        state = self.state
+        with np.errstate(all="ignore"):
+            while True:
+                if state.running is not None:
+                    machine = self.machine(state.turns[0])
+                    try:
+                        if self._run_group(machine, state.running):
+                            return True
+                    except ExecutionError:
+                        act_before(machine)
+                        raise
+                    state.running = None
+                    if not machine.batch.runnable:
+                        wake(machine)
+                if state.turns:
+                    self._turn()
+                elif not self._round():
+                    return False
+
+    def _turn(self) -> None:
+        """The first batch's turn: its next group, or nothing of it can run any more."""
+        state, machine = self.state, self.machine(self.state.turns[0])
+        if not state.entered:
+            wake(machine)
+            state.entered = True
+        if machine.batch.runnable:
+            group = machine.take()
+            machine.batch.generation = group.generation
+            state.mark = state.memory.version
+            state.running, state.moved = group, True
+            return
+        batch, state.entered = state.turns.pop(0), False
+        if not machine.waits():
+            machine.finish()
+            if self.window.batch_ended is not None:
+                self.window.batch_ended(machine)
+            state.batches = [other for other in state.batches if other is not batch]
+            state.done_ctas += batch.shape.n_ctas
+            state.moved = True
+            del self._machines[id(batch)]
+
+    def _round(self) -> bool:
+        """Every batch has had its turn: begin the next round; False at the end of the launch."""
+        state = self.state
+        begun = self._begin_wave()
+        if state.started and not (begun or state.moved or state.memory.version != state.version):
+            machines = [self.machine(batch) for batch in state.batches]
+            if machines and not (pass_time(machines) or stalls.parted_warps(machines)):
+                stalls.deadlock(machines)
+                return False
+        if not state.batches:
+            return False
+        state.started, state.moved, state.version = True, False, state.memory.version
+        state.turns = list(state.batches)
+        return True
+
+    def _begin_wave(self) -> bool:
+        """Start the next batch, if there is one."""
+        state = self.state
+        batch = next_batch(state)
+        if batch is None:
+            return False
+        state.waves += 1
+        machine = self.machine(batch)
+        if self.window.batch_began is not None:
+            self.window.batch_began(machine)
+        machine.start(state.plan.main)
+        state.batches.append(batch)
+        return True
+
+    # ---- a group -----------------------------------------------------------------------------
+
+    def _run_group(self, machine: Machine, group: Group) -> bool:
+        """Run a group until another comes before it; True for a pause."""
+        state, batch, told = self.state, machine.batch, self._told
+        before, after = self.window.carried_before, self.window.carried_after
+        waiting = len(batch.runnable)
+        limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+        while True:
+            block = group.plan.blocks[group.block]
+            if told:
+                if self._pauses(machine, group, block):
+                    return True
+            elif group.at == 0:
+                self._count(machine, block, group)
+            steps, carries = block.steps, group.carries
+            for at in range(group.at, len(steps)):
+                group.at = at
+                if carries and before is not None:
+                    before(machine, group, block.instructions[at])
+                gone = steps[at](machine, group)
+                if gone and gone is not ATTEND:
+                    return False
+                if (carries or gone) and after is not None:
+                    after(machine, group, block.instructions[at])
+                    carries = carries or group.carries
+                if told and self._tell(machine, group, block):
+                    return True
+            group.at = len(steps)
+            if carries and before is not None and len(steps) < len(block.instructions):
+                before(machine, group, block.instructions[-1])
+            place = block.end(machine, group)
+            if place is None:
+                return False
+            group.block, group.at = place, 0
+            if place <= block.index:
+                if back_edge(machine, group, block):
+                    return False
+                state.mark = state.memory.version
+            if len(batch.runnable) != waiting:
+                waiting = len(batch.runnable)
+                limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+            if limit is not None and (group.generation, group.key) >= limit:
+                machine.push(group)
+                return False
+
+    def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool:
+        """Tell of the step that comes next, once; True where a watcher asks for a pause before it."""
+        window, instruction = self.window, block.instructions
+        if not self._resumed and window.step_before is not None and group.at < len(instruction):
+            window.step_before(machine, group, instruction[group.at])
+        if window.pausing:
+            window.pausing, self._resumed = False, True
+            return True
+        self._resumed = False
+        if group.at == 0:
+            self._count(machine, block, group)
+        return False
+
+    def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool:
+        """A step is done: tell of it and of the next; True for a pause before that."""
+        window = self.window
+        if window.step_after is not None:
+            window.step_after(machine, group, block.instructions[group.at])
+        group.at += 1
+        if group.at == len(block.instructions):
+            return False
+        return self._pauses(machine, group, block)
+
+    def _count(self, machine: Machine, block: BoundBlock, group: Group) -> None:
+        n_warps = group.selection.n_warps
+        state, n = self.state, len(block.instructions)
+        state.counts[block] = state.counts.get(block, 0) + n_warps
+        state.instructions += n * n_warps
+        state.thread_instructions += n * group.selection.n
+        budget = state.settings.max_instructions
+        if budget is not None and state.instructions > budget:
+            machine.fault(
+                "limit",
+                f"more than {budget} warp-instructions executed",
+                group,
+                advice="raise max_instructions, or None to lift it",
+            )
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            machine.fault(
+                "limit",
+                f"the launch has taken more than {state.settings.max_seconds} seconds",
+                group,
+                advice="does this loop end? Raise max_seconds, or None to lift it",
+            )
+        if self.progress is not None and time.monotonic() > self._next_report:
+            self._next_report = time.monotonic() + REPORT_EVERY
+            self.progress(state.instructions, state.done_ctas, state.n_ctas)
+
+
+def run(
+    state: LaunchState,
+    watchers: Iterable[Watcher] = (),
+    stdout: Callable[[str], object] = lambda text: None,
+    progress: Progress | None = None,
+) -> None:
+    """Run a launch to its end. Memory holds what was written even if this raises; what threads printed goes to
+    ``stdout``, thread by thread in their order."""
+    try:
+        Run(state, watchers, progress).advance()
+    finally:
+        state.memory.nanoseconds += state.now
+        state.release()
+        printed, state.printed = state.printed, []
+        for _, text in printed:  # last: whoever takes the text may raise
+            stdout(text)
+
+
+def next_batch(state: LaunchState) -> BatchState | None:
+    """The CTAs that begin next: a rectangle of the grid."""
+    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
+    cx, cy, cz = state.cluster
+    row_step = state.grid[1] * cz if cz > 1 else cy
+    threads = state.block[0] * state.block[1] * state.block[2]
+    most = max(state.settings.batch_threads // threads, 1)
+    if state.shared_size:
+        most = min(most, max(state.settings.batch_bytes // state.shared_size, 1))
+    if state.local_size:
+        most = min(most, max(BATCH_BYTES // (state.local_size * threads), 1))
+    width = gx if most >= gx * row_step else max(most // row_step // cx, 1) * cx
+    width = min(width, gx)
+    height = min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
+    band, place = divmod(state.waves, -(-gx // width))
+    row, column = band * height, place * width
+    if row >= rows:
+        return None
+    shape = Shape(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
+    numbers = (
+        np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])
+    ).reshape(-1)
+    return BatchState.of(shape, numbers, state.shared_size, state.local_size)
+
+
+def opcodes_of(state: LaunchState) -> dict[str, int]:
+    """How often each opcode was executed, in warp-instructions."""
+    opcodes: Counter[str] = Counter()
+    for block, n_warps in state.counts.items():
+        for name, times in block.names.items():
+            opcodes[name] += times * n_warps
+    return dict(opcodes)
+
+
+__all__ = ["Run", "opcodes_of", "run"]

@@ -1,0 +1,198 @@
+"""Global memory: allocations at 256-byte aligned addresses, far enough apart that a stray access hits none."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError
+from warpsim.machine.values import Array
+
+ALIGNMENT = 256
+GUARD = 1 << 20
+CAPACITY = 80 << 30
+"""The global memory of a GPU, in bytes: that of an A100 and an H100."""
+FIRST_ADDRESS = 0x7F_0000_0000
+CONST_ADDRESS = 0x7C00_0000_0000
+PARAM_WINDOW = 0x7B00_0000_0000
+PARAM_ADDRESS = PARAM_WINDOW + 0xC000_0000
+"""Where the parameters of a kernel lie: their low 32 bits are no place in a stack frame."""
+SHARED_WINDOW = 0x7E00_0000_0000
+LOCAL_WINDOW = 0x7D00_0000_0000
+WINDOW = 1 << 32
+EPOCH = 1_700_000_000 * 10**9
+"""%globaltimer on a new device: in nanoseconds since 1970, as GPUs count."""
+
+
+class Allocation:
+    """A run of bytes of global memory; ``data`` is the memory itself, as uint8.
+
+    ``companion`` has the same bytes beside it, for whatever goes along with them; watchers make, fill and read it."""
+
+    __slots__ = ("_views", "companion", "data", "end", "name", "read_only", "start")
+
+    def __init__(self, start: int, data: Array, name: str, read_only: bool) -> None:
+        self.start = start
+        self.end = start + data.size
+        self.data = data
+        self.name = name
+        self.read_only = read_only
+        self.companion: Allocation | None = None
+        self._views: dict[tuple[Any, int], Array] = {}
+
+    def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
+        """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
+        view = self._views.get((dtype, count))
+        if view is None:
+            row = dtype.itemsize * count
+            view = self.data[: self.data.size // row * row].view(dtype)
+            if count > 1:
+                view = view.reshape(-1, count)
+            self._views[dtype, count] = view
+        return view
+
+
+class GlobalMemory:
+    """The address space that kernels, arrays, module variables and the heap share.
+
+    ``version`` counts the changes: whoever waits for memory to change looks at it; ``private`` those of local memory.
+    ``nanoseconds`` is the device's time when a launch begins.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._allocations: list[Allocation] = []
+        self._next = FIRST_ADDRESS
+        self._next_const = CONST_ADDRESS
+        self.version = 0
+        self.lock = threading.RLock()
+        self._dropped: deque[int] = deque()
+        self.private = 0
+        self.nanoseconds = EPOCH
+
+    def map(
+        self,
+        array: Array,
+        *,
+        name: str = "array",
+        read_only: bool = False,
+        address: int | None = None,
+        align: int = ALIGNMENT,
+    ) -> int:
+        """Make a flat uint8 array part of memory, in place; gives its address."""
+        while self._dropped:
+            self.unmap(self._dropped.popleft())
+        if address is None:
+            address = self._free_place(self._next, array.size, align)
+            self._next = address + max(array.size, 1) + GUARD
+        at = bisect.bisect(self._starts, address)
+        self._starts.insert(at, address)
+        self._allocations.insert(at, Allocation(address, array, name, read_only))
+        return address
+
+    def _free_place(self, first: int, nbytes: int, align: int) -> int:
+        """The first aligned address from which on there is room, beside what was mapped at chosen addresses."""
+        align = max(align, ALIGNMENT)
+        address = -(-first // align) * align
+        while (other := self._overlapped(address, nbytes)) is not None:
+            address = -(-(other.end + GUARD) // align) * align
+        return address
+
+    def _overlapped(self, address: int, nbytes: int) -> Allocation | None:
+        at = bisect.bisect_left(self._starts, address + max(nbytes, 1)) - 1
+        if at >= 0 and self._allocations[at].end > address:
+            return self._allocations[at]
+        return None
+
+    def meets(self, address: int, nbytes: int) -> str | None:
+        """What lies already where somebody wants to map memory, in words."""
+        for start, what in ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "parameter")):
+            if address < start + WINDOW and start < address + nbytes:
+                return f"the window of {what} memory"
+        found = self._overlapped(address, nbytes)
+        return None if found is None else f"{found.name} at 0x{found.start:x}"
+
+    def drop(self, address: int) -> None:
+        """Nobody refers to an allocation any more. It goes before the next one comes: a launch may be running."""
+        self._dropped.append(address)
+
+    def unmap(self, address: int) -> None:
+        """Take an array out of memory again."""
+        at = bisect.bisect_left(self._starts, address)
+        del self._starts[at], self._allocations[at]
+
+    def allocate(
+        self,
+        nbytes: int,
+        name: str = "allocation",
+        *,
+        read_only: bool = False,
+        const: bool = False,
+        align: int = ALIGNMENT,
+    ) -> tuple[int, Array]:
+        """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes.
+
+        Raises:
+            LaunchError: where the GPU, or this machine, has not so much.
+        """
+        if nbytes > CAPACITY:
+            raise LaunchError(f"{name} takes {nbytes} bytes of global memory; the GPU has {CAPACITY}")
+        try:
+            data = np.zeros(nbytes, np.uint8)
+        except MemoryError:
+            raise LaunchError(f"{name} takes {nbytes} bytes, which this machine does not have") from None
+        if const:
+            address = self._free_place(self._next_const, nbytes, align)
+            self._next_const = address + max(nbytes, 1) + GUARD
+            return self.map(data, name=name, read_only=True, address=address), data
+        return self.map(data, name=name, read_only=read_only, align=align), data
+
+    def find(self, low: int, high: int) -> Allocation | None:
+        """The allocation that holds all bytes of ``[low, high)``."""
+        at = bisect.bisect(self._starts, low) - 1
+        if at >= 0:
+            allocation = self._allocations[at]
+            if high <= allocation.end:
+                return allocation
+        return None
+
+    def at(self, address: int) -> Allocation | None:
+        """The allocation that starts at an address."""
+        at = bisect.bisect_left(self._starts, address)
+        if at < len(self._starts) and self._starts[at] == address:
+            return self._allocations[at]
+        return None
+
+    def total(self, name: str, each: int) -> int:
+        """Bytes of the allocations of a name, and ``each`` for every one of them."""
+        return sum(a.data.size + each for a in self._allocations if a.name == name)
+
+    def nearest(self, address: int) -> tuple[Allocation, int] | None:
+        """The allocation nearest to an address, and the distance in bytes: negative before it, positive past its end."""
+        at = bisect.bisect(self._starts, address)
+        best: tuple[Allocation, int] | None = None
+        for allocation in self._allocations[max(at - 1, 0) : at + 1]:
+            distance = address - allocation.start if address < allocation.start else max(address - allocation.end, 0)
+            if best is None or abs(distance) < abs(best[1]):
+                best = allocation, distance
+        return best
+
+    def owners(self, low: Array, nbytes: int) -> Array:
+        """Index of the allocation that holds ``[low, low + nbytes)`` of each lane, -1 where none does."""
+        starts = np.array(self._starts or [0], np.int64)
+        ends = np.array([a.end for a in self._allocations] or [0], np.int64)
+        at = np.searchsorted(starts, low, "right") - 1
+        inside = (at >= 0) & (low + nbytes <= ends[np.maximum(at, 0)])
+        return np.where(inside, at, -1)
+
+    def accompanied(self) -> list[Allocation]:
+        """The allocations that have companions."""
+        return [a for a in self._allocations if a.companion is not None]
+
+    def allocation(self, index: int) -> Allocation:
+        """The allocation of an index that `owners` gave."""
+        return self._allocations[index]

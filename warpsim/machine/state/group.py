@@ -1,0 +1,323 @@
+"""Groups of threads in lockstep, and the batch-wide storage where groups part and meet.
+
+A group caches the registers it uses in ``env``. When it splits, parks or meets another, the registers that are live
+there are written to the batch's `Frame`; whoever continues reads them from there again. A thread belongs to exactly
+one group at a time, so no two groups write the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.selection import Rect, Selection
+from warpsim.machine.values import Affine, Array, Value, as_array, repeated
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+
+
+class Frame:
+    """Registers of one activation depth of one function, for all threads of a batch.
+
+    ``companions`` are register files beside it, by name: what goes along with some of the values wherever they go, unsigned
+    or boolean, 0 in threads that have none. Watchers fill and read them; nothing here knows what they mean."""
+
+    __slots__ = ("companions", "owned", "values")
+
+    def __init__(self, values: list[Value | None]) -> None:
+        self.values = values
+        self.owned: set[int] = set()
+        self.companions: dict[str, dict[int, Array]] = {}
+
+
+Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
+"""Return places, outermost first: (caller, block, step, the caller's frame base in local memory)."""
+
+
+class Group:
+    """Threads at one place. ``block`` and ``at`` say where; ``generation`` orders groups that wait for others."""
+
+    __slots__ = (
+        "_warps",
+        "at",
+        "block",
+        "companions",
+        "dirty",
+        "env",
+        "excused",
+        "frame",
+        "generation",
+        "idle",
+        "laps",
+        "local_base",
+        "plan",
+        "seen",
+        "selection",
+        "stack",
+        "stacked",
+        "wakes",
+    )
+
+    def __init__(
+        self,
+        frame: Frame,
+        selection: Selection,
+        plan: FunctionPlan,
+        stack: Stack,
+        block: int,
+        at: int,
+        local_base: int,
+        generation: int = 0,
+    ) -> None:
+        self.frame = frame
+        self.selection = selection
+        self.plan = plan
+        self.stack = stack
+        self.block = block
+        self.at = at
+        self.local_base = local_base
+        self.generation = generation
+        self.laps = 0
+        self.idle = 0
+        self.seen: tuple[Any, ...] = ()  # laps of the loops that it is in, outermost first
+        self.wakes: int | None = None  # when it looks at a clock again, while it sleeps
+        self.excused = False  # reported at an aligned barrier, which it may arrive at with a part of its warps
+        self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
+        self._warps: Warps | None = None
+        self.env: list[Any] = [None] * len(self.frame.values)
+        self.dirty: set[int] = set()
+        self.companions: dict[str, dict[int, Array]] = {}
+
+    # ---- place -------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Scheduling order: the blocks of the call stack, then this one, then the step."""
+        return (*[entry[1] for entry in self.stack], self.block, self.at)
+
+    def same_place(self, other: Group) -> bool:
+        """True where both could run as one group."""
+        return (
+            self.block == other.block
+            and self.at == other.at
+            and self.plan is other.plan
+            and self.stack == other.stack
+            and self.local_base == other.local_base  # above allocations of other sizes
+        )
+
+    def follow(self, other: Group) -> None:
+        """Go on with the laps of a group that called this one's function, or returns from it."""
+        self.laps, self.idle, self.seen = other.laps, other.idle, other.seen
+
+    # ---- registers ---------------------------------------------------------------------------
+
+    def fetch(self, index: int) -> Value:
+        """A register's value from the batch, cached; zero where nothing was ever written."""
+        value = self.frame.values[index]
+        value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
+        self.env[index] = value
+        for name, file in self.frame.companions.items():
+            if index in file:
+                part = self.selection.fetch(file[index])
+                if part.any():
+                    self.companions.setdefault(name, {})[index] = part
+        return value
+
+    def read(self, index: int) -> Value:
+        """A register's value."""
+        value = self.env[index]
+        return self.fetch(index) if value is None else value
+
+    def set(self, index: int, value: Value) -> None:
+        """A register's new value."""
+        self.env[index] = value
+        self.dirty.add(index)
+
+    def flush(self, live: frozenset[int] | None = None) -> None:
+        """Write changed registers (those in ``live``) to the batch."""
+        frame, env = self.frame, self.env
+        whole = self.selection.n == self.selection.batch_shape.n
+        if whole:
+            frame.owned.clear()
+        for index in self.dirty:
+            if live is not None and index not in live:
+                continue
+            value = env[index]
+            if whole:
+                frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
+                continue
+            array = as_array(value)
+            target = frame.values[index]
+            if index not in frame.owned:
+                target = self._private(target, array.dtype)
+                frame.values[index] = target
+                frame.owned.add(index)
+            elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
+                target = target.view(array.dtype)  # type: ignore[union-attr]
+            self.selection.write(target, array)  # type: ignore[arg-type]
+        if self.carries:
+            self._flush_companions(self.dirty if live is None else self.dirty & live)
+        self.dirty.clear()
+
+    def _flush_companions(self, changed: AbstractSet[int]) -> None:
+        for name, kept in self.frame.companions.items():
+            for index in changed & kept.keys() - self.companions.get(name, {}).keys():
+                self.selection.write(kept[index], np.zeros(1, kept[index].dtype))
+        for name, file in self.companions.items():
+            for index in changed & file.keys():
+                kept = self.frame.companions.setdefault(name, {})
+                if index not in kept:
+                    kept[index] = np.zeros(self.selection.batch_shape.extents, file[index].dtype)
+                self.selection.write(kept[index], file[index])
+
+    def _private(self, old: Value | None, dtype: np.dtype[Any]) -> Array:
+        shape = self.selection.batch_shape.extents
+        if old is None:
+            return np.zeros(shape, dtype)
+        out = np.empty(shape, dtype)
+        array = as_array(old)
+        out[...] = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array
+        return out
+
+    # ---- companions --------------------------------------------------------------------------
+
+    @property
+    def carries(self) -> bool:
+        """Whether anything may go along with the values of its registers."""
+        return bool(self.companions or self.frame.companions)
+
+    def companion(self, name: str, index: int) -> Array | None:
+        """What goes along with a register's value in the companion file of a name; None where nothing does."""
+        if self.env[index] is None and index in self.frame.companions.get(name, {}):
+            self.fetch(index)
+        file = self.companions.get(name)
+        return None if file is None else file.get(index)
+
+    def accompany(self, name: str, index: int, value: Array | None) -> None:
+        """Let ``value`` (None: nothing) go along with what a register holds."""
+        file = self.companions.get(name)
+        if value is None:
+            if file is not None and file.pop(index, None) is not None:
+                self.dirty.add(index)
+                if not file:
+                    del self.companions[name]
+            return
+        self.read(index)
+        self.dirty.add(index)
+        self.companions.setdefault(name, {})[index] = value
+
+    def hand_on(self, index: int, target: Group, to: int) -> None:
+        """A register's value into that of another group, with what goes along with it."""
+        target.set(to, self.read(index))
+        for name, file in self.companions.items():
+            if index in file:
+                target.companions.setdefault(name, {})[to] = file[index]
+
+    def leave(self, keep: Array, child: Group, registers: Iterable[int]) -> None:
+        """Copies of registers for ``child``, which has the lanes ``keep`` of this list of lanes."""
+        for index in registers:
+            value = self.env[index]
+            if value is not None:
+                child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
+        for name, file in self.companions.items():
+            kept = {i: v if v.size == 1 else v.take(keep) for i, v in file.items() if child.env[i] is not None}
+            if kept:
+                child.companions[name] = kept
+
+    # ---- warps -------------------------------------------------------------------------------
+
+    @property
+    def warps(self) -> Warps:
+        """How this group's lanes lie in whole warps."""
+        if self._warps is None:
+            cached = getattr(self.selection, "_warp_view", None)
+            if cached is None:
+                cached = Warps(self.selection)
+                self.selection._warp_view = cached  # type: ignore[attr-defined]
+            self._warps = cached
+        return self._warps
+
+
+class Warps:
+    """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
+
+    ``active`` marks lanes that are here; ``complete`` is True where every warp has all its 32 lanes (or all that the
+    block has).
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        shape = selection.batch_shape
+        self.selection = selection
+        self.dense = isinstance(selection, Rect) and selection.warp_range
+        if self.dense:
+            assert isinstance(selection, Rect)
+            n1, n0, m1, m0 = selection.shape
+            self.n_lanes = n1 * n0
+            self.n, self.m = -(-self.n_lanes // 32), m1 * m0
+            self.padded = self.n * 32 != self.n_lanes
+            self.active = np.ones((self.n, 32, self.m), np.bool_)
+            if self.padded:
+                self.active.reshape(-1, self.m)[self.n_lanes :] = False
+            (a1, s1, n1), (a0, s0, n0) = selection.axes[:2]
+            threads = (a1 + s1 * np.arange(n1))[:, None] * shape.extents[1] + (a0 + s0 * np.arange(n0))
+            self.first_thread = threads.reshape(-1)[::32]
+            return
+        positions = selection.positions.reshape(-1)
+        threads, ctas = positions // shape.n_ctas, positions % shape.n_ctas
+        keys = ctas * (shape.n_threads + 31) + (threads >> 5)
+        unique, inverse = np.unique(keys, return_inverse=True)
+        self.n, self.m = len(unique), 1
+        self.slots = inverse.reshape(-1) * 32 + (threads & 31)
+        active = np.zeros(self.n * 32, np.bool_)
+        active[self.slots] = True
+        self.active = active.reshape(self.n, 32, 1)
+        self.warp_threads = (unique % (shape.n_threads + 31)) * 32
+        self.warp_ctas = unique // (shape.n_threads + 31)
+
+    def spread(self, value: Value) -> Array:
+        """A register's value as ``[n, 32, m]``; axes on which it does not depend may be 1."""
+        array: Any = as_array(value)
+        full: Any
+        out: Any
+        if array.size == 1:
+            return repeated(array, 32)
+        if not self.dense:
+            out = np.zeros(self.n * 32, array.dtype)
+            out[self.slots] = np.broadcast_to(
+                array.reshape(-1) if array.ndim == 1 else array, self.selection.shape
+            ).reshape(-1)
+            return out.reshape(self.n, 32, 1)
+        if array.shape == self.selection.shape and not self.padded:
+            whole: Array = array.reshape(self.n, 32, self.m)
+            return whole
+        n1, n0, m1, m0 = self.selection.shape
+        a1, a0, b1, b0 = array.shape
+        if b1 == b0 == 1:
+            m1 = m0 = 1
+        if a1 == a0 == 1:
+            full = np.broadcast_to(array, (1, 1, m1, m0)).reshape(1, 1, m1 * m0)
+            return np.broadcast_to(full, (1, 32, m1 * m0))
+        full = np.broadcast_to(array, (n1, n0, m1, m0)).reshape(n1 * n0, m1 * m0)
+        if self.padded:
+            out = np.zeros((self.n * 32, m1 * m0), array.dtype)
+            out[: self.n_lanes] = full
+            full = out
+        return full.reshape(self.n, 32, m1 * m0)
+
+    def collect(self, array: Array) -> Array:
+        """Back from ``[n, 32, m]`` to the group's shape."""
+        if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
+            return array[:, :1, :].reshape((1,) * len(self.selection.shape))
+        if not self.dense:
+            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
+        if array.shape == (self.n, 32, self.m) and not self.padded:
+            return array.reshape(self.selection.shape)
+        n1, n0, m1, m0 = self.selection.shape
+        if array.shape[2] == 1:
+            m1 = m0 = 1
+        full = np.broadcast_to(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
+        return full[: self.n_lanes].reshape(n1, n0, m1, m0)

@@ -1,0 +1,129 @@
+"""The state of a launch: what it was asked to do, its batches, whose turn it is, its time, and what it has counted."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from warpsim.errors import Finding
+from warpsim.machine.plan import BoundBlock, KernelPlan
+from warpsim.machine.state.batch import BatchState
+from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
+from warpsim.machine.state.group import Group
+
+BATCH_THREADS = 1 << 17
+BATCH_BYTES = 1 << 28
+Dims = tuple[int, int, int]
+
+
+@attrs.frozen
+class DeviceSpec:
+    """The GPU as the machine needs it: capability times ten, and how matrix products are computed."""
+
+    sm: int = 90
+    numerics: str = "exact"
+
+
+@attrs.frozen
+class Settings:
+    """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` and ``batch_bytes`` (of shared memory) bound what runs
+    side by side."""
+
+    dynamic_shared: int = 0
+    cluster: Dims | None = None
+    cooperative: bool = False
+    checks: frozenset[str] = frozenset()
+    on_finding: str = "raise"
+    async_effects: str = "eager"
+    max_instructions: float | None = 10**9
+    max_seconds: float | None = None
+    batch_threads: int = BATCH_THREADS
+    batch_bytes: int = BATCH_BYTES
+
+
+@attrs.define(eq=False)
+class LaunchState:
+    """One kernel launch at a step boundary.
+
+    ``turns`` are the batches that still have their turn in this round of all of them, the first in its turn if ``entered``;
+    ``running`` is the group of that batch whose steps are being executed; ``moved`` tells whether any group ran in the
+    round, ``version`` the version of memory when it began."""
+
+    plan: KernelPlan
+    grid: Dims
+    block: Dims
+    params: bytes
+    memory: GlobalMemory
+    device: DeviceSpec
+    settings: Settings
+    shared_size: int = attrs.field()
+    batches: list[BatchState] = attrs.field(factory=list)
+    waves: int = 0
+    """How many batches have begun."""
+    started: bool = False
+    turns: list[BatchState] = attrs.field(factory=list)
+    entered: bool = False
+    running: Group | None = None
+    moved: bool = False
+    version: int = 0
+    instructions: int = 0
+    thread_instructions: int = 0
+    counts: dict[BoundBlock, int] = attrs.field(factory=dict)
+    """Warps that have entered each block."""
+    done_ctas: int = 0
+    skipped: int = 0
+    """Cycles that passed while nothing was executed."""
+    mark: int = 0
+    """The version of memory when the running group came to a loop's head."""
+    printed: list[tuple[int, str]] = attrs.field(factory=list)
+    findings: dict[tuple[str, int, int, str], Finding] = attrs.field(factory=dict)
+    notes: dict[str, object] = attrs.field(factory=dict)
+    """What watchers know of the launch, by their names."""
+    _param_address: int | None = None
+    _workspace: int | None = None
+
+    @shared_size.default
+    def _shared_size(self) -> int:
+        return self.plan.dynamic_offset + self.settings.dynamic_shared
+
+    @property
+    def cluster(self) -> Dims:
+        """CTAs of a cluster along each axis."""
+        return self.settings.cluster or (1, 1, 1)
+
+    @property
+    def n_ctas(self) -> int:
+        """CTAs of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def local_size(self) -> int:
+        """Bytes of local memory of a thread at the start."""
+        return self.plan.main.frame_size
+
+    @property
+    def now(self) -> int:
+        """Cycles since the launch began."""
+        return self.skipped + self.instructions
+
+    @property
+    def param_address(self) -> int:
+        """Where the parameter block lies for kernels that take its address."""
+        if self._param_address is None:
+            data = np.frombuffer(self.params or b"\0", np.uint8).copy()
+            self._param_address = self.memory.map(data, name="kernel parameters", read_only=True, address=PARAM_ADDRESS)
+        return self._param_address
+
+    @property
+    def workspace(self) -> int:
+        """The structure that cooperative grid barriers find through %envreg1 and %envreg2."""
+        if self._workspace is None:
+            self._workspace = self.memory.allocate(256, "grid workspace")[0]
+        return self._workspace
+
+    def release(self) -> None:
+        """Give back what the launch has placed in memory."""
+        for address in (self._param_address, self._workspace):
+            if address is not None:
+                self.memory.unmap(address)
+        self._param_address = self._workspace = None

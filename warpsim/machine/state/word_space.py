@@ -1,0 +1,89 @@
+"""Memory that every CTA or thread has for itself, one column each: shared and local memory.
+
+Word ``w`` of all columns is one row of ``words`` (uint32 ``[n_words, n_columns]``), so that an address that is the
+same in every column is a copy of rows. Elements below 32 bits lie inside a word, wider ones in consecutive rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.values import Array
+
+WIDEST = 32
+"""Bytes of the widest access of a thread."""
+
+
+class WordSpace:
+    """``n_columns`` memories of ``size`` bytes. Lanes whose address was at fault access address 0 instead, so there is room
+    for one access at least.
+
+    ``companion`` is a memory of the same layout beside it, for whatever goes along with its bytes: it grows with it, and
+    what is moved here is moved there. Watchers make, fill and read it."""
+
+    def __init__(self, size: int, n_columns: int) -> None:
+        self.size = size
+        self.n_columns = n_columns
+        self.words = np.zeros((max(-(-size // 4), WIDEST // 4), n_columns), np.uint32)
+        self.flat = self.words.reshape(-1)
+        self.companion: WordSpace | None = None
+
+    def grow(self, size: int) -> None:
+        """Room for at least ``size`` bytes in each column."""
+        if size > self.size:
+            words = np.zeros((-(-size // 4) * 2, self.n_columns), np.uint32)
+            words[: len(self.words)] = self.words
+            self.words, self.flat, self.size = words, words.reshape(-1), len(words) * 4
+            if self.companion is not None:
+                self.companion.grow(size)
+
+    def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
+        """Index of an element of at most 32 bits in ``flat`` viewed as elements of that size."""
+        if itemsize == 4:
+            return (address >> 2) * self.n_columns + columns
+        per_word = 4 // itemsize
+        shift = itemsize.bit_length() - 1
+        return (address >> 2) * (self.n_columns * per_word) + columns * per_word + ((address >> shift) & (per_word - 1))
+
+    def gather(self, address: Array, columns: Array, dtype: np.dtype[Any]) -> Array:
+        """Elements at byte addresses (int64, in bounds and aligned) of columns; both broadcast."""
+        size = dtype.itemsize
+        if size <= 4:
+            return self.flat.view(f"u{size}").take(self.element_index(address, columns, size), mode="clip").view(dtype)
+        index = (address >> 2) * self.n_columns + columns
+        parts = [self.flat.take(index + k * self.n_columns, mode="clip") for k in range(size // 4)]
+        return join_words(parts, dtype)
+
+    def scatter(self, address: Any, columns: Array, values: Array) -> None:
+        """Store elements (``address``: int64 array or int); of equal places the last in C order wins."""
+        size = values.dtype.itemsize
+        if size <= 4:
+            self.flat.view(f"u{size}")[self.element_index(address, columns, size)] = values.view(f"u{size}")
+            return
+        index = (address >> 2) * self.n_columns + columns
+        for k, word in enumerate(split_words(values)):
+            self.flat[index + k * self.n_columns] = word
+
+    def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
+        """Copy whole words from one place of each column to another."""
+        a, b = source >> 2, target >> 2
+        for k in range(-(-nbytes // 4)):
+            self.words[b + k, columns] = self.words[a + k, columns]
+        if self.companion is not None:
+            self.companion.move(source, target, nbytes, columns)
+
+
+def join_words(parts: list[Array], dtype: np.dtype[Any]) -> Array:
+    """Elements of 64 or 128 bits from their 32-bit words, low first."""
+    out = np.empty((*parts[0].shape, len(parts)), np.uint32)
+    for k, part in enumerate(parts):
+        out[..., k] = part
+    return out.view(dtype)[..., 0]
+
+
+def split_words(values: Array) -> list[Array]:
+    """The 32-bit words of elements of 64 or 128 bits, low first."""
+    words = np.ascontiguousarray(values).view(np.uint32).reshape(*values.shape, values.dtype.itemsize // 4)
+    return [words[..., k] for k in range(words.shape[-1])]

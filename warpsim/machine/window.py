@@ -1,0 +1,265 @@
+"""The window: the one port through which the machine tells what happens, and the base of those who look through it.
+
+The machine calls an event where the thing happens, once, and knows nothing of who listens: an event without a listener
+is None on the window, so that what nobody watches costs one test. Arguments are the arrays that exist already; shapes:
+lanes and masks broadcast over ``group.selection.shape``, ``positions`` are flat positions of threads in the batch
+(``thread * n_ctas + cta``), ``columns`` CTAs of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warpsim.errors import Finding
+    from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import Allocation
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Array
+    from warpsim.program.program import Instruction
+
+READ, WRITE, ATOMIC = 0, 1, 2
+"""What an access does to memory."""
+
+
+class Watcher:
+    """Looks at a launch: subclass it and define the events you want, pass it as ``watchers=[...]``.
+
+    An event that a class does not define is never called. Watchers read the machine; what they find wrong they
+    report with ``machine.fault(rule, message, group, lanes)``.
+    """
+
+    # ---- the launch --------------------------------------------------------------------------
+
+    def batch_began(self, machine: Machine) -> None:
+        """CTAs that run side by side are about to start: ``machine.batch.ctas`` are their linear numbers."""
+
+    def batch_ended(self, machine: Machine) -> None:
+        """All threads of a batch have exited."""
+
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """A rule was broken at a place where it had not been broken before; the launch may end with it."""
+
+    # ---- steps -------------------------------------------------------------------------------
+
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """A group is about to execute an instruction."""
+
+    def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """A group has executed an instruction, and goes on with the next."""
+
+    def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """A group whose registers carry companion values (`Group.companions`) is about to execute an instruction."""
+
+    def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Such a group has executed it, or another did so and a watcher asked for it meanwhile with `Machine.attend`; not told
+        of what ends a block, nor where the group has to wait and comes again."""
+
+    # ---- threads -----------------------------------------------------------------------------
+
+    def group_exiting(self, machine: Machine, group: Group) -> None:
+        """The threads of a group are about to exit."""
+
+    def group_exited(self, machine: Machine, group: Group) -> None:
+        """The threads of a group have exited."""
+
+    def function_entered(self, machine: Machine, group: Group) -> None:
+        """A group stands at the first instruction of the kernel, or of a function that it has called with its arguments."""
+
+    # ---- registers ---------------------------------------------------------------------------
+
+    def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
+        """A register's content is about to matter as ``use`` (an address, a condition, what is stored to global memory), and
+        the group has neither read nor written it since it split or met others."""
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Callable[[], Array] | None,
+    ) -> None:
+        """Lanes are about to access ``nbytes`` of memory each.
+
+        ``access`` is READ, WRITE or ATOMIC; ``space`` "global", "local", "shared" or "shared::cluster"; ``place`` the byte
+        addresses, an int or an int64 array (absolute in global memory, else offsets); ``where`` the allocation in global
+        memory, else the columns; ``active`` the lanes that take part, None for all. Of a store ``differs()`` marks the
+        lanes that do not find in memory what they store, before it and (in `memory_written`) after it."""
+
+    def memory_written(self, machine: Machine, group: Group) -> None:
+        """The store that `memory_accessed` told of is done."""
+
+    def companion_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        everywhere: bool,
+    ) -> None:
+        """Lanes access memory that has a companion, told besides `memory_accessed` and with its arguments.
+
+        Differences: in global memory ``place`` may be affine; an exchange counts as a write; ``everywhere`` holds where all
+        columns of shared or local memory are accessed alike, each at every ``place``."""
+
+    def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
+        """Not a store of lanes has written ``nbytes`` at each ``place`` of these columns of shared or local memory: arguments and
+        results of calls, what asynchronous copies deliver, counts of mbarriers."""
+
+    def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
+        """A thread has got global memory from the heap of the device."""
+
+    def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
+        """Threads have got ``nbytes`` of local memory from ``first``: the frame of a function that they call, or by alloca."""
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Warps access matrix rows in shared memory: ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """Warpgroups read shared memory by a matrix descriptor: addresses ``[..., n, m]`` of ``nbytes`` within ``limits``."""
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """Bulk copies of threads access runs of ``nbytes`` of global memory through the async proxy."""
+
+    # ---- order -------------------------------------------------------------------------------
+
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+        """Threads have executed a fence: its kind, scope and proxies are in the instruction's modifiers."""
+
+    def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
+        """Lanes of warps have met in a collective: all, or those that the membermask ``members`` names."""
+
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+        """Threads arrive at a barrier of their CTAs; ``partial`` where not all threads need come."""
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+        """Threads (None: all of the batch) have passed a barrier of their CTAs."""
+
+    def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
+        """A barrier that not all threads need come to is complete in these CTAs."""
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Threads have passed a barrier of their clusters."""
+
+    # ---- mbarriers ---------------------------------------------------------------------------
+
+    def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Threads arrive at mbarriers (or expect bytes there)."""
+
+    def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Threads have found the phase of mbarriers over that they waited for."""
+
+    # ---- asynchronous operations --------------------------------------------------------------
+
+    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Threads start asynchronous copies."""
+
+    def copy_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """The threads that started these copies have waited for them."""
+
+    def copy_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """These copies have counted at their mbarriers."""
+
+    def copy_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """The effects of these copies are visible to whoever observed their completion."""
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """Warpgroups have waited for their wgmma."""
+
+    def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
+        """Threads release their changes of tensor maps (fence.proxy.tensormap, release)."""
+
+    def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
+        """Threads acquire the tensor maps at these addresses (fence.proxy.tensormap, acquire)."""
+
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array) -> None:
+        """CTAs use the tensor map at an address."""
+
+
+EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+
+
+class Window:
+    """The events of a launch as callables; None where nobody listens."""
+
+    __slots__ = (*EVENTS, "pausing")
+
+    batch_began: Callable[..., None] | None
+    batch_ended: Callable[..., None] | None
+    step_before: Callable[..., None] | None
+    step_after: Callable[..., None] | None
+    carried_before: Callable[..., None] | None
+    carried_after: Callable[..., None] | None
+    group_exiting: Callable[..., None] | None
+    group_exited: Callable[..., None] | None
+    function_entered: Callable[..., None] | None
+    register_needed: Callable[..., None] | None
+    memory_accessed: Callable[..., None] | None
+    memory_written: Callable[..., None] | None
+    companion_accessed: Callable[..., None] | None
+    memory_filled: Callable[..., None] | None
+    memory_allocated: Callable[..., None] | None
+    stack_extended: Callable[..., None] | None
+    rows_accessed: Callable[..., None] | None
+    tile_read: Callable[..., None] | None
+    global_tile_accessed: Callable[..., None] | None
+    fence: Callable[..., None] | None
+    warp_synchronised: Callable[..., None] | None
+    barrier_arrived: Callable[..., None] | None
+    barrier_left: Callable[..., None] | None
+    barrier_completed: Callable[..., None] | None
+    cluster_barrier_left: Callable[..., None] | None
+    mbarrier_arrived: Callable[..., None] | None
+    mbarrier_observed: Callable[..., None] | None
+    copy_issued: Callable[..., None] | None
+    copy_waited: Callable[..., None] | None
+    copy_signalled: Callable[..., None] | None
+    copy_visible: Callable[..., None] | None
+    wgmma_waited: Callable[..., None] | None
+    map_changed: Callable[..., None] | None
+    map_acquired: Callable[..., None] | None
+    map_used: Callable[..., None] | None
+
+    finding: Callable[..., None] | None
+
+    def __init__(self, watchers: Iterable[Watcher] = ()) -> None:
+        self.pausing = False
+        """A watcher asks the launch to pause before the next step."""
+        heard: dict[str, list[Callable[..., None]]] = {name: [] for name in EVENTS}
+        for watcher in watchers:
+            for name in EVENTS:
+                if getattr(type(watcher), name) is not getattr(Watcher, name):
+                    heard[name].append(getattr(watcher, name))
+        for name, listeners in heard.items():
+            setattr(self, name, _together(listeners))
+
+
+def _together(listeners: list[Callable[..., None]]) -> Callable[..., None] | None:
+    """One callable for those who listen, in the order in which they were given."""
+    if len(listeners) < 2:
+        return listeners[0] if listeners else None
+
+    def told(*arguments: Any) -> None:
+        for listener in listeners:
+            listener(*arguments)
+
+    return told
