@@ -20,6 +20,17 @@ def test_readme_s_example(capsys, monkeypatch):
     assert capsys.readouterr().out == shown
 
 
+def test_watchers_example(capsys, monkeypatch):
+    """The example in docs/watchers.md prints what stands below it."""
+    monkeypatch.chdir(DOCS.parent)
+    code, shown = re.search(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", (DOCS / "watchers.md").read_text(), re.DOTALL
+    ).groups()
+    exec(code, {})
+
+    assert capsys.readouterr().out == shown
+
+
 def test_layouts_shows_a_true_output(capsys):
     """The table in docs/layouts.md is what the command prints."""
     page = (DOCS / "layouts.md").read_text()

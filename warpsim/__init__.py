@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from warpsim.host.module import Module, load
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
+    from warpsim.machine.window import Watcher
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "PtxError",
     "TensorMap",
     "WarpsimError",
+    "Watcher",
     "load",
     "mma",
     "run",
@@ -40,6 +42,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
     "TensorMap": "warpsim.host.tensor_map",
+    "Watcher": "warpsim.machine.window",
     "mma": "warpsim.host.mma",
     "run": "warpsim.host.snippet",
 }

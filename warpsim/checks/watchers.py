@@ -177,16 +177,16 @@ class RaceWatcher(Watcher):
         if races.note.acquire:
             races.acquire_from(positions, columns, place)
 
-    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies begin: accesses of the threads that start them."""
         if machine.transfers.late or transfer.kind != "cp.async":
             self._at(machine, transfer.group).copies(transfer)
 
-    def copy_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Copies are ordered before what their threads do next."""
         self._anew(machine).waited(transfer, which)
 
-    def copy_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Copies release through their mbarriers."""
         signal = transfer.signal
         assert signal is not None
@@ -285,12 +285,12 @@ class ProxyFences(Watcher):
         """Threads have passed a barrier of the cluster."""
         self._account(machine).synchronised(group)
 
-    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies of the async proxy begin."""
         if transfer.asynchronous:
             self._account(machine).copies(transfer.writes, transfer.reads, transfer.positions)
 
-    def copy_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """cp.async has written through the generic proxy."""
         if transfer.kind == "cp.async":
             self._account(machine).landed(transfer, which)
@@ -358,6 +358,6 @@ class AsyncReuse(Watcher):
         if transfers.global_flight.stores and access == READ and not transfers.late and len(address):
             transfers.global_flight.read_by_copies(address, nbytes)
 
-    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """New copies may meet those in flight."""
         machine.transfers.touch_all(transfer)

@@ -99,6 +99,8 @@ class Kernel:
         grid3, block3 = dims("grid", grid), dims("block", block)
         shared_mem = integer("shared_mem", shared_mem)
         cluster3 = self._cluster(cluster, grid3, device)
+        if not (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers)):
+            raise LaunchError(f"watchers holds instances of warpsim.Watcher, not {shown(watchers)}")
         printed: list[str] = []
 
         def stdout(text: str) -> None:

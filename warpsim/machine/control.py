@@ -107,12 +107,17 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
     selection = group.selection
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)
-        return _compact(machine, group, np.flatnonzero(flags), live), _compact(
-            machine, group, np.flatnonzero(~flags), live
+        parts = (
+            _compact(machine, group, np.flatnonzero(flags), live),
+            _compact(machine, group, np.flatnonzero(~flags), live),
         )
-    group.flush(live)
-    yes, no = split(selection, mask)
-    return _fork(machine, group, yes), _fork(machine, group, no)
+    else:
+        group.flush(live)
+        yes, no = split(selection, mask)
+        parts = _fork(machine, group, yes), _fork(machine, group, no)
+    if machine.window.group_split is not None:
+        machine.window.group_split(machine, group, parts)
+    return parts
 
 
 def _fork(machine: Machine, group: Group, selection: Selection) -> Group:

@@ -141,6 +141,8 @@ class Machine:
             max(g.generation for g in groups),
         )
         merged.laps = min(g.laps for g in groups)
+        if self.window.groups_met is not None:
+            self.window.groups_met(self, groups, merged)
         return merged
 
     def take(self) -> Group:
@@ -160,6 +162,8 @@ class Machine:
 
     def park(self, group: Group) -> None:
         """Let a group wait at its place for lanes of its warps; join those that wait there already."""
+        if self.window.group_parked is not None:
+            self.window.group_parked(self, group)
         same = [g for g in self.batch.parked if g.same_place(group)]
         if same:
             self.batch.parked = [g for g in self.batch.parked if not any(g is s for s in same)]
@@ -315,6 +319,8 @@ class Machine:
                     selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
                 )
             )
+        if self.window.group_split is not None:
+            self.window.group_split(self, group, (parts[0], parts[1]))
         return parts[0], parts[1]
 
     # ---- memory ------------------------------------------------------------------------------

@@ -36,13 +36,14 @@ def record(
     ``on_finding`` says so.
 
     ``values`` may hold ``severity``, ``advice``, and two instructions: the ``other`` that it conflicts with, and the ``place``
-    of the finding where that is not the group's present step."""
+    of the finding where that is not the group's present step; ``own`` marks a rule that ``checks`` do not choose."""
     severity = str(values.pop("severity", "error"))
+    own = bool(values.pop("own", False))
     other = values.pop("other", None)
     place = values.pop("place", None)
     advice = str(values.pop("advice", ADVICE.get(rule, "")))
     checks = launch.settings.checks
-    if (rule not in ALWAYS and rule not in checks) or (severity == "note" and severity not in checks):
+    if not (own or rule in ALWAYS or rule in checks) or (severity == "note" and severity not in checks):
         return None
     instruction: Instruction = place or present(group)  # type: ignore[assignment]
     key = rule, instruction.span.line, instruction.span.column, severity  # a note hides no error
@@ -108,8 +109,7 @@ def line_text(launch: LaunchState, line: int) -> str:
 
 def present(group: Group) -> Instruction:
     """The instruction at which a group stands."""
-    block = group.plan.blocks[group.block]
-    return block.instructions[min(group.at, len(block.instructions) - 1)]
+    return group.instruction
 
 
 def locate(

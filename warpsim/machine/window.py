@@ -25,11 +25,37 @@ READ, WRITE, ATOMIC = 0, 1, 2
 
 
 class Watcher:
-    """Looks at a launch: subclass it and define the events you want, pass it as ``watchers=[...]``.
+    """Looks at a launch: subclass it, define the events you want, and pass it in ``kernel(..., watchers=[...])``.
 
-    An event that a class does not define is never called. Watchers read the machine; what they find wrong they
-    report with ``machine.fault(rule, message, group, lanes)``.
+    An event that a class does not define is never called, and costs nothing. Watchers read the machine and never write
+    it; what they find wrong they `report`. What an event gives:
+
+    - ``machine``: the CTAs that run side by side. ``machine.batch.shape`` says how many CTAs and threads these are,
+      ``machine.batch.ctas`` their linear numbers in the grid, ``machine.launch`` the grid, the block and the counts so far.
+    - ``group``: threads in lockstep. ``group.instruction`` is the instruction at which they stand (``.text``, ``.span.line``,
+      ``.source``, ``.traits``), ``group.selection`` which threads they are, ``group.warps.spread(value)`` the view
+      ``[warps, 32, ctas]`` of a value of the group.
+    - ``place``, ``columns``, ``active`` and other arrays broadcast to ``group.selection.shape`` unless an event says otherwise.
+      ``positions`` are flat numbers of threads in the batch (``thread * n_ctas + cta``), ``columns`` numbers of CTAs in the
+      batch; ``active`` marks the lanes that take part, None for all. Addresses and sizes are in bytes.
     """
+
+    def report(
+        self,
+        machine: Machine,
+        group: Group,
+        rule: str,
+        message: str,
+        lanes: Array | None = None,
+        *,
+        severity: str = "error",
+        advice: str = "",
+        **values: object,
+    ) -> None:
+        """Make a finding at the instruction where ``group`` stands, under a ``rule`` of your own; ``lanes`` mark who is
+        concerned, in the group's shape. One of severity "error" ends the launch as ``on_finding`` says; ``values`` are kept
+        with the finding. ``checks=`` chooses among the simulator's own rules, and lets all others pass."""
+        machine.fault(rule, message, group, lanes, severity=severity, advice=advice, own=True, **values)
 
     # ---- the launch --------------------------------------------------------------------------
 
@@ -58,6 +84,15 @@ class Watcher:
         of what ends a block, nor where the group has to wait and comes again."""
 
     # ---- threads -----------------------------------------------------------------------------
+
+    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
+        """The threads of a group go different ways, or some of them wait: it is replaced by two."""
+
+    def groups_met(self, machine: Machine, groups: list[Group], merged: Group) -> None:
+        """Groups that stand at one place go on as one."""
+
+    def group_parked(self, machine: Machine, group: Group) -> None:
+        """A group waits for other lanes of its warps."""
 
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """The threads of a group are about to exit."""
@@ -170,16 +205,16 @@ class Watcher:
 
     # ---- asynchronous operations --------------------------------------------------------------
 
-    def copy_issued(self, machine: Machine, transfer: Transfer) -> None:
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Threads start asynchronous copies."""
 
-    def copy_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The threads that started these copies have waited for them."""
 
-    def copy_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """These copies have counted at their mbarriers."""
 
-    def copy_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The effects of these copies are visible to whoever observed their completion."""
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
@@ -195,7 +230,7 @@ class Watcher:
         """CTAs use the tensor map at an address."""
 
 
-EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_"))
+EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name != "report")
 
 
 class Window:
@@ -209,6 +244,9 @@ class Window:
     step_after: Callable[..., None] | None
     carried_before: Callable[..., None] | None
     carried_after: Callable[..., None] | None
+    group_split: Callable[..., None] | None
+    groups_met: Callable[..., None] | None
+    group_parked: Callable[..., None] | None
     group_exiting: Callable[..., None] | None
     group_exited: Callable[..., None] | None
     function_entered: Callable[..., None] | None
@@ -230,10 +268,10 @@ class Window:
     cluster_barrier_left: Callable[..., None] | None
     mbarrier_arrived: Callable[..., None] | None
     mbarrier_observed: Callable[..., None] | None
-    copy_issued: Callable[..., None] | None
-    copy_waited: Callable[..., None] | None
-    copy_signalled: Callable[..., None] | None
-    copy_visible: Callable[..., None] | None
+    async_issued: Callable[..., None] | None
+    async_waited: Callable[..., None] | None
+    async_signalled: Callable[..., None] | None
+    async_visible: Callable[..., None] | None
     wgmma_waited: Callable[..., None] | None
     map_changed: Callable[..., None] | None
     map_acquired: Callable[..., None] | None

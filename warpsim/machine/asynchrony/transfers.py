@@ -83,7 +83,7 @@ class Transfers:
         self.machine = machine
         settings = machine.launch.settings
         self.late = settings.async_effects == "at_wait"
-        self.watched = machine.window.copy_issued is not None
+        self.watched = machine.window.async_issued is not None
         self.open: list[Transfer] = []
         self.freed: list[Transfer] = []
         """Stores that have read their sources; what they write is there, but not yet to be seen."""
@@ -101,8 +101,8 @@ class Transfers:
             transfer.number = self._group_numbers(transfer.kind)[transfer.positions]
         if transfer.signal is not None:
             transfer.phase = mbarriers.phase(self._words(transfer.signal.columns, transfer.signal.address))
-        if self.machine.window.copy_issued is not None:
-            self.machine.window.copy_issued(self.machine, transfer)
+        if self.machine.window.async_issued is not None:
+            self.machine.window.async_issued(self.machine, transfer)
         if not self.late:
             self._act(transfer, np.arange(len(transfer.positions)))
             transfer.deliver, transfer.fetch = _nothing, None  # lets go of what was copied
@@ -146,8 +146,8 @@ class Transfers:
         for transfer in [*freed, *self.open]:
             if transfer.kind == kind:
                 due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
-                if self.machine.window.copy_waited is not None:
-                    self.machine.window.copy_waited(self.machine, transfer, due[~transfer.free[due]])
+                if self.machine.window.async_waited is not None:
+                    self.machine.window.async_waited(self.machine, transfer, due[~transfer.free[due]])
                 transfer.free[due] = True
                 if not read_only:
                     self._complete(transfer, due)
@@ -212,8 +212,8 @@ class Transfers:
         self.machine.delivering = outer
         if transfer.signal is not None:
             self._count(transfer.signal, which)
-            if self.machine.window.copy_signalled is not None:
-                self.machine.window.copy_signalled(self.machine, transfer, which)
+            if self.machine.window.async_signalled is not None:
+                self.machine.window.async_signalled(self.machine, transfer, which)
         self.machine.memory.globals.version += 1
 
     def _fetch(self, transfer: Transfer, which: Which) -> None:
@@ -229,8 +229,8 @@ class Transfers:
             self._complete_before(transfer, which)
         if self.late:
             self._act(transfer, which)
-        if self.machine.window.copy_visible is not None:
-            self.machine.window.copy_visible(self.machine, transfer, which)
+        if self.machine.window.async_visible is not None:
+            self.machine.window.async_visible(self.machine, transfer, which)
         transfer.open[which] = False
         if transfer.target is not None and not transfer.open.any():
             self.global_flight.leave(transfer)

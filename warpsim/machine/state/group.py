@@ -18,6 +18,7 @@ from warpsim.machine.values import Affine, Array, Value, as_array, repeated
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
+    from warpsim.program.program import Instruction
 
 
 class Frame:
@@ -98,6 +99,12 @@ class Group:
     def key(self) -> tuple[int, ...]:
         """Scheduling order: the blocks of the call stack, then this one, then the step."""
         return (*[entry[1] for entry in self.stack], self.block, self.at)
+
+    @property
+    def instruction(self) -> Instruction:
+        """The instruction at which the threads stand."""
+        instructions = self.plan.blocks[self.block].instructions
+        return instructions[min(self.at, len(instructions) - 1)]
 
     def same_place(self, other: Group) -> bool:
         """True where both could run as one group."""

@@ -1,0 +1,155 @@
+"""Watchers of the caller's own, as the examples in programs/watchers write them."""
+
+import inspect
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.machine.window import EVENTS, Watcher, Window
+
+ROOT = Path(__file__).parent.parent.parent / "programs"
+
+
+def example(name):
+    """The class of an example, by its file."""
+    found = runpy.run_path(str(ROOT / "watchers" / f"{name}.py"))
+    return next(v for v in found.values() if inspect.isclass(v) and issubclass(v, Watcher) and v is not Watcher)
+
+
+def kernel(body, params=".param .u64 p"):
+    """A kernel k with registers and 4 KiB of shared memory."""
+    return warpsim.load(f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k({params}) {{
+.reg .b32 %r<8>;
+.reg .b64 %rd<4>;
+.reg .pred %p<2>;
+.shared .align 16 .b8 s[4096];
+{body}
+}}""")["k"]
+
+
+@pytest.mark.parametrize(("stride", "conflicts"), [(4, 0), (8, 1), (16, 3), (128, 31), (0, 0), (12, 0)])
+def test_bank_conflicts(stride, conflicts):
+    """Lanes a stride of words apart share banks by its largest power of two; one word for all is a broadcast."""
+    watcher = example("bank_conflicts")()
+    program = kernel(f"""mov.u32 %r1, %tid.x; and.b32 %r1, %r1, 31; mul.lo.u32 %r2, %r1, {stride};
+mov.u32 %r3, s; add.u32 %r3, %r3, %r2;
+st.shared.u32 [%r3], %r1;
+ret;""")
+    program((3,), (64,), (None,), watchers=[watcher])
+
+    line = 11
+    assert watcher.accesses == {line: 6}
+    assert watcher.conflicts() == ({line: 6 * conflicts} if conflicts else {})
+
+
+def test_coverage():
+    """Lines that a branch leaves out are missed; the others name the warps that came."""
+    watcher = example("coverage")()
+    program = kernel("""mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;
+@%p1 bra first;
+mov.u32 %r2, 1;
+bra done;
+mov.u32 %r2, 3;
+first:
+mov.u32 %r2, 2;
+done: ret;""")
+    program((2,), (64,), (None,), watchers=[watcher])
+
+    assert watcher.missed(program) == [13]
+    assert watcher.warps[11] == {(0, 1), (1, 1)}
+    assert watcher.warps[15] == {(0, 0), (1, 0)}
+
+
+def test_guard():
+    """A store into the guarded range ends the launch, and names the lanes; one beside it does not."""
+    data = np.zeros(64, np.uint32)
+    device = warpsim.Device("sm_80")
+    array = device.array(data)
+    program = kernel("""ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+st.global.u32 [%rd1], %r1;
+ret;""")
+    program((1,), (32,), (array,), device=device, watchers=[example("guard")(array.ptr + 128, 128)])
+
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        program((1,), (32,), (array,), device=device, checks="none", watchers=[example("guard")(array.ptr + 20, 8)])
+    (finding,) = caught.value.findings
+    assert (finding.rule, finding.line, finding.lanes) == ("guard", 10, (5, 6))
+    assert finding.values["address"] == array.ptr + 20
+
+
+def test_groups_split_and_meet():
+    """A branch splits a group, and its ends meet again; exits are told of once for each thread."""
+
+    class Groups(Watcher):
+        def __init__(self):
+            self.split, self.met, self.exited = [], [], 0
+
+        def group_split(self, machine, group, parts):
+            self.split.append([p.selection.n for p in parts])
+
+        def groups_met(self, machine, groups, merged):
+            self.met.append(merged.selection.n)
+
+        def group_exited(self, machine, group):
+            self.exited += group.selection.n
+
+    watcher = Groups()
+    kernel("""mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8;
+@%p1 bra low;
+mov.u32 %r2, 1;
+low: add.u32 %r2, %r1, 1;
+bar.sync 0;
+ret;""")((1,), (64,), (None,), watchers=[watcher])
+
+    assert watcher.split == [[8, 56]]
+    assert watcher.met == [64]
+    assert watcher.exited == 64
+
+
+def test_barriers_and_fences_are_told_of_once():
+    """Each barrier and fence of a group is one event."""
+
+    class Sync(Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def fence(self, machine, group, instruction, active):
+            self.seen.append(instruction.text)
+
+        def barrier_left(self, machine, group, number, partial):
+            self.seen.append(number)
+
+    watcher = Sync()
+    kernel("fence.acq_rel.gpu; bar.sync 3; membar.cta; ret;")((2,), (64,), (None,), watchers=[watcher])
+
+    assert watcher.seen == ["fence.acq_rel.gpu", 3, "membar.cta"]
+
+
+def test_nobody_listens():
+    """An event without a listener is None on the window; one with two listeners tells both, in order."""
+    assert all(getattr(Window(), name) is None for name in EVENTS)
+
+    heard = []
+
+    class One(Watcher):
+        def batch_began(self, machine):
+            heard.append(self)
+
+    first, second = One(), One()
+    window = Window([first, Watcher(), second])
+    window.batch_began(None)
+
+    assert heard == [first, second]
+    assert window.step_before is None
+
+
+def test_what_is_no_watcher():
+    """Watchers are instances of Watcher; anything else is refused before the launch."""
+    with pytest.raises(warpsim.LaunchError, match=r"watchers holds instances of warpsim\.Watcher"):
+        kernel("ret;")((1,), (32,), (None,), watchers=[print])
