@@ -14,9 +14,17 @@ LONG = {
     *("triton_attention_backward", "triton_attention_backward_3.6", "triton_attention_specialised"),
     *("triton_attention_specialised_3.6", "triton_matmul_persistent_specialised", "triton_matmul_warp_specialised_3.6"),
     *("triton_matmul_persistent_specialised_3.6", "triton_matmul_split_k", "triton_batched_product"),
-    "triton_flash_sm80",
+    *(
+        "triton_flash_sm80",
+        "triton_matmul_fp8",
+        "attention_overlapped",
+        "bf16_math_sm90",
+        "contractions",
+        "atomic_kinds",
+    ),
+    *("swapped", "digests", "small_systems", "merges", "triton_functions", "gemm_stream_k"),
 }
-"""Dear ones that have a smaller sibling."""
+"""Dear ones that have a smaller sibling, or run whole elsewhere."""
 FINDINGS = {"assert_fails": ["assert"], "warp_votes": ["membermask", "membermask"]}
 """Rules that recorded programs break: a failing assertion, and two shuffles that read lanes outside of their mask."""
 

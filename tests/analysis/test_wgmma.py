@@ -139,8 +139,11 @@ def line_of(lines, text, number=0):
 @pytest.mark.parametrize(
     "name",
     [
-        *("gemm_ss_f16", "gemm_rs_bf16", "gemm_s8"),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("gemm_cp_async", "gemm_pingpong", "attention")),
+        *("gemm_rs_bf16", "gemm_s8"),
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("gemm_ss_f16", "gemm_cp_async", "gemm_pingpong", "attention")
+        ),
     ],
 )
 def test_recorded_pipelines(name):

@@ -65,7 +65,7 @@ def test_a_barrier_taken_out(ablation, name, line, expected):
 
 CORRECT = (
     "transpose reduce_shfl histogram mma_f16_gemm softmax_rows cub_scan_reduce grid_sync its_lock coop_groups bfs_level"
-    " generic_ptrs tinygrad_gemm_f16_sm80 triton_flash_sm80 triton_scan_sort_sm80"
+    " generic_ptrs tinygrad_gemm_f16_sm80 triton_scan_sort_sm80"
 )
 
 

@@ -12,7 +12,8 @@ NAMES = sorted(c.parent.name for c in CASES.glob("*/kernel.ptx") if any(word in 
 LONG = {
     *("triton_attention_backward", "triton_attention_backward_3.6", "triton_attention_specialised"),
     *("triton_attention_specialised_3.6", "triton_matmul_persistent", "triton_matmul_persistent_specialised"),
-    *("triton_matmul_persistent_specialised_3.6", "triton_matmul_warp_specialised_3.6"),
+    *("triton_matmul_persistent_specialised_3.6", "triton_matmul_warp_specialised_3.6", "triton_matmul_tma"),
+    *("triton_matmul_cluster", "triton_matmul_dequantised", "triton_attention", "swapped", "gemm_fp8_mixed"),
 }
 """Dear ones that have a smaller sibling."""
 
