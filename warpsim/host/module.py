@@ -15,6 +15,7 @@ from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.sources import read
+from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.program.build import load_program
@@ -137,7 +138,7 @@ class Module:
             return image
 
     def _place(self, device: Device, addresses: dict[str, int]) -> Image:
-        image = Image(self.program, addresses)
+        image = Image(self.program, addresses, bind_function)
         placed = []
         variables = list(self.program.variables)
         for function in self.program.functions.values():

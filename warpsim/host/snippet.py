@@ -15,6 +15,7 @@ from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
 from warpsim.host.options import budget, integer
+from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import run as run_launch
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import Image
@@ -105,7 +106,7 @@ def run(
     kernel = snippet.program.functions[KERNEL]
     kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})
     program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
-    plan = Image(program, {}).plan(KERNEL)
+    plan = Image(program, {}, bind_function).plan(KERNEL)
     state = LaunchState(plan, (1, 1, 1), (32 * warps, 1, 1), b"", device.memory, device.spec, settings)
     state.shared_size = max(state.shared_size, content.size, 16)
     by_name = {r.name: r for r in kernel.registers}

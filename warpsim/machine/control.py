@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
 from warpsim.machine.memory.stack import ThreadStack
-from warpsim.machine.plan import BoundBlock, FunctionPlan
+from warpsim.machine.plan import BoundBlock, End, FunctionPlan
 from warpsim.machine.runtime import system_call
 from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.state.group import Group
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 MAX_DEPTH = 512
-End: TypeAlias = "Callable[[Machine, Group], int | None]"
 
 
 def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:

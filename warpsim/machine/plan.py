@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,14 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
-from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
-Step: TypeAlias = "Callable[[Machine, Group], Any]"
+Step = Callable[..., Any]
+"""``step(machine, group)``: what an instruction does; gives back whether the group was suspended, or `ATTEND`."""
+End = Callable[..., int | None]
+"""``end(machine, group)``: the block that comes next; None where the group was given away."""
 ATTEND = object()
 """What a step gives back during which a watcher has asked for attention (`Machine.attend`)."""
 FUNCTION_CODE = 0x1000
@@ -61,7 +60,10 @@ class BoundBlock:
         self.names = Counter(i.text for i in instructions)
         self.steps: list[Step] = []
         self.returns: tuple[Operand, ...] = ()
-        self.end: Callable[[Machine, Group], int | None] = lambda machine, group: None
+        self.end: End = lambda machine, group: None
+
+    def __deepcopy__(self, memo: object) -> BoundBlock:
+        return self  # never changes
 
 
 class FunctionPlan:
@@ -98,6 +100,9 @@ class FunctionPlan:
         if found is None:
             found = self._loops[head] = loop_at(self.function, self.flow, head, self.clocks)
         return found
+
+    def __deepcopy__(self, memo: object) -> FunctionPlan:
+        return self  # never changes
 
     def _layout(self) -> None:
         """Offsets of local variables and of parameters in the function's stack frame."""
@@ -169,9 +174,11 @@ def literal(bits: int, type: ScalarType) -> Any:
 
 
 class Image:
-    """A program placed in a device's memory: the addresses of its module variables by name."""
+    """A program placed in a device's memory: the addresses of its module variables by name. ``bind`` makes the steps of a
+    function's blocks (`warpsim.machine.binding.bind.bind_function`)."""
 
-    def __init__(self, program: Program, addresses: dict[str, int]) -> None:
+    def __init__(self, program: Program, addresses: dict[str, int], bind: Callable[[FunctionPlan], None]) -> None:
+        self.bind = bind
         self.program = program
         self.addresses = addresses
         self.function_numbers = {name: i for i, name in enumerate([*program.functions, *program.externs])}
@@ -219,15 +226,16 @@ class KernelPlan:
         self._functions: dict[str, FunctionPlan] = {}
         self.main = self.function(name)
 
+    def __deepcopy__(self, memo: object) -> KernelPlan:
+        return self  # never changes
+
     def function(self, name: str) -> FunctionPlan:
         """A bound function of the module."""
         name = self.program.aliases.get(name, name)
         plan = self._functions.get(name)
         if plan is None:
-            from warpsim.machine.binding.bind import bind_function
-
             plan = self._functions[name] = FunctionPlan(self.program.functions[name], self)
-            bind_function(plan)
+            self.image.bind(plan)
         return plan
 
     def address(self, symbol: Variable | str) -> int:

@@ -27,6 +27,9 @@ class Shape:
         self.n = self.n_threads * self.n_ctas
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
 
+    def __deepcopy__(self, memo: object) -> Shape:
+        return self  # never changes
+
     @cached_property
     def whole(self) -> Rect:
         """Every thread of the batch."""
@@ -40,6 +43,9 @@ class Selection:
     n: int
     shape: tuple[int, ...]
     positions: Array
+
+    def __deepcopy__(self, memo: object) -> Selection:
+        return self  # never changes
 
     @cached_property
     def threads(self) -> Array:

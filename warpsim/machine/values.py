@@ -42,6 +42,9 @@ class Affine:
         self._array: Array | None = None
         self._viewed: Affine | None = None
 
+    def __deepcopy__(self, memo: object) -> Affine:
+        return self  # never changes
+
     @classmethod
     def constant(cls, value: int, dtype: np.dtype[Any]) -> Affine:
         """The same integer for every thread."""

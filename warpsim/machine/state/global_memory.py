@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import threading
 from collections import deque
 from typing import Any
@@ -44,6 +45,11 @@ class Allocation:
         self.companion: Allocation | None = None
         self._views: dict[tuple[Any, int], Array] = {}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Allocation:
+        twin = Allocation(self.start, self.data.copy(), self.name, self.read_only)
+        twin.companion = copy.deepcopy(self.companion, memo)
+        return twin
+
     def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
         """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
         view = self._views.get((dtype, count))
@@ -73,6 +79,15 @@ class GlobalMemory:
         self._dropped: deque[int] = deque()
         self.private = 0
         self.nanoseconds = EPOCH
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GlobalMemory:
+        """The memory as it is, in arrays of its own: what runs on the copy leaves the caller's arrays alone."""
+        twin = GlobalMemory()
+        memo[id(self)] = twin
+        for name, value in vars(self).items():
+            if name != "lock":
+                setattr(twin, name, copy.deepcopy(value, memo))
+        return twin
 
     def map(
         self,

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.values import Affine, Array, Value, as_array, repeated
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction
 
 
 class Frame:

@@ -6,6 +6,7 @@ same in every column is a copy of rows. Elements below 32 bits lie inside a word
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,13 @@ class WordSpace:
             self.words, self.flat, self.size = words, words.reshape(-1), len(words) * 4
             if self.companion is not None:
                 self.companion.grow(size)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
+        twin = WordSpace(0, self.n_columns)
+        twin.size, twin.words = self.size, self.words.copy()
+        twin.flat = twin.words.reshape(-1)
+        twin.companion = copy.deepcopy(self.companion, memo)
+        return twin
 
     def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat`` viewed as elements of that size."""
