@@ -10,7 +10,7 @@ from warpsim.machine.control import part
 from warpsim.machine.selection import Shape, from_positions, split, union
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.word_space import WordSpace
-from warpsim.machine.window import READ, Watcher
+from warpsim.machine.window import READ, Watcher, Window
 
 SHAPE = Shape(1, 8, 1, 1)
 PLAN = SimpleNamespace(n_registers=2, zeros=[np.zeros(1, np.uint32)] * 2)
@@ -75,6 +75,7 @@ def test_lists_of_lanes():
     lanes.read(0)
     machine = SimpleNamespace(
         batch=SimpleNamespace(shape=SHAPE),
+        window=Window(),
         group=lambda selection, plan, *rest: group(selection, frame, plan),
     )
     lanes.accompany("mark", 0, np.array([9, 0, 8, 7], np.uint32))
