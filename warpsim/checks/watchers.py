@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.checks.async_reuse import AsyncReuse
+from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.map_fences import MapFences
 from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import SPACES, LaunchProxies, Proxies
@@ -18,7 +20,6 @@ from warpsim.checks.races import Races
 from warpsim.checks.undefined_bits import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBytes
-from warpsim.machine.asynchrony.flight import EARLY, OVERWRITE
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
 from warpsim.machine.window import ATOMIC, READ, WRITE, Watcher
@@ -306,58 +307,3 @@ class ProxyFences(Watcher):
     def map_used(self, machine: Machine, group: Group, address: int, columns: Array) -> None:
         """A tensor map is used."""
         machine.batch.notes["maps"].check(address, columns)
-
-
-class AsyncReuse(Watcher):
-    """Tells the copies in flight who touches their memory."""
-
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
-        """Accesses of threads."""
-        transfers = machine.transfers
-        if space == "global":
-            if transfers.global_flight.stores:
-                verb = "read" if access == READ else "write"
-                transfers.global_flight.touch(verb, place, 0, nbytes, active, atomic=access == ATOMIC)
-            return
-        busy = transfers.open or transfers.flight.matrices
-        if busy and space in ("shared", "shared::cluster") and not (machine.delivering and transfers.late):
-            transfers.flight.touch("read" if access == READ else "write", place, nbytes, where, active)
-
-    def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
-    ) -> None:
-        """Rows of matrices."""
-        if machine.transfers.open or machine.transfers.flight.matrices:
-            machine.transfers.flight.touch(
-                "read" if access == READ else "write", place, nbytes, columns, active, rows=True
-            )
-
-    def tile_read(
-        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
-    ) -> None:
-        """What wgmma reads."""
-        if machine.transfers.open or machine.transfers.flight.matrices:
-            machine.transfers.flight.touch("read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
-
-    def global_tile_accessed(
-        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
-    ) -> None:
-        """What bulk copies read may not have been written yet."""
-        transfers = machine.transfers
-        if transfers.global_flight.stores and access == READ and not transfers.late and len(address):
-            transfers.global_flight.read_by_copies(address, nbytes)
-
-    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """New copies may meet those in flight."""
-        machine.transfers.touch_all(transfer)

@@ -208,6 +208,9 @@ class Watcher:
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Threads start asynchronous copies."""
 
+    def async_started(self, machine: Machine, transfer: Transfer) -> None:
+        """These copies are in flight; without late effects they have moved their bytes already."""
+
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The threads that started these copies have waited for them."""
 
@@ -269,6 +272,7 @@ class Window:
     mbarrier_arrived: Callable[..., None] | None
     mbarrier_observed: Callable[..., None] | None
     async_issued: Callable[..., None] | None
+    async_started: Callable[..., None] | None
     async_waited: Callable[..., None] | None
     async_signalled: Callable[..., None] | None
     async_visible: Callable[..., None] | None

@@ -15,8 +15,7 @@ from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, Receivers, coordinates
-from warpsim.machine.asynchrony.footprints import Footprint
-from warpsim.machine.asynchrony.global_flight import GlobalTarget
+from warpsim.machine.asynchrony.footprints import Footprint, GlobalTarget
 from warpsim.machine.asynchrony.reductions import combine
 from warpsim.machine.asynchrony.transfers import Signal, Transfer, Which
 from warpsim.machine.values import Array

@@ -1,13 +1,16 @@
-"""Which bytes of shared memory an operation in flight touches, and whether an access meets them."""
+"""Which bytes of memory an operation in flight touches, and whether an access meets them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
+
+GRANULE = 16
+"""Bytes that copies write at once where they can."""
 
 
 @attrs.frozen(eq=False)
@@ -35,27 +38,31 @@ class Footprint:
         return inside & open[receiver]
 
 
-class MatrixFootprint:
-    """The elements that a wgmma reads: ``[elements, columns]`` byte addresses within ``limits``, ``itemsize`` bytes each."""
+@attrs.define(eq=False)
+class GlobalTarget:
+    """What a store writes, within ``[low, high)``: ``spread`` gives the addresses of elements, the receiver of each, and the
+    size of an element. ``reduces`` where it combines them with what is there."""
 
-    def __init__(
-        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, n_columns: int, place: Any
-    ) -> None:
-        self.address, self.columns, self.itemsize = address, columns, itemsize
-        self.low, self.high = limits
-        self.place = place
-        self.open = np.ones(n_columns, np.bool_)
-        self._keys: Array | None = None
+    low: int
+    high: int
+    spread: Callable[[], tuple[Array, Array, int]]
+    reduces: bool = False
+    _runs: tuple[Array, Array, int] | None = None
 
-    def hits(self, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
-        """Which accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) meet an element that is still read."""
-        own = self.address.shape[-1] > 1  # else the columns read at the same addresses
-        if self._keys is None:
-            self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
-        low = place + (columns << 32 if own else 0)
-        found = np.searchsorted(self._keys, low - self.itemsize + 1) < np.searchsorted(self._keys, low + nbytes)
-        found = found & self.open[columns]
-        return found if active is None else found & active
+    def runs(self) -> tuple[Array, Array, int]:
+        """Addresses in order, receivers and size of runs; of 16 bytes where whole ones are written."""
+        if self._runs is None:
+            address, receiver, size = self.spread()
+            whole = np.unique(receiver << 44 | address // GRANULE)
+            if len(whole) * GRANULE == len(address) * size:
+                address, receiver, size = (whole & (1 << 44) - 1) * GRANULE, whole >> 44, GRANULE
+            order = np.argsort(address, kind="stable")
+            self._runs = address[order], receiver[order], size
+        return self._runs
 
-
-__all__ = ["Footprint", "MatrixFootprint"]
+    def holders(self, address: Array, open: Array) -> Array:
+        """Which of these bytes a receiver that is open writes."""
+        starts, receivers, size = self.runs()
+        at = np.searchsorted(starts, address, "right") - 1
+        inside: Array = (at >= 0) & (address < starts[at] + size)
+        return inside & open[receivers[at]]

@@ -15,9 +15,7 @@ import attrs
 import numpy as np
 
 from warpsim.layout import mbarriers
-from warpsim.machine.asynchrony.flight import Flight
-from warpsim.machine.asynchrony.footprints import Footprint, MatrixFootprint
-from warpsim.machine.asynchrony.global_flight import GlobalFlight, GlobalTarget
+from warpsim.machine.asynchrony.footprints import Footprint, GlobalTarget
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
@@ -87,8 +85,7 @@ class Transfers:
         self.open: list[Transfer] = []
         self.freed: list[Transfer] = []
         """Stores that have read their sources; what they write is there, but not yet to be seen."""
-        self.flight = Flight(machine)
-        self.global_flight = GlobalFlight(machine)
+        self._started = 0
         self._groups: dict[str, Array] = {}
 
     # ---- start -------------------------------------------------------------------------------
@@ -108,18 +105,11 @@ class Transfers:
             transfer.deliver, transfer.fetch = _nothing, None  # lets go of what was copied
         if self.late or self.watched:
             self.open.append(transfer)
-            if self.watched:
-                self.flight.enter(transfer)
-                self.global_flight.enter(transfer)
+            self._started += 1
+            transfer.serial = self._started
+            if self.machine.window.async_started is not None:
+                self.machine.window.async_started(self.machine, transfer)
             self.machine.memory.globals.version += 1  # whoever sleeps at the mbarrier looks again
-
-    def read_by_matrices(self, footprint: MatrixFootprint) -> None:
-        """A wgmma in flight reads shared memory until ``footprint.open`` says otherwise."""
-        self.flight.matrices.append(footprint)
-
-    def matrices_done(self) -> None:
-        """Forget the wgmma that are complete."""
-        self.flight.matrices = [m for m in self.flight.matrices if m.open.any()]
 
     # ---- groups ------------------------------------------------------------------------------
 
@@ -232,8 +222,6 @@ class Transfers:
         if self.machine.window.async_visible is not None:
             self.machine.window.async_visible(self.machine, transfer, which)
         transfer.open[which] = False
-        if transfer.target is not None and not transfer.open.any():
-            self.global_flight.leave(transfer)
 
     def _complete_before(self, arrival: Transfer, which: Which) -> None:
         """An arrival that was to follow the copies of its threads: those come first."""
@@ -276,16 +264,6 @@ class Transfers:
             self.freed = [t for t in self.freed if t.open.any()] + [t for t in kept if t.target and t.free.all()]
             kept = [t for t in kept if not (t.target and t.free.all())]
         self.open = kept
-        if self.watched:
-            self.flight.keep(self.open)
-
-    def touch_all(self, transfer: Transfer) -> None:
-        """The new copies as accesses: they may meet those in flight."""
-        if self.open or self.flight.matrices:
-            for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
-                if footprint is not None:
-                    start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-                    self.flight.touch(access, start, nbytes, columns, None, by=transfer.positions)
 
 
 def _nothing(which: Which) -> None:

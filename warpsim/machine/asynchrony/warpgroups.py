@@ -102,7 +102,5 @@ class SharedMatrix:
     def _watch(self, address: Array, low: int, high: int, size: int) -> None:
         """Tell those who follow accesses to shared memory."""
         machine = self.machine
-        if machine.wgmma is not None and machine.transfers.watched:
-            machine.wgmma.reads(address, self.columns, (low, high), size, self.extent[0])
         if machine.window.tile_read is not None:
             machine.window.tile_read(machine, self.group, address, self.columns, (low, high), size)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
-from warpsim.machine.asynchrony.footprints import MatrixFootprint
 from warpsim.machine.asynchrony.wgmma_late import LateResults
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
@@ -66,10 +65,10 @@ class Wgmma:
         self.waited = np.zeros(self.n_columns, np.int64)
         self.waited_at: Instruction | None = None
         self.last_issue: Instruction | None = None
-        self.footprints: list[tuple[MatrixFootprint, int, Array]] = []
         self._uses: dict[int, RegisterUse] = {}
         self._shapes: dict[str, int] = {}
-        self._reading: Array | None = None
+        self.starting: Array | None = None
+        """The tickets of the wgmma that is being started, 0 in other columns."""
 
     def uses(self, plan: FunctionPlan) -> RegisterUse:
         """The register rows of a function."""
@@ -88,14 +87,6 @@ class Wgmma:
         if found is None:
             found = np.unique(self.lane_columns(selection))
             selection._warpgroup_columns = found  # type: ignore[attr-defined]
-        return found
-
-    def _warpgroups(self, selection: Selection) -> Array:
-        """The warpgroups that a selection has threads of."""
-        found: Array | None = getattr(selection, "_warpgroup_numbers", None)
-        if found is None:
-            found = np.unique(self.columns(selection) // self.machine.batch.shape.n_ctas)
-            selection._warpgroup_numbers = found  # type: ignore[attr-defined]
         return found
 
     # ---- order -------------------------------------------------------------------------------
@@ -122,21 +113,10 @@ class Wgmma:
         self.done[columns] = np.maximum(self.done[columns], self.ends[min(n, GROUPS - 1), columns])
         self.waited[columns] = self.issued[columns]
         self.waited_at = present(group)
-        if self.footprints:
-            self._forget()
         if self.machine.window.wgmma_waited is not None:
             self.machine.window.wgmma_waited(self.machine, group)
         if self.late is not None and self.late.pending:
             self.late.perform(group)
-
-    def _forget(self) -> None:
-        n_ctas, kept = self.machine.batch.shape.n_ctas, []
-        for footprint, warpgroup, tickets in self.footprints:
-            footprint.open &= tickets > self.done[warpgroup * n_ctas : (warpgroup + 1) * n_ctas]
-            if footprint.open.any():
-                kept.append((footprint, warpgroup, tickets))
-        self.footprints = kept
-        self.machine.transfers.matrices_done()
 
     # ---- issue -------------------------------------------------------------------------------
 
@@ -148,13 +128,13 @@ class Wgmma:
         if self.checked and not again:
             self._check_issue(group, issue, use, columns)
         tickets = self.issued[columns] + 1
-        self._reading = np.zeros(self.n_columns, np.int64)
-        self._reading[columns] = tickets
+        self.starting = np.zeros(self.n_columns, np.int64)
+        self.starting[columns] = tickets
         if self.late is not None:
             self.late.hold(group, issue, execute, columns, tickets)
         else:
             execute(self.machine, group)
-        self._reading = None
+        self.starting = None
         self.issued[columns] = tickets
         at = columns[None]
         use.accumulator[issue.rows_d[:, None], at] = tickets
@@ -306,30 +286,3 @@ class Wgmma:
         advice = advice or ADVICE[rule]
         lanes = chosen[self.lane_columns(group.selection)]
         self.machine.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
-
-    # ---- shared memory -----------------------------------------------------------------------
-
-    def reads(self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, n: int) -> None:
-        """The wgmma that is being started reads elements at ``[..., n, m]`` of the columns ``[n, m]``."""
-        if self._reading is None:
-            return
-        n_ctas = self.machine.batch.shape.n_ctas
-        place, group = self.last_place, self.machine.memory.group
-        warpgroups = self._warpgroups(group.selection) if len(columns) == 1 else None
-        for i in range(n):
-            owners = columns[min(i, len(columns) - 1)]
-            part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-            footprint = MatrixFootprint(part, owners, limits, itemsize, n_ctas, place)
-            number = int(warpgroups[i]) if warpgroups is not None else int(self._warpgroup(group, i))
-            tickets = self._reading[number * n_ctas : (number + 1) * n_ctas]
-            footprint.open = tickets > 0
-            self.footprints.append((footprint, number, tickets))
-            self.machine.transfers.read_by_matrices(footprint)
-
-    def _warpgroup(self, group: Group, index: int) -> int:
-        return int(group.warps.warp_threads[4 * index]) >> 7
-
-    @property
-    def last_place(self) -> Instruction:
-        """The wgmma that is being started."""
-        return present(self.machine.memory.group)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.asynchrony.footprints import MatrixFootprint
-from warpsim.machine.asynchrony.stamps import Stamps
+from warpsim.checks.stamps import Stamps
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -19,31 +18,57 @@ EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
 _NEVER = np.iinfo(np.int32).max
 
 
-class Flight:
+class MatrixFootprint:
+    """The elements that a wgmma reads: ``[elements, columns]`` byte addresses within ``limits``, ``itemsize`` bytes each."""
+
+    def __init__(
+        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array, place: Any
+    ) -> None:
+        self.address, self.columns, self.itemsize = address, columns, itemsize
+        self.low, self.high = limits
+        self.place = place
+        self.open = open
+        self._keys: Array | None = None
+
+    def hits(self, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
+        """Which accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) meet an element that is still read."""
+        own = self.address.shape[-1] > 1  # else the columns read at the same addresses
+        if self._keys is None:
+            self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
+        low = place + (columns << 32 if own else 0)
+        found = np.searchsorted(self._keys, low - self.itemsize + 1) < np.searchsorted(self._keys, low + nbytes)
+        found = found & self.open[columns]
+        return found if active is None else found & active
+
+
+class SharedUses:
     """What is in flight in a batch. ``matrices`` are the footprints of wgmma."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, size: int, n_ctas: int) -> None:
         self.matrices: list[MatrixFootprint] = []
-        self._started = 0
+        self._extent = size, n_ctas
         self._copies: dict[int, Transfer] = {}
         self._stamps: dict[str, Stamps] = {}
         self._oldest = {"writes": _NEVER, "reads": _NEVER}
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in flight."""
+        return bool(self._copies or self.matrices)
+
     def enter(self, copy: Transfer) -> None:
         """A copy claims its bytes."""
-        self._started += 1
-        copy.serial = self._started
         self._copies[copy.serial] = copy
         for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
             if footprint is not None:
                 if kind not in self._stamps:
-                    self._stamps[kind] = Stamps(self.machine.batch.shared.size, self.machine.batch.shape.n_ctas)
+                    self._stamps[kind] = Stamps(*self._extent)
                 self._stamps[kind].put(footprint, copy.serial)
                 self._oldest[kind] = min(self._oldest[kind], copy.serial)
 
-    def keep(self, open: list[Transfer]) -> None:
-        """Only these copies are still open."""
+    def settle(self) -> None:
+        """Forget the copies that neither write nor read here any more."""
+        open = [t for t in self._copies.values() if t.open.any() and not (t.writes is None and t.free.all())]
         if len(open) < len(self._copies):
             self._copies = {t.serial: t for t in open}
         self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
@@ -51,6 +76,7 @@ class Flight:
 
     def touch(
         self,
+        machine: Machine,
         access: str,
         place: Any,
         nbytes: int,
@@ -65,10 +91,10 @@ class Flight:
         ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
         (none given: by a warpgroup)."""
         place = np.asarray(place, np.int64)
-        self._meet("writes", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, "writes", access, place, nbytes, columns, active, rows, by)
         if access == "read":
             return
-        self._meet("reads", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, "reads", access, place, nbytes, columns, active, rows, by)
         if self.matrices:
             low, high = int(place.min()), int(place.max()) + nbytes
             for matrix in self.matrices:
@@ -76,10 +102,11 @@ class Flight:
                     found = matrix.hits(place, nbytes, columns, active)
                     if found.any():
                         what = "is written while a wgmma in flight reads it"
-                        self._report(OVERWRITE, what, matrix.place, place, found, rows, by)
+                        self._report(machine, OVERWRITE, what, matrix.place, place, found, rows, by)
 
     def _meet(
         self,
+        machine: Machine,
         kind: str,
         access: str,
         place: Array,
@@ -113,12 +140,20 @@ class Flight:
                 verb = "written" if access == "write" else "read"
                 rule = EARLY if kind == "writes" else OVERWRITE
                 what = f"is {verb} while an unfinished copy {kind} it"
-                self._report(rule, what, copy.place, place, found, rows, by)
+                self._report(machine, rule, what, copy.place, place, found, rows, by)
 
     def _report(
-        self, rule: str, what: str, other: Instruction | None, place: Array, found: Array, rows: bool, by: Array | None
+        self,
+        machine: Machine,
+        rule: str,
+        what: str,
+        other: Instruction | None,
+        place: Array,
+        found: Array,
+        rows: bool,
+        by: Array | None,
     ) -> None:
-        group = self.machine.memory.group
+        group = machine.memory.group
         selection = group.selection
         address = int(np.broadcast_to(place, found.shape)[found][0])
         lanes: Array | None = None
@@ -134,6 +169,6 @@ class Flight:
             if rule == EARLY
             else "wait until the operation has read its source before writing there again"
         )
-        self.machine.fault(
+        machine.fault(
             rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
         )

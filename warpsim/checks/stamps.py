@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.machine.asynchrony.footprints import Footprint
+from warpsim.machine.asynchrony.footprints import GRANULE, Footprint
 from warpsim.machine.values import Array
-
-LARGEST = 16
 
 
 class Stamps:
     """The numbers of copies, by granule and column; granules are as small as the smallest copy so far."""
 
     def __init__(self, size: int, n_columns: int) -> None:
-        self.granule = LARGEST
-        self.cells: Array = np.zeros((-(-size // LARGEST), n_columns), np.int32)
+        self.granule = GRANULE
+        self.cells: Array = np.zeros((-(-size // GRANULE), n_columns), np.int32)
         self.rows: Array = np.zeros(len(self.cells), np.int32)
 
     def put(self, footprint: Footprint, number: int) -> None:
@@ -39,7 +37,7 @@ class Stamps:
         self.cells[rows, columns[:, None]] = number
 
     def _fit(self, nbytes: int) -> None:
-        wanted = min(nbytes & -nbytes, LARGEST)
+        wanted = min(nbytes & -nbytes, GRANULE)
         if wanted < self.granule:
             times, used = self.granule // wanted, np.flatnonzero(self.rows)
             finer: Array = np.zeros((len(self.cells), times, self.cells.shape[1]), np.int32)

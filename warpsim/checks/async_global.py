@@ -7,14 +7,12 @@ accesses by stamps of granules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
-from warpsim.machine.asynchrony.footprints import Footprint
-from warpsim.machine.asynchrony.stamps import LARGEST, Stamps
+from warpsim.checks.stamps import Stamps
+from warpsim.machine.asynchrony.footprints import GRANULE, Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array
 
 if TYPE_CHECKING:
@@ -27,41 +25,10 @@ ADVICE = (
 )
 
 
-@attrs.define(eq=False)
-class GlobalTarget:
-    """What a store writes, within ``[low, high)``: ``spread`` gives the addresses of elements, the receiver of each, and the
-    size of an element. ``reduces`` where it combines them with what is there."""
-
-    low: int
-    high: int
-    spread: Callable[[], tuple[Array, Array, int]]
-    reduces: bool = False
-    _runs: tuple[Array, Array, int] | None = None
-
-    def runs(self) -> tuple[Array, Array, int]:
-        """Addresses in order, receivers and size of runs; of 16 bytes where whole ones are written."""
-        if self._runs is None:
-            address, receiver, size = self.spread()
-            whole = np.unique(receiver << 44 | address // LARGEST)
-            if len(whole) * LARGEST == len(address) * size:
-                address, receiver, size = (whole & (1 << 44) - 1) * LARGEST, whole >> 44, LARGEST
-            order = np.argsort(address, kind="stable")
-            self._runs = address[order], receiver[order], size
-        return self._runs
-
-    def holders(self, address: Array, open: Array) -> Array:
-        """Which of these bytes a receiver that is open writes."""
-        starts, receivers, size = self.runs()
-        at = np.searchsorted(starts, address, "right") - 1
-        inside: Array = (at >= 0) & (address < starts[at] + size)
-        return inside & open[receivers[at]]
-
-
-class GlobalFlight:
+class GlobalStores:
     """The bulk stores of a batch in flight, by the memory that they may write."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self) -> None:
         self.stores: dict[int, Transfer] = {}
         self._ranges: dict[tuple[int, int], Stamps | None] = {}
 
@@ -75,9 +42,10 @@ class GlobalFlight:
         if stamps is not None:
             self._put(stamps, copy.serial, target)
 
-    def leave(self, copy: Transfer) -> None:
-        """It has written all."""
-        if self.stores.pop(copy.serial, None) is not None and not self.stores:
+    def settle(self) -> None:
+        """Forget those that have written all."""
+        self.stores = {number: copy for number, copy in self.stores.items() if copy.open.any()}
+        if not self.stores:
             self._ranges = {}
 
     def _put(self, stamps: Stamps, serial: int, target: GlobalTarget) -> None:
@@ -85,22 +53,29 @@ class GlobalFlight:
         stamps.put(Footprint(np.zeros(len(address), np.int64), address - target.low, size), serial)
 
     def touch(
-        self, access: str, base: Affine | Array, offset: int, nbytes: int, active: Array | None, atomic: bool = False
+        self,
+        machine: Machine,
+        access: str,
+        base: Affine | Array,
+        nbytes: int,
+        active: Array | None,
+        *,
+        atomic: bool,
     ) -> None:
-        """Accesses of the lanes of the step (``read`` or ``write``) at ``base + offset``."""
+        """Accesses of the lanes of the step (``read`` or ``write``) at ``base``."""
         low, high = base.limits() if isinstance(base, Affine) else (int(base.min()), int(base.max()))
-        near = self._near(low + offset, high + offset + nbytes)
+        near = self._near(low, high + nbytes)
         if near:
-            place = as_array(base).view(np.int64) + offset
-            place = np.broadcast_to(place, self.machine.memory.group.selection.shape)
+            place = as_array(base).view(np.int64)
+            place = np.broadcast_to(place, machine.memory.group.selection.shape)
             for start, end, stamps in near:
-                self._meet(access, stamps, start, end, place, nbytes, active, atomic)
+                self._meet(machine, access, stamps, start, end, place, nbytes, active, atomic)
 
-    def read_by_copies(self, address: Array, nbytes: int) -> None:
+    def read_by_copies(self, machine: Machine, address: Array, nbytes: int) -> None:
         """Copies of the step read runs of bytes."""
         for start, end, stamps in self._near(int(address.min()), int(address.max()) + nbytes):
-            place = (address.reshape(-1, 1) + np.arange(0, nbytes, LARGEST)).reshape(-1)
-            self._meet("read", stamps, start, end, place, min(nbytes, LARGEST), None, False)
+            place = (address.reshape(-1, 1) + np.arange(0, nbytes, GRANULE)).reshape(-1)
+            self._meet(machine, "read", stamps, start, end, place, min(nbytes, GRANULE), None, False)
 
     def _near(self, low: int, high: int) -> list[tuple[int, int, Stamps]]:
         """The memory that stores may write and that has bytes of ``[low, high)``."""
@@ -117,6 +92,7 @@ class GlobalFlight:
 
     def _meet(
         self,
+        machine: Machine,
         access: str,
         stamps: Stamps,
         start: int,
@@ -143,8 +119,8 @@ class GlobalFlight:
                 lanes = np.zeros(place.shape, np.bool_)
                 lanes.reshape(-1)[index[which][held]] = True
                 first = int(place[lanes][0])
-                memory = self.machine.memory
-                self.machine.fault(
+                memory = machine.memory
+                machine.fault(
                     EARLY,
                     f"global address 0x{first:x} is {'written' if access == 'write' else 'read'} while an unfinished copy"
                     " writes it",

@@ -1,0 +1,149 @@
+"""async-read-early, async-smem-overwrite: who touches what copies and wgmma in flight still write or read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.checks.async_global import GlobalStores
+from warpsim.checks.async_shared import MatrixFootprint, SharedUses
+from warpsim.machine.reporting import present
+from warpsim.machine.window import ATOMIC, READ, Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Array
+
+NAME = "async"
+
+
+class InFlight:
+    """What a batch has in flight: copies and wgmma in shared memory, and stores to global memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        n_ctas = machine.batch.shape.n_ctas
+        self.shared = SharedUses(machine.batch.shared.size, n_ctas)
+        self.stores = GlobalStores()
+        self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
+        """What wgmma read, by which warpgroup, and the tickets of its CTAs."""
+        self.changed = False
+        """Copies may have become complete, or their sources free."""
+
+    def settle(self) -> None:
+        """Take note of what is complete."""
+        if self.changed:
+            self.changed = False
+            self.shared.settle()
+            self.stores.settle()
+
+
+class AsyncReuse(Watcher):
+    """Compares accesses with the copies and the wgmma in flight."""
+
+    def batch_began(self, machine: Machine) -> None:
+        """Nothing is in flight."""
+        machine.batch.notes[NAME] = InFlight(machine)
+
+    def _in_flight(self, machine: Machine) -> InFlight:
+        found: InFlight = machine.batch.notes[NAME]
+        found.settle()
+        return found
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Callable[[], Array] | None,
+    ) -> None:
+        """Accesses of threads."""
+        verb = "read" if access == READ else "write"
+        found = self._in_flight(machine)
+        if space == "global":
+            if found.stores.stores:
+                found.stores.touch(machine, verb, place, nbytes, active, atomic=access == ATOMIC)
+        elif found.shared.busy and space != "local" and not (machine.delivering and machine.transfers.late):
+            found.shared.touch(machine, verb, place, nbytes, where, active)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Rows of matrices."""
+        shared = self._in_flight(machine).shared
+        if shared.busy:
+            shared.touch(machine, "read" if access == READ else "write", place, nbytes, columns, active, rows=True)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What wgmma reads; one that is being started goes on reading until it is complete."""
+        found = self._in_flight(machine)
+        wgmma = machine.wgmma
+        if wgmma is not None and wgmma.starting is not None:
+            n_ctas, place = machine.batch.shape.n_ctas, present(machine.memory.group)
+            if len(columns) == 1:
+                numbers = np.unique(wgmma.columns(group.selection) // n_ctas).tolist()
+            else:
+                numbers = (group.warps.warp_threads[::4] >> 7).tolist()
+            for i, number in enumerate(numbers[: group.warps.n // 4]):
+                owners = columns[min(i, len(columns) - 1)]
+                part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
+                mine = wgmma.starting[number * n_ctas : (number + 1) * n_ctas]
+                footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
+                found.matrices.append((footprint, number, mine))
+                found.shared.matrices.append(footprint)
+        if found.shared.busy:
+            found.shared.touch(machine, "read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """Those that are complete read no more."""
+        found: InFlight = machine.batch.notes[NAME]
+        if not found.matrices or machine.wgmma is None:
+            return
+        n_ctas, kept = machine.batch.shape.n_ctas, []
+        for footprint, number, tickets in found.matrices:
+            footprint.open &= tickets > machine.wgmma.done[number * n_ctas : (number + 1) * n_ctas]
+            if footprint.open.any():
+                kept.append((footprint, number, tickets))
+        found.matrices = kept
+        found.shared.matrices = [footprint for footprint, _, _ in kept]
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """What bulk copies read may not have been written yet."""
+        stores = self._in_flight(machine).stores
+        if stores.stores and access == READ and not machine.transfers.late and len(address):
+            stores.read_by_copies(machine, address, nbytes)
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """New copies may meet those in flight."""
+        shared = self._in_flight(machine).shared
+        if shared.busy:
+            for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
+                if footprint is not None:
+                    start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
+                    shared.touch(machine, access, start, nbytes, columns, None, by=transfer.positions)
+
+    def async_started(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies claim their bytes."""
+        found = self._in_flight(machine)
+        found.shared.enter(transfer)
+        found.stores.enter(transfer)
+
+    def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Sources may be free."""
+        machine.batch.notes[NAME].changed = True
+
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Copies may be complete."""
+        machine.batch.notes[NAME].changed = True
