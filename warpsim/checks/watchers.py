@@ -10,6 +10,8 @@ import numpy as np
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.map_fences import MapFences
+from warpsim.checks.mbarriers import RULE as MBARRIER
+from warpsim.checks.mbarriers import MbarrierRules
 from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import SPACES, LaunchProxies, Proxies
 from warpsim.checks.race_events import LaunchRaces, Note
@@ -38,6 +40,8 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
     checks, found = launch.settings.checks, list[Watcher]()
     if checks & {EARLY, OVERWRITE} and copies_in(launch.plan.program):
         found.append(AsyncReuse())
+    if MBARRIER in checks and copies_in(launch.plan.program):
+        found.append(MbarrierRules())
     if PROXY in checks and launch.plan.async_proxy:
         found.append(ProxyFences(launch))
     if RACE in checks:

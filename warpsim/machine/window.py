@@ -197,6 +197,24 @@ class Watcher:
 
     # ---- mbarriers ---------------------------------------------------------------------------
 
+    def mbarrier_initialised(self, machine: Machine, group: Group, columns: Array, place: Array, count: Array) -> None:
+        """Threads are about to make mbarriers that expect ``count`` arrivals."""
+
+    def mbarrier_invalidated(self, machine: Machine, group: Group, columns: Array, place: Array, words: Array) -> None:
+        """Threads are about to end the use of mbarriers, in which they find ``words``."""
+
+    def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
+        """Threads make the mbarriers that they initialised visible to the cluster and the async proxy."""
+
+    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array) -> None:
+        """Threads use mbarriers through addresses of the cluster, or give them to copies of the async proxy."""
+
+    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array) -> None:
+        """Threads change the words of mbarriers, some of them where others do so at the same place."""
+
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array) -> None:
+        """Threads, or copies that they start, find these words in mbarriers whose phase they are to know."""
+
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Threads arrive at mbarriers (or expect bytes there)."""
 
@@ -269,6 +287,12 @@ class Window:
     barrier_left: Callable[..., None] | None
     barrier_completed: Callable[..., None] | None
     cluster_barrier_left: Callable[..., None] | None
+    mbarrier_initialised: Callable[..., None] | None
+    mbarrier_invalidated: Callable[..., None] | None
+    mbarrier_fenced: Callable[..., None] | None
+    mbarrier_reached: Callable[..., None] | None
+    mbarrier_changed: Callable[..., None] | None
+    mbarrier_read: Callable[..., None] | None
     mbarrier_arrived: Callable[..., None] | None
     mbarrier_observed: Callable[..., None] | None
     async_issued: Callable[..., None] | None

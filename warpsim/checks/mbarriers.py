@@ -1,0 +1,128 @@
+"""mbarrier: what the words and the phases of mbarrier objects have to keep, and when they are visible to others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from warpsim.isa.traits import Family, Stage
+from warpsim.layout import mbarriers
+from warpsim.machine.reporting import present
+from warpsim.machine.values import Array
+from warpsim.machine.window import Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+RULE = "mbarrier"
+FENCE_ADVICE = "fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the others wait at"
+
+
+@attrs.define(eq=False)
+class Initialised:
+    """The objects of a batch as sorted ``keys`` (column and address), whether a fence has made them visible, and how many
+    barriers of CTAs had been passed when they were made."""
+
+    keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    fenced: Array = attrs.field(factory=lambda: np.zeros(0, np.bool_))
+    made: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+
+
+class MbarrierRules(Watcher):
+    """Follows the mbarrier objects of each batch."""
+
+    def batch_began(self, machine: Machine) -> None:
+        """There are no objects."""
+        machine.batch.notes[RULE] = Initialised()
+
+    def mbarrier_initialised(self, machine: Machine, group: Group, columns: Array, place: Array, count: Array) -> None:
+        """The count has to fit, and the object must not be there."""
+        wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
+        if wrong.any():
+            n = int(count[wrong].reshape(-1)[0]) if count.size > 1 else int(count.reshape(-1)[0])
+            _report(machine, f"an mbarrier is made to expect {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}")
+        known: Initialised = machine.batch.notes[RULE]
+        keys = np.unique(columns << 32 | place)
+        again = keys[np.isin(keys, known.keys)]
+        if len(again):
+            words = machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, np.dtype(np.uint64))
+            # compilers make objects in memory that another one had which nobody used, a barrier later
+            unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
+            unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.meetings).all()
+            _report(
+                machine,
+                f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
+                severity="note" if unused else "error",
+                advice="mbarrier.inval ends its use before it is initialised again",
+            )
+        new = keys[~np.isin(keys, known.keys)]
+        order = np.argsort(merged := np.r_[known.keys, new])
+        known.keys = merged[order]
+        known.fenced = np.r_[known.fenced, np.zeros(len(new), np.bool_)][order]
+        known.made = np.r_[known.made, np.zeros(len(new), np.int64)][order]
+        known.made[np.searchsorted(known.keys, keys)] = machine.batch.meetings
+
+    def mbarrier_invalidated(self, machine: Machine, group: Group, columns: Array, place: Array, words: Array) -> None:
+        """The object has to be there, and is no more."""
+        _check_valid(machine, words)
+        known: Initialised = machine.batch.notes[RULE]
+        at = np.searchsorted(known.keys, np.unique(columns << 32 | place))
+        kept = np.ones(len(known.keys), np.bool_)
+        kept[at[at < len(kept)]] = False
+        known.keys, known.fenced, known.made = known.keys[kept], known.fenced[kept], known.made[kept]
+
+    def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
+        """Objects of these CTAs are visible."""
+        known: Initialised = machine.batch.notes[RULE]
+        if len(known.keys) and not known.fenced.all():
+            known.fenced = known.fenced | np.isin(known.keys >> 32, np.unique(group.selection.ctas))
+
+    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array) -> None:
+        """Counts have to stay in their ranges."""
+        _check_valid(machine, before)
+        if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
+            return  # makes the phase expect one arrival more
+        if (np.abs(mbarriers.tx_count(after)) > mbarriers.MAX_TX).any():
+            _report(machine, f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}")
+        if mbarriers.overdrawn(before, after).any():
+            _report(
+                machine,
+                "more arrivals than the phase of the mbarrier still expects",
+                advice="the count given to mbarrier.init is that of all arrivals of a phase",
+                pending=int(mbarriers.pending(before).reshape(-1)[0]),
+            )
+
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array) -> None:
+        """Only objects have phases."""
+        _check_valid(machine, words)
+
+    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array) -> None:
+        """Others than the CTA that made an object see it behind a fence."""
+        known: Initialised = machine.batch.notes[RULE]
+        if known.fenced.all():
+            return
+        hidden = np.isin(columns << 32 | place, known.keys[~known.fenced])
+        if hidden.any():
+            _report(
+                machine,
+                f"the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} was made visible"
+                " to the async proxy and to the cluster by no fence",
+                severity="note",  # compilers rely on the barrier alone
+                advice=FENCE_ADVICE,
+            )
+            known.fenced = known.fenced | np.isin(known.keys, columns << 32 | place)
+
+
+def _check_valid(machine: Machine, words: Array) -> None:
+    if not mbarriers.is_valid(words).all():
+        advice = "mbarrier.init comes first, then a barrier"
+        _report(machine, "no mbarrier is initialised at the address", advice=advice)
+
+
+def _report(machine: Machine, message: str, **more: object) -> None:
+    memory = machine.memory
+    more.setdefault("advice", "see the contents and the phases of an mbarrier object")
+    machine.fault(RULE, message, memory.group, memory.active, **more)
