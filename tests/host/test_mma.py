@@ -68,6 +68,17 @@ def test_many_products(instruction, count):
     np.testing.assert_array_equal(a @ b + c, d.astype(np.int64))
 
 
+def test_a_matrix_of_another_instruction():
+    """A of m8n8k4 is none of an instruction whose A has 32 rows."""
+    with pytest.raises(warpsim.LaunchError, match=r"a is \[..., 32, 16\] here, not \[8, 4\]"):
+        warpsim.mma(
+            "wmma.mma.sync.aligned.row.col.m32n8k16.s32.u8.u8.s32",
+            a=np.zeros((8, 4), np.uint8),
+            b=np.zeros((16, 8), np.uint8),
+            c=np.zeros((32, 8), np.int32),
+        )
+
+
 SPARSE = {  # instruction: k, elements of a chunk of k, greatest factor
     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": (16, 4, 4),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32": (32, 4, 4),

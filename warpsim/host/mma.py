@@ -127,8 +127,6 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
         plain = np.dtype(f"u{dtype.itemsize}")
     if name == "c" and array.shape in ((), shape[1:]):
         array = np.broadcast_to(array, shape)
-    if name == "a" and shape[0] == 32 and array.shape[-2:] == (8, 4):
-        shape = (8, 4)
     if array.shape[-2:] != shape:
         raise LaunchError(f"{name} is [..., {shape[0]}, {shape[1]}] here, not {list(array.shape)}")
     if raw:
