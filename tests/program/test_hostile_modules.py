@@ -35,7 +35,7 @@ def run(text: str) -> str:
     except warpsim.LaunchError as error:
         return f"launch: {error}"
     except (warpsim.PtxError, warpsim.ExecutionError) as error:
-        return ",".join(sorted({f.rule for f in error.findings})) if len(str(error)) < 30_000 else "too long"
+        return ",".join(sorted({f.rule for f in error.findings})) if len(str(error)) < 500_000 else "too long"
     finally:
         assert time.process_time() - started < SECONDS
 
@@ -77,9 +77,9 @@ CASES = {
             "of a range": kernel(f".reg .b32 a<{DIGITS}>; ret;"),
             "of a dimension": kernel("ret;", before=f".global .b8 x[{DIGITS}];"),
             "of an alignment": kernel("ret;", before=f".global .align {DIGITS} .b8 x[4];"),
-            "of a version": f".version 8.{DIGITS}\n.target sm_90a\n.entry k() {{ ret; }}\n",
         }.items()
     },
+    "5,000 digits, of a version": (f".version 8.{DIGITS}\n.target sm_90a\n.entry k() {{ ret; }}\n", "target"),
     "5,000 digits, of a target": (f".version 8.0\n.target sm_{'9' * 5000}\n.entry k() {{ ret; }}\n", "target"),
     "a number of 10 MB": (kernel(f"mov.u32 %r1, {'1' * 10_000_000}; ret;"), "syntax"),
     "a string of 10 MB": (kernel("ret;", before=f'.file 1 "{"a" * 10_000_000}"'), "ran"),
@@ -94,7 +94,7 @@ CASES = {
     "a petabyte of .global": (kernel("ret;", before=f".global .b8 x[{PETABYTE}];"), "launch: x takes"),
     "a petabyte of .shared": (
         kernel("mov.u32 %r1, x; ret;", before=f".shared .b8 x[{PETABYTE}];"),
-        f"launch: {PETABYTE} bytes of shared memory in a CTA; sm_90a has 232448",
+        "directive",
     ),
     "a petabyte of .local": (
         kernel(f".local .b8 x[{PETABYTE}]; ret;"),
@@ -140,13 +140,13 @@ def test_offsets(offset: int, space: str) -> None:
     ["foo{}.u32 %r1, %r2;", "mov.u32 %r1, %q{};", "add.u32 %r1, %rd1, %f1; // {}", "add.foo{} %r1, %r2, %r3;"],
 )
 def test_many_findings(instruction: str) -> None:
-    """10,000 wrong instructions are refused with the first 200."""
+    """10,000 wrong instructions are refused with the first 2,000."""
     started = time.process_time()
     with pytest.raises(warpsim.PtxError) as caught:
         warpsim.load(kernel("\n".join(instruction.format(i) for i in range(10_000)) + "\nret;"))
 
     assert time.process_time() - started < SECONDS
-    assert [f.line for f in caught.value.findings] == list(range(9, 209))
+    assert [f.line for f in caught.value.findings] == list(range(9, 2009))
 
 
 PRINTF = ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);"

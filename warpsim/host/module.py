@@ -18,9 +18,8 @@ from warpsim.host.sources import read
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import SHARED_WINDOW
-from warpsim.program.build import load_program
+from warpsim.program.build import program_of
 from warpsim.program.program import Program, Variable
-from warpsim.ptx.parser import parse
 from warpsim.types import StateSpace
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class _Path(os.PathLike[str]):
 
 def load_text(text: str, file: str) -> Module:
     """Load a PTX module from its text; findings name it as ``file``."""
-    return Module(load_program(parse(text, file), text))
+    return Module(program_of(text, file))
 
 
 class Module:

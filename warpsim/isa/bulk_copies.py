@@ -17,7 +17,17 @@ _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .im2col };"
 _COMMON: dict[str, Any] = {"version": (8, 0), "target": 90}
 _TYPES = {"mask": ".u16", "cache_policy": ".b64", "size": ".u32", "offsets": ".u16"}
+_SIZES = range(0, 1 << 32, 16)
 _BYTES = "mbarrier::complete_tx::bytes"
+
+
+def _illegal_mode(op: Op) -> str | None:
+    """im2col walks over one to three dimensions between the innermost and the outermost."""
+    return (
+        ".im2col needs 3 to 5 dimensions"
+        if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d")
+        else None
+    )
 
 
 @instruction(
@@ -27,6 +37,7 @@ _BYTES = "mbarrier::complete_tx::bytes"
     """,
     anchor=_ANCHOR + "-tensor",
     types=_TYPES,
+    legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global", "param", "const"}},
     gates={"shared::cta": (90, (8, 6))},
@@ -55,6 +66,7 @@ def tensor_load(
     """,
     anchor=_ANCHOR + "-tensor",
     types=_TYPES,
+    legal=_illegal_mode,
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
@@ -71,6 +83,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     """,
     anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
     types=_TYPES,
+    legal=_illegal_mode,
     spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
@@ -99,6 +112,7 @@ def _of_map(operation: str, type: ScalarType, flush: bool) -> Any:
     """,
     anchor=_ANCHOR + "-prefetch-tensor",
     types=_TYPES,
+    legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"map": {"global", "param", "const"}},
     **_COMMON,
@@ -115,6 +129,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
     """,
     anchor=_ANCHOR,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
@@ -131,6 +146,7 @@ def load(
     f"cp.async.bulk.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];",
     anchor=_ANCHOR,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
@@ -144,6 +160,7 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -
     "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};",
     anchor=_ANCHOR,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
@@ -183,6 +200,7 @@ def _illegal_in_shared(op: Op) -> str | None:
     """,
     anchor=_REDUCE,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
     legal=_illegal_in_global,
     **_COMMON,
@@ -200,6 +218,7 @@ def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes =
     """,
     anchor=_REDUCE,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
@@ -218,6 +237,7 @@ def reduce_global_halves(
     """,
     anchor=_REDUCE,
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     legal=_illegal_in_shared,
     **_COMMON,
@@ -233,6 +253,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, cache_policy};",
     anchor=_ANCHOR + "-prefetch",
     types=_TYPES,
+    limits={"size": _SIZES},
     spaces={"src": {"global"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),

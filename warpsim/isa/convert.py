@@ -189,8 +189,8 @@ def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
 
 
 def _named(op: Op) -> tuple[ScalarType, ScalarType]:
-    target, source = op.modifiers[-2:]
-    return TYPES[target], TYPES[source]
+    target, source = [TYPES[word] for word in op.modifiers if word in TYPES]
+    return target, source
 
 
 # ---- .relu, .satfinite, packed ------------------------------------------------------------------
@@ -420,7 +420,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """a and b clamped and packed, a above b; c moves up to make room."""
-    name = op.modifiers[2]
+    name = str(op.ctype or op.dtype).lstrip(".")
     bits, signed = int(name[1:]), name[0] == "s"
     high, low = (convert.pack_saturated(x, bits, signed) for x in (a, b))
     packed = low | high << np.uint32(bits)

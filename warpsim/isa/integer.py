@@ -153,7 +153,7 @@ def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @instruction(
-    "mad24.mode.type d, a, b, c; mad24.hi{.sat}.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
+    "mad24.mode.type d, a, b, c; mad24.hi.sat.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-mad24",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
 )
@@ -163,7 +163,7 @@ def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         shift = np.int64(40)
         product = (((a.astype(np.int64) << shift) >> shift) * ((b.astype(np.int64) << shift) >> shift)) >> np.int64(16)
         return np.clip(product.astype(np.int32).astype(np.int64) + c, -(2**31), 2**31 - 1).astype(np.int32)
-    return (_product24(op, a, b) + c).astype(c.dtype) if op.mode else c
+    return (_product24(op, a, b) + c).astype(c.dtype)
 
 
 @instruction(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import attrs
@@ -50,16 +51,76 @@ def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
 @functools.cache
 def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[Candidate, ...]:
     text = ".".join((root, *modifiers))
+    once = tuple(dict.fromkeys(w for w in modifiers if w in REPEATED))
+    words = tuple(w for i, w in enumerate(modifiers) if w not in once or w not in modifiers[:i])
     return tuple(
-        _candidate(form, values, text, modifiers)
+        _candidate(form, values, text, words)
         for form in REGISTRY.get(root, ())
-        if (values := _fill(form.pattern.slots, modifiers)) is not None and _hinted(form, modifiers)
+        if (values := _fill(form.pattern.slots, words)) is not None
+        and _named(root, form, values, words)
+        and _hinted(form, words)
     )
 
 
+REPEATED = frozenset({"approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync"})
+"""Modifiers that may be written twice."""
+NAMES = {
+    root: frozenset(words.split())
+    for root, words in {
+        "bar": "cta warp sync arrive red",
+        "barrier": "cta cluster arrive wait red",
+        "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all mbarrier arrive",
+        "createpolicy": "fractional range cvt",
+        "cvt": "pack",
+        "cvta": "to",
+        "div": "full",
+        "dp2a": "lo hi",
+        "fence": "proxy",
+        "mad": "lo hi wide",
+        "mad24": "lo hi",
+        "madc": "lo hi",
+        "mbarrier": "init inval arrive arrive_drop test_wait try_wait expect_tx complete_tx pending_count parity",
+        "membar": "proxy",
+        "mul": "lo hi wide",
+        "mul24": "lo hi",
+        "multimem": "ld_reduce red st",
+        "red": "async",
+        "setmaxnreg": "inc dec",
+        "shf": "l r",
+        "st": "async bulk",
+        "tensormap": "replace cp_fenceproxy",
+        "wgmma": "fence commit_group wait_group mma_async",
+        "wmma": "load store mma a b c d",
+    }.items()
+}
+"""Words that are part of an instruction's name: they stand first, in their order."""
+BIT_OPERATIONS = frozenset({"and", "or", "xor", "popc"})
+STATE_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"})
+
+
+def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]) -> bool:
+    """Whether the words of the name stand in front, and types and state spaces in the order of the form."""
+    names = NAMES.get(root)
+    if names is not None:
+        wanted = [filled[i] for i in sorted(filled) if filled[i] in names]
+        if list(words[: len(wanted)]) != wanted:
+            return False
+    return all(_ordered(filled, words, kind) for kind in (TYPES.keys(), STATE_SPACES, BIT_OPERATIONS))
+
+
+def _ordered(filled: dict[int, str], words: tuple[str, ...], kind: Collection[str]) -> bool:
+    return [filled[i] for i in sorted(filled) if filled[i] in kind] == [w for w in words if w in kind]
+
+
 def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
-    """An operand cache_policy stands exactly where .L2::cache_hint does, which tells forms of equal length apart."""
-    return ("L2::cache_hint" in modifiers) == any(plain(o.name) == "cachepolicy" for o in form.operands)
+    """Operands that stand exactly where a modifier does, which tells forms of equal length apart."""
+    given = {plain(operand.name) for operand in form.operands}
+    slots = {value for slot in form.pattern.slots for value in slot.values}
+    if ("L2::cache_hint" in modifiers) != ("cachepolicy" in given):
+        return False
+    if "multicast::cluster" in slots and ("multicast::cluster" in modifiers) != ("mask" in given):
+        return False
+    return "im2col" not in slots or ("im2col" in modifiers) == ("offsets" in given)
 
 
 def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:

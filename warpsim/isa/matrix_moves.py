@@ -163,6 +163,7 @@ def _unpacked(words: Words, source: str) -> Words:
     anchor="warp-level-matrix-instructions-movmatrix",
     scope=Scope.WARP,
     types={"d": ".b32", "a": ".b32"},
+    registers=("a",),
     version=(7, 8),
     target=75,
     traits=Traits(matrix=Matrix.TRANSPOSE, undefined=Undefined.MOVES, moved=(0,)),

@@ -25,7 +25,7 @@ _FP8_TARGETS = ("100a", "103a", "107a", "110a", "100f", *_BLACKWELL)
 
 def _kind_gate(op: Op) -> Gate:
     """Six and four bits, and f16 results of sparse A, only on sm_120's family; else two fp8 wherever there are kinds."""
-    sparse_half = op.modifiers[0].startswith("sp") and op.dtype.bits == 16
+    sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
     fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
     if not fp8 or sparse_half:
         return (_BLACKWELL, (8, 7))
@@ -129,7 +129,7 @@ def _scaled_legal(op: Op) -> str | None:
 
 
 def _scaled_gate(op: Op) -> Gate:
-    sparse_four = op.modifiers[0].startswith("sp") and op.kind != "kind::mxf8f6f4"
+    sparse_four = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.kind != "kind::mxf8f6f4"
     late = op.scale_vec_size == "scale_vec::4X" and op.stype.name == "ue8m0"
     return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
 

@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import attrs
 
-from warpsim.errors import Span
+from warpsim.errors import Finding, PtxError, Span
 from warpsim.isa import matching
+from warpsim.isa.traits import Ending
+from warpsim.program.names import BUILTINS
 from warpsim.program.problems import Problems
-from warpsim.program.program import Function, Instruction, LabelRef, Param, Program, Targets, Variable
+from warpsim.program.program import (
+    Addr,
+    Function,
+    FunctionRef,
+    Instruction,
+    LabelRef,
+    Param,
+    Program,
+    Targets,
+    Variable,
+)
 from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
+from warpsim.ptx.parser import read
 
 
-def load_program(module: ast.Module, source: str = "") -> Program:
-    """The typed program of a module.
+def program_of(text: str, file: str = "<ptx>") -> Program:
+    """The typed program of a text.
+
+    Raises:
+        PtxError: with every problem; where the text cannot be read as a whole, those of what stands before that place.
+    """
+    module, findings = read(text, file)
+    if module is not None and not findings:
+        return load_program(module, text)
+    early: list[Finding] = []
+    if module is not None:
+        try:
+            load_program(module, text, link=False)
+        except PtxError as error:
+            first = min(f.line for f in findings)
+            # A label may stand in what was not read; the head of a module is judged as a whole.
+            early = [
+                f for f in error.findings if f.line < first and not f.message.startswith(("label ", "PTX .version"))
+            ]
+    raise PtxError(findings=(*early, *findings))
+
+
+def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> Program:
+    """The typed program of a module; without ``link``, names may be defined nowhere.
 
     Raises:
         PtxError: with every problem of the module.
@@ -25,48 +60,37 @@ def load_program(module: ast.Module, source: str = "") -> Program:
     if not _known_target(target):
         problems.add("target", _first_span(module), f"{target} is no target", "for example sm_80, sm_90a")
     if module.address_size == 32:
-        problems.add(
-            "unsupported", _first_span(module), "addresses of 32 bits are not simulated", "compile for .address_size 64"
-        )
-    elif module.address_size != 64:
-        problems.add("directive", _first_span(module), f".address_size {module.address_size} is neither 32 nor 64")
+        line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
+        span = Span(module.file, line, 1)
+        problems.add("unsupported", span, "addresses of 32 bits are not simulated", "compile for .address_size 64")
     externs = {}
-    bodies: list[ast.Function] = []
+    bodies: list[tuple[int, ast.Function]] = []
     aliases: dict[str, str] = {}
-    for item in module.items:
+    for number, item in enumerate(module.items):
+        resolver.item = number
         if isinstance(item, ast.Variable):
             resolver.variables += resolver.variable(item, "", None)
         elif isinstance(item, ast.Function):
-            known = resolver.globals.get(item.name)
-            if known is not None and (
-                not isinstance(known, ast.Function) or (known.body is not None and item.body is not None)
-            ):
-                problems.add("redeclared", item.span, f"{item.name} is declared twice")
-            if known is None or item.body is not None:
-                resolver.globals[item.name] = item
-            if item.body is not None and item.linkage == "extern":
-                problems.add(
-                    "linkage", item.span, f"{item.name} is .extern, and has a body here", "leave one of them out"
-                )
+            _declare(item, resolver, problems)
             if item.body is not None:
-                bodies.append(item)
+                bodies.append((number, item))
         elif isinstance(item, ast.Directive):
             if item.name == "file":
-                if len(item.arguments) > 1 and isinstance(item.arguments[0], int):
-                    resolver.files[item.arguments[0]] = str(item.arguments[1]).strip('"')
-                else:
-                    problems.add("directive", item.span, ".file takes a number and a name")
-            elif item.name == "alias" and len(item.arguments) == 2:
-                resolver.aliases.add(str(item.arguments[0]))
+                resolver.files[int(item.arguments[0])] = str(item.arguments[1]).strip('"')
+            elif item.name == "alias":
+                _alias(item, resolver, problems)
                 aliases[str(item.arguments[0])] = str(item.arguments[1])
     _whole(module, resolver, problems)
     for name, symbol in resolver.globals.items():
         if isinstance(symbol, ast.Function) and symbol.body is None:
-            externs[name] = (resolver.params(symbol.params), resolver.params(symbol.returns))
+            externs[name] = (resolver.params(symbol.params), resolver.params(symbol.returns, "result"))
     functions = {}
-    for body in bodies:
+    for resolver.item, body in bodies:
         functions[body.name] = _function(body, resolver, problems, module)
     problems.raise_any()
+    if link:
+        _linked(resolver, functions, problems)
+        problems.raise_any()
     return Program(
         target,
         module.version,
@@ -83,12 +107,65 @@ def load_program(module: ast.Module, source: str = "") -> Program:
 
 MAX_PARAM_BYTES = 32764
 MAX_CONST_BYTES = 65536
+MAX_SHARED_BYTES = 227 * 1024
+"""Of an sm_90 or sm_100, which have the most."""
 UNDECLARABLE = frozenset(("bf16", "bf16x2", "tf32", "e4m3", "e5m2"))
 LEAST_VERSION = {
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
     **{100: (8, 6), 101: (8, 6), 103: (8, 8), 110: (9, 0), 120: (8, 7), 121: (8, 8)},
 }
 """The PTX version that introduced a target."""
+
+
+def _declare(item: ast.Function, resolver: Resolver, problems: Problems) -> None:
+    """Enter a function, and hold it against an earlier declaration."""
+    place = item.span if item.entry else item.heading
+    known = resolver.globals.get(item.name)
+    if known is not None and not isinstance(known, ast.Function):
+        problems.add("redeclared", place, f"{item.name} is a variable before")
+        return
+    if known is not None:
+        if known.entry != item.entry:
+            problems.add("redeclared", item.span, f"{item.name} is once an .entry and once a .func")
+        elif known.body is not None:
+            problems.add("redeclared", place, f"{item.name} is declared again after its body")
+        elif _heading(known) != _heading(item):
+            problems.add("redeclared", place, f"{item.name} is declared before with other parameters")
+        elif item.linkage != known.linkage and (item.linkage is not None or known.linkage == "extern"):
+            problems.add("redeclared", place, f"{item.name} is declared before with another linkage")
+        elif item.body is not None:
+            resolver.globals[item.name] = item
+    else:
+        resolver.globals[item.name] = item
+        resolver.order[item.name] = resolver.item
+    if item.body is not None and item.linkage == "extern":
+        problems.add("linkage", item.body.end, f"{item.name} is .extern, and has a body here", "leave one of them out")
+
+
+def _heading(item: ast.Function) -> object:
+    """What the declarations of a function must agree in."""
+    return [
+        [(p.space, p.type, p.vector, p.align, p.declarators[0].dimensions) for p in side]
+        for side in (item.params, item.returns)
+    ]
+
+
+def _alias(item: ast.Directive, resolver: Resolver, problems: Problems) -> None:
+    """Check ``.alias name, function;``."""
+    name, aliasee = map(str, item.arguments)
+    one, other = resolver.globals.get(name), resolver.globals.get(aliasee)
+    if name == aliasee:
+        problems.add("linkage", item.span, f"{name} cannot be an alias of itself")
+    elif name in resolver.aliases:
+        problems.add("redeclared", item.span, f"{name} is an alias already")
+    elif not isinstance(one, ast.Function) or not isinstance(other, ast.Function):
+        missing = name if not isinstance(one, ast.Function) else aliasee
+        problems.add("undeclared", item.span, f"{missing} of .alias is no function declared before it")
+    elif one.body is not None:
+        problems.add("redeclared", item.span, f"{name} has a body: it cannot be an alias")
+    elif _heading(one) != _heading(other):
+        problems.add("linkage", item.span, f"{name} and {aliasee} have other parameters")
+    resolver.aliases.add(name)
 
 
 def _whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
@@ -109,14 +186,40 @@ def _whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
     if constant > MAX_CONST_BYTES:
         message = f"{constant} bytes of .const variables; {MAX_CONST_BYTES} is the limit"
         problems.add("directive", _first_span(module), message, "use .global")
-    seen: set[str] = set()
-    for item in module.items:
+
+
+def _linked(resolver: Resolver, functions: dict[str, Function], problems: Problems) -> None:
+    """What a link finds: names that are used and defined nowhere, and too much shared memory."""
+    for name, item in resolver.globals.items():
         if isinstance(item, ast.Function):
-            seen.add(item.name)
-        if isinstance(item, ast.Directive) and item.name == "alias":
-            for name in item.arguments[:2]:
-                if name not in seen:
-                    problems.add("undeclared", item.span, f"{name} of .alias is no function declared before it")
+            extern = item.body is not None or name in resolver.aliases or item.linkage == "extern" or name in BUILTINS
+            if not extern:
+                advice = "link its definition in, or declare it .extern"
+                problems.add("linkage", item.span, f"{name} has no body in this module", advice)
+        elif item.linkage == "extern" and item.space.value != "shared" and not item.size:
+            problems.add("linkage", item.span, f"{name} is defined nowhere in this module", "link its definition in")
+    for function in functions.values():
+        static: dict[str, int] = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
+        for instruction in function.code:
+            for operand in instruction.operands:
+                if isinstance(operand, FunctionRef) and instruction.traits.ending is Ending.CALL:
+                    callee = resolver.globals[operand.name]
+                    if callee.body is None and operand.name not in resolver.aliases and operand.name not in BUILTINS:
+                        message = f"{operand.name} has no body in this module"
+                        problems.add("linkage", instruction.span, message, "link its definition in")
+                symbol = operand.base if isinstance(operand, Addr) else getattr(operand, "symbol", None)
+                if not isinstance(symbol, Variable) or symbol.unique in static or not symbol.size:
+                    continue
+                if symbol.space.value == "shared" and (symbol.linkage != "extern" or symbol.size < 1 << 32):
+                    static[symbol.unique] = symbol.size
+                elif symbol.linkage == "extern" and isinstance(operand, Addr):
+                    message = f"{symbol.name} is defined nowhere in this module"
+                    problems.add("linkage", instruction.span, message, "link its definition in")
+        if function.entry and sum(static.values()) > MAX_SHARED_BYTES:
+            message = (
+                f"{function.name} has {sum(static.values())} bytes of shared memory; {MAX_SHARED_BYTES} is the limit"
+            )
+            problems.add("directive", function.span, message)
 
 
 def _known_target(name: str) -> bool:
@@ -130,9 +233,13 @@ def _first_span(module: ast.Module) -> Span:
 def _function(node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module) -> Function:
     builder = FunctionBuilder(node.name, node.entry)
     outer = Scope(None)
+    builder.results = frozenset(p.declarators[0].name for p in node.returns)
     params, returns = [
         tuple([_parameter(declared, made, node, builder, resolver, outer) for declared, made in zip(a, b, strict=True)])
-        for a, b in ((node.params, resolver.params(node.params)), (node.returns, resolver.params(node.returns)))
+        for a, b in (
+            (node.params, resolver.params(node.params, "entry" if node.entry else "func")),
+            (node.returns, resolver.params(node.returns, "result")),
+        )
     ]
     _sizes(node, params, problems)
     assert node.body is not None
@@ -151,9 +258,10 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         scope.lists[name] = directive.span
     checker = Checker(resolver, builder, problems, module)
     code = []
-    for instruction, scope, source in builder.code:
+    for number, (instruction, scope, source) in enumerate(builder.code):
         if problems.full:
             break
+        builder.at = number
         checked = checker.check(instruction, scope, source)
         if checked is not None:
             code.append(checked)
@@ -184,7 +292,7 @@ def _parameter(
     """Declare a parameter in its function's scope; one in ``.reg`` becomes registers."""
     if declared.space == "param":
         resolver.declare(made.name, made, declared.span, scope)
-        if node.entry and None in declared.declarators[0].dimensions:
+        if node.entry and not all(declared.declarators[0].dimensions):
             resolver.problems.add("directive", declared.span, f"{made.name}: a kernel's parameter needs a size")
         return made
     if node.entry:
@@ -196,18 +304,17 @@ def _parameter(
 
 def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) -> None:
     """Limits of a kernel's parameters and of its directives' arguments."""
+    assert node.body is not None
+    end, names = node.body.end, {d.name for d in node.directives}
     used = params[-1].offset + params[-1].size if params else 0
     if node.entry and used > MAX_PARAM_BYTES:
-        problems.add(
-            "directive", node.span, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit"
-        )
-    for directive in node.directives:
-        if directive.name in ("maxntid", "reqntid", "reqnctapercluster") and not 1 <= len(directive.arguments) <= 3:
-            problems.add(
-                "directive",
-                directive.span,
-                f".{directive.name} takes one to three numbers, not {len(directive.arguments)}",
-            )
+        problems.add("directive", end, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit")
+    if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
+        problems.add("directive", node.body.span, "several results of a function must lie in registers", "use .reg")
+    if {"maxntid", "reqntid"} <= names:
+        problems.add("directive", end, ".maxntid and .reqntid exclude each other")
+    if "blocksareclusters" in names and not {"reqntid", "reqnctapercluster"} <= names:
+        problems.add("directive", end, ".blocksareclusters needs .reqntid and .reqnctapercluster")
 
 
 def _label(scope: Scope, name: str) -> LabelRef | None:
@@ -221,10 +328,9 @@ def _label(scope: Scope, name: str) -> LabelRef | None:
 
 
 def _block(
-    node: ast.Block, outer: Scope, builder: FunctionBuilder, resolver: Resolver, loc: list[tuple[str, int] | None]
+    node: ast.Block, scope: Scope, builder: FunctionBuilder, resolver: Resolver, loc: list[tuple[str, int] | None]
 ) -> None:
-    """Flatten a block; labels and declarations of the whole block are known before its instructions are checked."""
-    scope = Scope(outer)
+    """Flatten a block, whose names are those of ``scope``; labels are known before its instructions are checked."""
     problems = resolver.problems
     previous: str | None = None
     for statement in node.statements:
@@ -234,6 +340,7 @@ def _block(
         elif isinstance(statement, ast.Label):
             if statement.name in scope.labels:
                 problems.add("redeclared", statement.span, f"label {statement.name} is defined twice in this scope")
+                continue
             scope.labels[statement.name] = LabelRef(statement.name, len(builder.code))
             builder.labels[
                 f"{statement.name}" if statement.name not in builder.labels else f"{statement.name}#{len(builder.code)}"
@@ -243,27 +350,36 @@ def _block(
             if statement.space == "reg":
                 _registers(statement, scope, builder, resolver)
             else:
-                builder.variables += resolver.variable(statement, builder.name, scope)
+                builder.variables += resolver.variable(statement, builder.name, scope, len(builder.code))
         elif isinstance(statement, ast.Block):
-            _block(statement, scope, builder, resolver, loc)
+            _block(statement, Scope(scope), builder, resolver, loc)
         elif isinstance(statement, ast.CallPrototype) and label is not None:
-            scope.labels[label] = Prototype(resolver.params(statement.params), resolver.params(statement.returns))
+            scope.labels[label] = Prototype(statement.params, statement.returns)
+            if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in statement.returns):
+                problems.add("directive", statement.span, "a result without a size")
+            if len(statement.returns) > 1 and any(p.space == "param" for p in statement.returns):
+                problems.add("directive", statement.span, "several results lie in registers", "use .reg")
+            scope.since.setdefault(label, len(builder.code))
         elif isinstance(statement, ast.Directive):
             if statement.name == "loc":
-                numbers = [a for a in statement.arguments[:2] if isinstance(a, int)]
-                if len(numbers) == 2:
-                    loc[0] = resolver.files.get(numbers[0], str(numbers[0])), numbers[1]
-                else:
-                    resolver.problems.add("directive", statement.span, ".loc takes a file, a line and a column")
+                number, line = map(int, statement.arguments[:2])
+                loc[0] = resolver.files.get(number, str(number)), line
             elif statement.name == "branchtargets" and label is not None:
                 builder.pending.append((label, statement, scope))
             elif statement.name == "calltargets" and label is not None:
+                for name in map(str, statement.arguments):
+                    function = resolver.globals.get(name)
+                    if not isinstance(function, ast.Function):
+                        problems.add("undeclared", statement.span, f"{name} of .calltargets is no function")
+                scope.since.setdefault(label, len(builder.code))
                 scope.labels[label] = Targets(functions=tuple(str(a) for a in statement.arguments))
 
 
 def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resolver: Resolver) -> None:
     type = resolver.type_of(node.type, node.span)
     for item in node.declarators:
+        if item.initialiser is not None:
+            resolver.problems.add("initialiser", item.span, "a .reg variable cannot have an initialiser")
         if node.vector > 1 and type.kind == "p":
             resolver.problems.add("directive", item.span, "a .pred register cannot be a vector")
         elif node.vector > 1 and node.vector * type.bits > 128:
@@ -286,10 +402,12 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
                     "redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope"
                 )
             scope.ranges.by_prefix[item.name] = (item.count, type, node.vector)
+            scope.since[item.name] = len(builder.code)
         elif scope.ranges.find(item.name) is not None:
             resolver.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
         else:
-            resolver.declare(item.name, builder.declared(item.name, type, node.vector), item.span, scope)
+            symbol = builder.declared(item.name, type, node.vector)
+            resolver.declare(item.name, symbol, item.span, scope, len(builder.code))
 
 
-__all__ = ["Variable", "load_program"]
+__all__ = ["Variable", "load_program", "program_of"]

@@ -12,7 +12,6 @@ from warpsim.program.program import (
     Imm,
     LabelRef,
     Operand,
-    Param,
     Reg,
     Register,
     Targets,
@@ -21,51 +20,73 @@ from warpsim.program.program import (
 )
 from warpsim.program.resolve import Prototype, VectorRegister, lookup_label
 from warpsim.ptx import ast
-from warpsim.types import TYPES
+from warpsim.types import TYPES, ScalarType, StateSpace
 
 
 def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
     """The operands of a call: (returned,) callee(, arguments)(, targets or prototype)."""
     rest = list(node.operands)
     out: list[Operand] = []
-    if rest and isinstance(rest[0], ast.Group):
-        out.append(_arguments(operands, rest.pop(0)))
-    if not rest or not isinstance(rest[0], ast.Name):
-        raise Mismatch(
-            "operand-count",
-            node.span,
-            "call needs the name of a function, or a register with its address",
-            weight=1,
-        )
+    returned = _arguments(operands, rest.pop(0)) if isinstance(rest[0], ast.Group) else None
+    if returned is not None:
+        out.append(returned)
     name = rest.pop(0)
     assert isinstance(name, ast.Name)
+    arguments = _arguments(operands, rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
+    label = rest.pop(0) if rest else None
+    assert label is None or isinstance(label, ast.Name)
     symbol = operands.need(name)
     if isinstance(symbol, Register):
-        out.append(Reg(symbol, symbol.type))
-    elif isinstance(symbol, ast.Function):
-        if symbol.body is None and symbol.name not in BUILTINS and symbol.name not in operands.resolver.aliases:
+        if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
             raise Mismatch(
-                "linkage", name.span, f"{symbol.name} has no body in this module", "link its definition in", 3
+                "operand-type", name.span, f"{name.text} is a .{symbol.type.name} register: no address", weight=2
+            )
+        out.append(Reg(symbol, symbol.type))
+        targets, signatures = _targets(operands, name, label)
+    elif isinstance(symbol, ast.Function):
+        if symbol.entry:
+            raise Mismatch("linkage", name.span, f"{symbol.name} is a kernel: it cannot be called", weight=3)
+        if label is not None:
+            raise Mismatch(
+                "operand-type", label.span, f"{name.text} is a function: a call of it takes no label", weight=3
             )
         if symbol.body is None and symbol.name in BUILTINS:
             _builtin(operands, name, symbol)
         out.append(FunctionRef(symbol.name))
+        targets, signatures = None, [(symbol.returns, symbol.params)]
     else:
         raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
-    arguments = _arguments(operands, rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
-    if isinstance(symbol, ast.Function):
-        returned = out[0].elements if isinstance(out[0], Arguments) else ()
-        _signature(node, name.text, "returns", symbol.returns, returned)
-        _signature(node, name.text, "takes", symbol.params, arguments.elements if arguments else ())
+    for returns, params in signatures:
+        _signature(node, name.text, "returns", returns, returned)
+        _signature(node, name.text, "takes", params, arguments)
     if arguments is not None:
         out.append(arguments)
-    if rest and isinstance(rest[0], ast.Name):
-        found = lookup_label(operands.scope, rest[0].text)
-        if found is None:
-            raise Mismatch("undeclared", rest[0].span, f"{rest[0].text} is not declared", weight=9)
-        out.append(found if isinstance(found, Targets) else Targets())
-        assert isinstance(found, (Targets, Prototype, LabelRef))
+    if targets is not None:
+        out.append(targets)
     return tuple(out)
+
+
+Formals = tuple[ast.Variable, ...]
+
+
+def _targets(
+    operands: Operands, name: ast.Name, label: ast.Name | None
+) -> tuple[Targets, list[tuple[Formals, Formals]]]:
+    """The list of targets or the prototype of an indirect call, which stands before it, and what it says of signatures."""
+    if label is None:
+        advice = "put the label of a .callprototype or .calltargets behind it"
+        raise Mismatch(
+            "operand-count", name.span, f"a call through {name.text} needs its targets or a prototype", advice, 3
+        )
+    found = lookup_label(operands.scope, label.text, operands.builder.at)
+    if found is None:
+        raise Mismatch("undeclared", label.span, f"{label.text} is not declared", weight=9)
+    if isinstance(found, Prototype):
+        return Targets(), [(found.returns, found.params)]
+    if isinstance(found, LabelRef) or not found.functions:
+        raise Mismatch("operand-type", label.span, f"{label.text} is no prototype and no list of functions", weight=3)
+    functions = [operands.resolver.globals.get(n) for n in found.functions]
+    return found, [(f.returns, f.params) for f in functions if isinstance(f, ast.Function)][-1:]
 
 
 def _builtin(operands: Operands, name: ast.Name, symbol: ast.Function) -> None:
@@ -81,30 +102,67 @@ def _sizes(sizes: tuple[int, ...]) -> str:
     return f"parameters of {', '.join(map(str, sizes))} bytes" if sizes else "nothing"
 
 
-def _signature(
-    node: ast.Instruction, name: str, verb: str, formal: tuple[ast.Variable, ...], given: tuple[Operand, ...]
-) -> None:
+def _signature(node: ast.Instruction, name: str, verb: str, formal: Formals, arguments: Arguments | None) -> None:
     """Hold the arguments of a call against the declaration."""
+    given = arguments.elements if arguments is not None else ()
+    if (
+        arguments is not None
+        and len(given) == len(formal) - 1
+        and formal[-1].declarators[0].dimensions[:1] in ((None,), (0,))
+    ):
+        formal = formal[:-1]  # of no fixed size, and absent
     if len(formal) != len(given):
         raise Mismatch("operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3)
     for declared, operand in zip(formal, given, strict=True):
-        type = TYPES.get(declared.type)
-        if type is None or declared.declarators[0].dimensions:
-            continue
-        elements = operand.elements if isinstance(operand, Vec) else (operand,)
-        if isinstance(operand, (Vec, Reg)) and len(elements) != declared.vector:
-            wanted = f"{declared.declarators[0].name} of {name} has {declared.vector} elements"
-            raise Mismatch("operand-type", node.span, f"an argument has {len(elements)}; {wanted}", weight=3)
-        operand = elements[0]
-        if (
-            isinstance(operand, Reg)
-            and operand.type.bits != type.bits
-            and not (declared.space == "param" and type.bits < 32)
-        ):
-            wanted = f"{declared.declarators[0].name} of {name} is .{type.name}"
-            raise Mismatch(
-                "operand-type", node.span, f"{operand.register.name} is .{operand.type.name}; {wanted}", weight=3
-            )
+        wrong = _unfit(declared, operand, verb)
+        if wrong:
+            raise Mismatch("operand-type", node.span, f"{declared.declarators[0].name} of {name} {wrong}", weight=3)
+
+
+def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
+    """Why an argument does not fit a parameter or result of a function, or nothing."""
+    type, item = TYPES[declared.type], declared.declarators[0]
+    found, array, align = type, False, type.bytes * declared.vector
+    if isinstance(operand, Discard):
+        return "" if verb == "returns" else "has no value"
+    if isinstance(operand, Imm):
+        if verb == "returns" and operand.type.kind != "f":
+            return "is a result, which a number cannot take"
+        alike = type.kind in ("b" + operand.type.kind if operand.type.kind == "f" else "bus")
+    elif isinstance(operand, Vec):
+        registers = [e.register.type for e in operand.elements if isinstance(e, Reg)]
+        bits = sum(register.bits for register in registers)
+        alike = bits == type.bits * declared.vector and (declared.vector == 1 or _alike(type, registers[0]))
+    elif isinstance(operand, Reg):
+        found = operand.register.type
+        alike = declared.vector == 1 and _alike(type, found)
+    else:
+        assert isinstance(operand, Variable)
+        found, array = operand.type, operand.array
+        align = operand.align
+        wanted = declared.align or type.bytes * declared.vector
+        if item.dimensions:
+            size = type.bytes * declared.vector
+            for dimension in item.dimensions:
+                size *= dimension or 0
+            alike = array and size in (operand.size, 0)
+        else:
+            alike = not array and _alike(type, found)
+        if alike and align != wanted:
+            return f"is aligned to {wanted} bytes, the argument to {align}"
+    if not alike or (item.dimensions and not isinstance(operand, Variable)):
+        return f"is .{type.name}{' []' if item.dimensions else ''}, which the argument is not"
+    if type.bits < 32 and type.kind in "usp":
+        return f"is .{type.name}: predicates and narrow integers cannot be handed over"
+    return ""
+
+
+def _alike(type: ScalarType, other: ScalarType) -> bool:
+    """Whether two types have one width and do not mix floats with integers; packed ones are bits."""
+    if type.bits != other.bits or (type.kind == "p") != (other.kind == "p"):
+        return False
+    kinds = {"b" if "x2" in t.name else "i" if t.kind in "us" else t.kind for t in (type, other)}
+    return "b" in kinds or len(kinds) == 1
 
 
 def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
@@ -117,13 +175,14 @@ def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
                 out.append(Reg(symbol, symbol.type))
             elif isinstance(symbol, VectorRegister):
                 out.append(Vec(tuple([Reg(r, r.type) for r in symbol.elements])))
-            elif isinstance(symbol, (Variable, Param)):
+            elif isinstance(symbol, Variable) and symbol.space is StateSpace.PARAM:
                 out.append(symbol)  # type: ignore[arg-type]
             else:
                 raise Mismatch("operand-type", element.span, f"{element.text} cannot be an argument", weight=2)
         elif isinstance(element, (ast.Integer, ast.Float)):
             bits = element.value if isinstance(element, ast.Integer) else element.bits
-            out.append(Imm(bits & (2**64 - 1), TYPES["b64"]))
+            type = TYPES["b64" if isinstance(element, ast.Integer) else "f64"]
+            out.append(Imm(bits & (2**64 - 1), type))
         elif isinstance(element, ast.Sink):
             out.append(Discard())
         else:

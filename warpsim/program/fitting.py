@@ -22,6 +22,8 @@ def limits_in_words(limit: spec.Limit | None) -> str:
         return ""
     if isinstance(limit, tuple) and len(limit) == 2:
         return f" from {limit[0]} to {limit[1]}"
+    if isinstance(limit, range) and limit.step != 1 and len(limit) > 100:
+        return f": a multiple of {limit.step}, from {limit.start} to {limit[-1]}"
     values = sorted(limit)
     return (
         f" from {values[0]} to {values[-1]}"
@@ -38,7 +40,7 @@ def fits(type: ScalarType, register: ScalarType, relaxed: bool, packed: str = "b
         if register.kind == "f":
             return register.bits >= type.bits if type.kind == "b" else type.name == register.name
         if type.kind == "f":
-            return register.bits >= type.bits and register.kind == "b"
+            return register.bits >= type.bits and register.kind == "b" and "x2" not in register.name
         return register.bits >= type.bits
     if type.bits != register.bits:
         return False

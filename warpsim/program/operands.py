@@ -8,6 +8,7 @@ import attrs
 
 from warpsim.errors import Span
 from warpsim.isa import matching
+from warpsim.isa.addresses import wide
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import PLAIN, Access
@@ -32,7 +33,7 @@ from warpsim.program.program import (
 )
 from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, VectorRegister, lookup, lookup_label
 from warpsim.ptx import ast
-from warpsim.types import TYPES, ScalarType
+from warpsim.types import TYPES, ScalarType, StateSpace
 
 
 class Operands:
@@ -74,6 +75,8 @@ class Operands:
             if isinstance(node, ast.Vector) and len(node.elements) == 1:
                 node = node.elements[0]
             return self._value(op, typed, type, node)
+        if isinstance(node, ast.Vector) and count == 0 and len(node.elements) == 1 and type.kind == "b":
+            return self._value(op, typed, type, node.elements[0])
         if isinstance(node, ast.Vector):
             if count == 0:
                 return self._packed(op, typed, type, node)
@@ -208,7 +211,7 @@ class Operands:
 
     def find(self, node: ast.Name) -> Any:
         """What a name means here, or None."""
-        return lookup(self.scope, node.text, self.builder, self.resolver.globals)
+        return lookup(self.scope, node.text, self.builder, self.resolver)
 
     def need(self, node: ast.Name) -> Any:
         """What a name means here; `Mismatch` where it means nothing."""
@@ -231,7 +234,19 @@ class Operands:
             raise Mismatch(
                 "operand-type", span, f"an address cannot stand as operand {s.name} of type .{type.name}", weight=2
             )
+        if (
+            isinstance(symbol, Variable)
+            and symbol.space is StateSpace.GLOBAL
+            and type.bits == 32
+            and not self.traits.symbols
+            and not offset
+        ):
+            raise Mismatch("operand-type", span, f"the address of {symbol.name} has 64 bits", "take it as .u64", 3)
         if isinstance(symbol, ast.Function):
+            if self.traits.symbols:
+                raise Mismatch(
+                    "operand-type", span, f"{symbol.name} is a function: take its address with mov", weight=2
+                )
             return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
         if isinstance(symbol, (Variable, Param)):
             if s.name != "a":
@@ -327,6 +342,14 @@ class Operands:
                         f"{symbol.name} is a .{symbol.type.name} register: an address is an integer of at most 64 bits",
                         weight=2,
                     )
+                if symbol.type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
+                    raise Mismatch(
+                        "operand-type",
+                        node.base.span,
+                        f"{symbol.name} has 32 bits: a generic address and one of global memory have 64",
+                        "widen it with cvt.u64.u32, or name the state space",
+                        3,
+                    )
                 base = Reg(symbol, symbol.type)
             elif isinstance(symbol, (Variable, Param)):
                 self._space(symbol, node.base.span, op, typed)
@@ -340,6 +363,8 @@ class Operands:
                 f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]",
                 weight=1,
             )
+        if "coordinates" in typed.spec.coordinates and "dim" in op.__dict__:
+            self._coordinates(node, int(str(op.dim)[0]), op)
         extra = tuple([self._coordinate(e) for e in node.extra])
         offset = (node.offset + (1 << 63)) % (1 << 64) - (1 << 63)  # addresses are sums modulo 2**64
         generic = not op.__dict__["space"] if "space" in op.__dict__ else not typed.spaces
@@ -347,6 +372,11 @@ class Operands:
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         own = "param" if isinstance(symbol, Param) else symbol.space.value
+        if isinstance(symbol, Param) and not self.builder.entry:
+            result = symbol.name in self.builder.results
+            if self.traits.access is (Access.LOAD if result else Access.STORE):
+                verb = "a result of the function: it cannot be read" if result else "a parameter: it cannot be written"
+                raise Mismatch("operand-type", span, f"{symbol.name} is {verb}", weight=3)
         if isinstance(symbol, Param) and self.builder.entry and self.traits.access is Access.STORE:
             raise Mismatch(
                 "operand-type", span, f"{symbol.name} is a parameter of the kernel: it cannot be written", weight=3
@@ -360,6 +390,17 @@ class Operands:
                 f"{symbol.name} lies in .{own}; {op.text} accesses .{' or .'.join(sorted(typed.spaces))}",
                 weight=3,
             )
+
+    def _coordinates(self, node: ast.Address, count: int, op: Op) -> None:
+        """The coordinates of a tensor: as many as it has dimensions, numbers of 32 bits."""
+        given = node.extra[0]
+        if not isinstance(given, ast.Vector) or len(given.elements) != count or len(node.extra) != 1:
+            raise Mismatch("operand-count", given.span, f"{op.text} takes {count} coordinates in braces", weight=4)
+        for element in given.elements:
+            symbol = self.find(element) if isinstance(element, ast.Name) else None
+            if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in "usb"):
+                message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate has 32 bits"
+                raise Mismatch("operand-type", element.span, message, weight=3)
 
     def _coordinate(self, node: ast.Operand) -> Operand:
         if isinstance(node, ast.Vector):

@@ -13,7 +13,7 @@ class Mismatch(Exception):
         self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
 
 
-MAX_FINDINGS = 200
+MAX_FINDINGS = 2000
 
 
 class Problems:

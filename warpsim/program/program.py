@@ -28,6 +28,7 @@ class Register:
 class Variable:
     """A variable in memory. ``size`` in bytes (0 for ``[]``); ``initial`` its bytes before symbols are placed;
     ``relocations`` are (byte offset, width in bytes, symbol name, addend, generic, mask) of symbol addresses.
+    ``array`` where it has dimensions.
     ``unique`` tells equal names of different scopes apart (``function::name``, ``function::name#2``)."""
 
     name: str
@@ -40,6 +41,7 @@ class Variable:
     relocations: tuple[tuple[int, int, str, int, bool, int | None], ...] = ()
     linkage: str | None = None
     span: Span | None = None
+    array: bool = False
 
 
 @attrs.frozen

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.errors import Span
+from warpsim.program.fitting import float_bits
+from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
 from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Targets, Variable
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 Symbol = Any
+RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
+MAX_PARAM_ALIGN = 128
+"""Of a parameter of a function."""
 
 
 @attrs.define
@@ -28,8 +32,8 @@ class VectorRegister:
 class Prototype:
     """A ``.callprototype``."""
 
-    params: tuple[Param, ...]
-    returns: tuple[Param, ...]
+    params: tuple[ast.Variable, ...]
+    returns: tuple[ast.Variable, ...]
 
 
 class Ranges:
@@ -64,6 +68,7 @@ class Scope:
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
         self.made: dict[str, Register | VectorRegister] = {}
+        self.since: dict[str, int] = {}  # the first instruction behind the declaration of a name or of a range
         self.lists: dict[str, Span] = {}
 
     def declared_later(self, name: str, span: Span) -> bool:
@@ -83,6 +88,8 @@ class FunctionBuilder:
         self.code: list[tuple[ast.Instruction, Scope, tuple[str, int] | None]] = []
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
+        self.results: frozenset[str] = frozenset()
+        self.at = 0  # the number of the instruction that is looked at
         self._carry: Register | None = None
 
     def register(self, name: str, type: ScalarType) -> Register:
@@ -120,6 +127,8 @@ class Resolver:
         self.counts: dict[str, int] = {}
         self.files: dict[int, str] = {}
         self.aliases: set[str] = set()
+        self.order: dict[str, int] = {}  # the item of the module that first declares a name
+        self.item = 0  # the item that is looked at
 
     # ---- declarations ------------------------------------------------------------------------
 
@@ -136,20 +145,12 @@ class Resolver:
             return TYPES["b32"]
         return found
 
-    def variable(self, node: ast.Variable, owner: str, scope: Scope | None) -> list[Variable]:
+    def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """The variables of a declaration in memory."""
-        made = []
+        made: list[Variable] = []
         type = self.type_of(node.type, node.span)
-        if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
-            self.problems.add("directive", node.span, f".align {node.align} is no power of two")
-        if type.kind == "p":
-            self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
-        if scope is not None and node.linkage is not None:
-            self.problems.add(
-                "linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function"
-            )
+        self._declarable(node, type, scope)
         for item in node.declarators:
-            elements = node.vector
             if item.count is not None:
                 names = [f"{item.name}{i}" for i in range(min(item.count, 1 << 16))]
             else:
@@ -162,56 +163,124 @@ class Resolver:
                 if node.space not in ("global", "const"):
                     self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
                 else:
+                    shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
+                    self._shaped(item.initialiser, shape, node.vector > 1, item)
                     data, relocations = self.initial(item.initialiser, type, item.span)
-                if dimensions and dimensions[0] is None:
+                if dimensions and not dimensions[0]:
                     dimensions[0] = _length(item.initialiser)
-            elif None in dimensions and node.linkage != "extern":
+            elif not all(d != 0 and d is not None for d in dimensions) and node.linkage != "extern":
                 self.problems.add(
                     "directive", item.span, f"{item.name} has no size: [] needs .extern or initial values"
                 )
-            size = type.bytes * elements
+            size = type.bytes * node.vector
             for d in dimensions:
                 size *= d or 0
-            if len(data) > size:
-                self.problems.add(
-                    "initialiser", item.span, f"{len(data)} bytes of initial values for the {size} bytes of {item.name}"
-                )
-            align = node.align or type.bytes * elements
+            align = node.align or type.bytes * node.vector
             for name in names:
                 unique = self.unique(f"{owner}::{name}" if owner else name)
                 variable = Variable(
-                    name, unique, StateSpace(node.space), type, size, align, data, relocations, node.linkage, item.span
+                    name,
+                    unique,
+                    StateSpace(node.space),
+                    type,
+                    size,
+                    align,
+                    data,
+                    relocations,
+                    node.linkage,
+                    item.span,
+                    bool(item.dimensions),
                 )
                 made.append(variable)
-                self.declare(name, variable, item.span, scope)
+                self.declare(name, variable, item.span, scope, at)
         return made
+
+    def _declarable(self, node: ast.Variable, type: ScalarType, scope: Scope | None) -> None:
+        """What a declaration may not be, whatever it declares."""
+        if type.kind == "p":
+            self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
+        if type.name in ("e4m3", "e5m2", "e4m3x2", "e5m2x2"):
+            self.problems.add("directive", node.span, f".{type.name} is a type of instructions only", "use .b8")
+        if node.vector * type.bits > 128 and node.vector > 1:
+            message = f"a vector of {node.vector} .{type.name} is over 128 bits"
+            self.problems.add("directive", node.span, message)
+        if scope is None and node.space in ("local", "param", "reg"):
+            self.problems.add("directive", node.span, f"a variable of the module cannot lie in .{node.space}")
+        if node.linkage == "common" and node.space != "global":
+            self.problems.add("linkage", node.span, "a .common variable lies in .global")
+        if scope is not None and node.space == "param" and node.align is not None and node.align > MAX_PARAM_ALIGN:
+            message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
+            self.problems.add("directive", node.span, message)
+        if node.space == "param" and type.name == "f16x2":
+            self.problems.add("directive", node.span, "no parameter is .f16x2", "use .b32")
+        if scope is not None and node.linkage is not None:
+            self.problems.add(
+                "linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function"
+            )
+
+    def _shaped(
+        self, tree: ast.InitialiserTree, shape: tuple[int | None, ...], vector: bool, item: ast.Declarator
+    ) -> None:
+        """Hold an initialiser against the shape of its variable; lists may be short, but not those of a vector."""
+        if not shape:
+            if isinstance(tree, tuple):
+                self.problems.add("initialiser", item.span, f"a list stands where {item.name} has one value")
+            return
+        if not isinstance(tree, tuple):
+            self.problems.add("initialiser", item.span, f"one value stands where {item.name} has a list: use braces")
+            return
+        first, *rest = shape
+        found = _length(tree)
+        open_ = not first and len(shape) == len(item.dimensions) + vector
+        if (first and found > first) or (open_ and not found) or (vector and not rest and found != first):
+            size = first or "some"
+            self.problems.add("initialiser", item.span, f"{found} values stand where {item.name} has {size}")
+            return
+        for part in tree:
+            if not isinstance(part, ast.Numbers):
+                self._shaped(part, tuple(rest), vector, item)
+            elif rest:
+                self._shaped(_first(part), tuple(rest), vector, item)
 
     def unique(self, name: str) -> str:
         """A name that no other variable has."""
         self.counts[name] = number = self.counts.get(name, 0) + 1
         return name if number == 1 else f"{name}#{number}"
 
-    def declare(self, name: str, symbol: Symbol, span: Span, scope: Scope | None) -> None:
-        """Enter a name, once."""
+    def declare(self, name: str, symbol: Symbol, span: Span, scope: Scope | None, at: int = 0) -> None:
+        """Enter a name, once; ``at`` counts the instructions before it."""
+        if scope is None and name.startswith("%") and name[1:] in RESERVED_NAMES:
+            self.problems.add("redeclared", span, f"{name} is a special register")
         table = self.globals if scope is None else scope.symbols
         known = table.get(name)
         if known is not None:
-            both = isinstance(known, Variable) and isinstance(symbol, Variable) and scope is None
-            if not (
-                both
-                and (known.linkage in ("extern", "common", "weak") or symbol.linkage in ("extern", "common", "weak"))
-            ):
-                self.problems.add("redeclared", span, f"{name} is declared twice in this scope")
+            wrong = self._again(known, symbol) if scope is None else "is declared twice in this scope"
+            if wrong:
+                self.problems.add("redeclared", span, f"{name} {wrong}")
                 return
-            if symbol.linkage == "extern":
+            if symbol.linkage == "extern" and not (known.linkage == "extern" and known.size == 0):
                 return
         table[name] = symbol
-        if scope is not None:
+        if scope is None:
+            self.order.setdefault(name, self.item)
+        else:
+            scope.since[name] = at
             prefix, number = numbered(name)
             if number is not None:
                 scope.numbers.setdefault(prefix, set()).add(number)
 
-    def params(self, nodes: tuple[ast.Variable, ...]) -> tuple[Param, ...]:
+    def _again(self, known: Symbol, symbol: Symbol) -> str:
+        """What is wrong with a second declaration of the module: only one may be no .extern, and both must agree."""
+        if not (isinstance(known, Variable) and isinstance(symbol, Variable)):
+            return "is declared twice, as different things"
+        sizes = {v.size for v in (known, symbol) if v.size}
+        if known.type is not symbol.type or known.array != symbol.array or len(sizes) > 1:
+            return "is declared twice, with different types"
+        if "extern" not in (known.linkage, symbol.linkage):
+            return "is declared twice in this scope"
+        return "is .extern before, and has no linkage here" if symbol.linkage is None and known.linkage else ""
+
+    def params(self, nodes: tuple[ast.Variable, ...], of: str = "func") -> tuple[Param, ...]:
         """Parameters with their offsets in the parameter block."""
         made: list[Param] = []
         offset = 0
@@ -221,15 +290,33 @@ class Resolver:
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
-            if node.align is not None and (node.align < 1 or node.align & (node.align - 1)):
-                self.problems.add("directive", node.span, f".align {node.align} is no power of two")
-            if node.vector > 1 and node.space == "param":
-                self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
+            if of != "prototype":
+                self._parameter(node, item, type, of)
+            if of == "result" and node.space == "param" and not all(item.dimensions):
+                self.problems.add("directive", node.span, f"{item.name} is a result without a size")
+            if of != "entry" and None in item.dimensions and node is not nodes[-1]:
+                self.problems.add("directive", node.span, f"{item.name} has no size, and is not the last parameter")
             align = node.align or type.bytes * node.vector
             offset = align_up(offset, max(align, 1))
             made.append(Param(item.name, type, size, align, offset, bool(item.dimensions), node.pointer))
             offset += size
         return tuple(made)
+
+    def _parameter(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, of: str) -> None:
+        """What a parameter may not be."""
+        if type.name == "f16x2" and node.space == "param" and of != "entry" and not item.dimensions:
+            self.problems.add("directive", node.span, f"{item.name}: no parameter is .f16x2", "use .b32")
+        if type.kind == "p" and (node.space == "param" or item.dimensions):
+            self.problems.add("directive", node.span, f"{item.name} is a .pred: it must be a register")
+        if node.vector > 1 and node.space == "param" and not item.dimensions:
+            self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
+        if node.space == "reg" and item.dimensions:
+            self.problems.add("directive", node.span, f"{item.name} is an array: it cannot lie in registers")
+        if node.vector > 1 and type.name in ("e4m3x2", "e5m2x2"):
+            self.problems.add("directive", node.span, f"there are no vectors of .{type.name}", "use .b16")
+        if of != "entry" and node.align is not None and node.align > MAX_PARAM_ALIGN:
+            message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
+            self.problems.add("directive", node.span, message)
 
     # ---- initial values ----------------------------------------------------------------------
 
@@ -255,48 +342,35 @@ class Resolver:
 
     def symbol_value(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
         """Check the address of a symbol as an initial value."""
-        if name not in self.globals:
+        symbol = self.globals.get(name)
+        if symbol is None:
             self.problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
-        elif leaf.mask is None and (type.kind not in "usb" or type.bits < 32):
+        elif type.name not in ("u32", "u64") and not (leaf.mask is not None and type.name == "u8"):
             self.problems.add(
                 "initialiser",
                 leaf.span,
-                f"the address of {name} does not fit a .{type.name}",
-                "use .u64, or 0xFF(name) for a byte",
+                f"the address of {name} cannot initialise a .{type.name}",
+                "use .u64, or 0xFF(name) for a .u8",
             )
+        elif isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
+            self.problems.add("initialiser", leaf.span, f"{name} is a function: it has one address only")
+        elif isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
+            self.problems.add("initialiser", leaf.span, f"{name} lies in .{symbol.space.value}, whose addresses differ")
 
     def literal_bytes(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
-        """One literal as the bytes of a type."""
+        """One literal as the bytes of a type, as the assembler has them."""
         value = leaf.value
         if isinstance(value, ast.Float):
-            if type.kind != "f" and type.kind != "b":
-                self.problems.add("initialiser", leaf.span, f"a floating-point value initialises a .{type.name}")
-            if type.bits == 64:
-                bits = (
-                    value.bits
-                    if value.width == 64
-                    else int(
-                        struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", struct.pack("<I", value.bits))[0]))[0]
-                    )
-                )
-                return bits.to_bytes(8, "little")
-            if type.bits == 32:
-                bits = (
-                    value.bits
-                    if value.width == 32
-                    else int(
-                        struct.unpack("<I", struct.pack("<f", struct.unpack("<d", struct.pack("<Q", value.bits))[0]))[0]
-                    )
-                )
-                return bits.to_bytes(4, "little")
-            self.problems.add(
-                "initialiser", leaf.span, f"a .{type.name} variable cannot have a floating-point initial value"
-            )
-            return bytes(type.bytes)
-        assert isinstance(value, ast.Integer)
-        if type.kind == "f":
-            self._no_float(leaf.span, type)
-        return (value.value & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
+            if type.kind not in "fb" or type.name in ("f16", "f16x2"):
+                message = f"a .{type.name} variable cannot have a floating-point initial value"
+                self.problems.add("initialiser", leaf.span, message)
+            bits = float_bits(value, 32) if type.bits == 32 else value.bits
+        else:
+            assert isinstance(value, ast.Integer)
+            if type.kind == "f" or type.name == "f16x2":
+                self._no_float(leaf.span, type)
+            bits = value.value & (2**64 - 1)
+        return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
     def _no_float(self, span: Span, type: ScalarType) -> None:
         message = f"an integer initialises a .{type.name}"
@@ -309,32 +383,38 @@ def _length(tree: ast.InitialiserTree) -> int:
     return sum(len(part.values) if isinstance(part, ast.Numbers) else 1 for part in parts)
 
 
+def _first(numbers: ast.Numbers) -> ast.Initialiser:
+    """The first of many leaves."""
+    return ast.Initialiser(ast.Integer(numbers.values[0], False, numbers.span), None, 0, False, None, numbers.span)
+
+
 def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for part in tree for leaf in _leaves(part)]
 
 
-def lookup(scope: Scope, name: str, builder: FunctionBuilder, module: dict[str, Symbol]) -> Symbol:
-    """A register, variable, parameter or function by name, from the inside outwards; None where nothing has it."""
+def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver) -> Symbol:
+    """A register, variable, parameter or function by name, from the inside outwards; None where nothing has it here:
+    declarations come before uses."""
     at: Scope | None = scope
     while at is not None:
         found = at.symbols.get(name) or at.made.get(name)
         if found is not None:
-            return found
-        ranged = at.ranges.find(name)
-        if ranged is not None:
+            if at.since.get(name, 0) <= builder.at:
+                return found
+        elif (ranged := at.ranges.find(name)) is not None and at.since.get(numbered(name)[0], 0) <= builder.at:
             at.made[name] = made = builder.declared(name, *ranged)
             return made
         at = at.outer
-    return module.get(name)
+    return resolver.globals.get(name) if resolver.order.get(name, 0) <= resolver.item else None
 
 
-def lookup_label(scope: Scope, name: str) -> LabelRef | Targets | Prototype | None:
-    """A label by name, from the inside outwards."""
+def lookup_label(scope: Scope, name: str, by: int | None = None) -> LabelRef | Targets | Prototype | None:
+    """A label by name, from the inside outwards; ``by``: what a call names is declared before that instruction."""
     at: Scope | None = scope
     while at is not None:
-        if name in at.labels:
+        if name in at.labels and (by is None or at.since.get(name, 0) <= by):
             return at.labels[name]
         at = at.outer
     return None

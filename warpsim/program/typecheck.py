@@ -60,7 +60,7 @@ class Checker:
     def _guard(self, node: ast.Instruction, scope: Scope) -> tuple[Register, bool] | None:
         if node.guard is None:
             return None
-        found = lookup(scope, node.guard.register.text, self.builder, self.resolver.globals)
+        found = lookup(scope, node.guard.register.text, self.builder, self.resolver)
         if not isinstance(found, Register):
             self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
             return None

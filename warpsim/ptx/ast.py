@@ -231,10 +231,11 @@ class CallPrototype:
 
 @attrs.frozen
 class Block:
-    """``{ ... }``: a scope of its own for registers, variables and labels."""
+    """``{ ... }``: a scope of its own for registers, variables and labels; ``end`` is its closing brace."""
 
     statements: tuple[Statement, ...]
     span: Span = attrs.field(eq=False)
+    end: Span = attrs.field(eq=False)
 
 
 @attrs.frozen
@@ -251,7 +252,7 @@ Statement = Instruction | Label | Variable | Directive | CallPrototype | Block |
 
 @attrs.frozen
 class Function:
-    """``.entry`` or ``.func``; ``body`` is None for a declaration."""
+    """``.entry`` or ``.func``; ``body`` is None for a declaration; ``heading`` is what ends its heading."""
 
     name: str
     entry: bool
@@ -261,6 +262,7 @@ class Function:
     directives: tuple[Directive, ...]
     body: Block | None
     span: Span = attrs.field(eq=False)
+    heading: Span = attrs.field(eq=False)
     attributes: tuple[str, ...] = ()
 
 

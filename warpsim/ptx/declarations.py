@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import ExpressionParser
+from warpsim.ptx.stream import SyntaxProblem
 from warpsim.ptx.words import SPACES, TYPES
 
 MAX_DEPTH = 64
+NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
+"""Words that the assembler takes for no name."""
+MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
 class DeclarationParser(ExpressionParser):
@@ -19,15 +23,21 @@ class DeclarationParser(ExpressionParser):
             return ()
         s.expect("(")
         words: list[str] = []
-        depth = 1
-        while depth:
-            if s.kind == "end":
-                raise s.problem("found the end of the text in .attribute(...)")
-            depth += (s.text == "(") - (s.text == ")")
-            if depth:
-                words.append(s.text)
-            s.skip()
-        return tuple("".join(words).split(","))
+        while True:
+            if s.accept(".managed"):
+                words.append(".managed")
+            elif s.accept(".unified"):
+                s.expect("(")
+                low = self.integer(64)
+                s.expect(",")
+                words.append(f".unified({low},{self.integer(64)})")
+                s.expect(")")
+            else:
+                raise s.problem(f"found {s.shown()} where .managed or .unified was expected")
+            if not s.accept(","):
+                break
+        s.expect(")")
+        return tuple(words)
 
     def params(self) -> tuple[ast.Variable, ...]:
         """The parenthesised parameters of a function."""
@@ -50,6 +60,8 @@ class DeclarationParser(ExpressionParser):
         if s.text not in SPACES:
             raise s.problem(f"found {s.shown()} where a state space was expected")
         space = s.take()[1:]
+        if s.text in (".v8", ".v3", ".v1"):
+            raise s.problem(f"found {s.shown()} where .v2, .v4 or the type of a variable was expected")
         align: int | None = None
         vector = 1
         pointer: tuple[str | None, int | None] | None = None
@@ -58,18 +70,16 @@ class DeclarationParser(ExpressionParser):
         while s.kind == "dotted":
             text = s.text
             if text == ".align" and pointer is not None:
-                s.skip()
-                pointer = (pointer[0], self.integer())
+                pointer = (pointer[0], self._alignment())
             elif text == ".align" and not type_name and vector == 1:
-                s.skip()
-                align = self.integer()
-            elif text in (".v2", ".v4", ".v8") and not type_name and vector == 1:
+                align = self._alignment()
+            elif text in (".v2", ".v4") and not type_name and vector == 1:
                 s.skip()
                 vector = int(text[2:])
             elif text == ".ptr" and parameter and type_name and pointer is None:
                 s.skip()
                 pointer = (None, None)
-            elif text == ".attribute":
+            elif text == ".attribute" and not type_name and not parameter:
                 attributes = self.attributes()
             elif pointer is not None and text in (".global", ".shared", ".const", ".local"):
                 s.skip()
@@ -87,22 +97,43 @@ class DeclarationParser(ExpressionParser):
                 s.skip()
         if not type_name:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
-        declarators = [self._declarator(space)]
+        if attributes and space != "global":
+            self.note(
+                SyntaxProblem(f"{attributes[0]} is an attribute of .global variables", s.span(), rule="directive")
+            )
+        declarators = [self._declarator(parameter)]
         while not parameter and s.accept(","):
-            declarators.append(self._declarator(space))
+            declarators.append(self._declarator(parameter))
         return ast.Variable(space, type_name, tuple(declarators), span, linkage, align, vector, pointer, attributes)
 
-    def _declarator(self, space: str) -> ast.Declarator:
+    def _alignment(self) -> int:
+        """``.align N``."""
+        s = self.s
+        s.skip()
+        span = s.span()
+        value = self.integer()
+        if value < 1 or value & (value - 1):
+            self.note(SyntaxProblem(f".align {value} is no power of two", span, rule="directive"))
+            return 1
+        return value
+
+    def _declarator(self, parameter: bool) -> ast.Declarator:
         s = self.s
         span = s.span()
+        if s.text in NO_NAMES and not (parameter and s.text == "_"):
+            raise s.problem(f"found {s.shown()} where a name was expected")
         name = s.word("a name")
         count: int | None = None
         dimensions: list[int | None] = []
-        if s.accept("<"):
+        if not parameter and s.accept("<"):
             count = self.integer()
             s.expect(">")
-        while s.accept("["):
-            dimensions.append(None if s.text == "]" else self.constant())
+            return ast.Declarator(name, count, (), None, span)
+        while (not dimensions or not parameter) and s.accept("["):
+            if s.text == "]" and not dimensions:
+                dimensions.append(None)
+            else:
+                dimensions.append(self.integer(32 if parameter else 1000) & (2**64 - 1))
             s.expect("]")
         initialiser = self._initialiser(1) if s.accept("=") else None
         return ast.Declarator(name, count, tuple(dimensions), initialiser, span)
@@ -126,7 +157,7 @@ class DeclarationParser(ExpressionParser):
             s.expect("}")
             return tuple(parts)
         span = s.span()
-        if s.kind == "word" and s.text != "generic":
+        if s.kind == "word" and s.text not in ("generic", "WARP_SZ"):
             name = ast.Name(s.take(), span)
             return ast.Initialiser(None, name, self._plus(), False, None, span)
         if s.text == "generic":
@@ -136,7 +167,7 @@ class DeclarationParser(ExpressionParser):
             s.expect(")")
             return ast.Initialiser(None, name, self._plus(), True, None, span)
         if s.kind == "integer" and s.peek(1) == "(":
-            mask = self.integer()
+            mask = self.integer(64)
             s.expect("(")
             generic = s.accept("generic")
             if generic:
@@ -146,6 +177,8 @@ class DeclarationParser(ExpressionParser):
                 s.expect(")")
             offset = self._plus()
             s.expect(")")
+            if mask >> 64 or mask not in MASKS:
+                self.note(SyntaxProblem(f"the mask 0x{mask:x} of an initial value is no byte", span, "", "initialiser"))
             return ast.Initialiser(None, name, offset, generic, mask, span)
         if s.kind == "string":
             raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable
 
+from warpsim.errors import Finding
 from warpsim.ptx import ast
 from warpsim.ptx.stream import Stream, SyntaxProblem
 
@@ -18,6 +20,7 @@ PRECEDENCE = {
 }
 """How tightly each binary operator binds; C's order."""
 
+MAX_FINDINGS = 200
 MAX_NESTING = 100
 MAX_DIGITS = 1000
 """Of an integer literal; 64 bits, which is all that PTX keeps, take no more than 66."""
@@ -94,8 +97,26 @@ class ExpressionParser:
 
     def __init__(self, stream: Stream) -> None:
         self.s = stream
+        self.findings: list[Finding] = []
         self.nesting = 0
-        self.calling = False  # whether the present instruction is a call, whose lists stand in parentheses
+
+    def note(self, problem: SyntaxProblem) -> None:
+        """Keep a problem; the parser goes on."""
+        span = problem.span
+        last = self.findings[-1] if self.findings else None
+        repeated = last is not None and (last.line, last.column) == (span.line, span.column)
+        if len(self.findings) < MAX_FINDINGS and not repeated:
+            self.findings.append(
+                Finding(
+                    problem.rule,
+                    problem.message,
+                    advice=problem.advice,
+                    file=span.file,
+                    line=span.line,
+                    column=span.column,
+                    text=self.s.line_text(span.line),
+                )
+            )
 
     def operand(self) -> ast.Operand:
         """One operand of an instruction."""
@@ -107,9 +128,7 @@ class ExpressionParser:
             return self._address()
         if text == "{":
             return self._vector()
-        if text == "(" and self.calling:
-            return self._group()
-        if text == "!":
+        if text == "!" and s.kinds[s.i + 1] == "word":
             span = s.span()
             s.skip()
             name_span = s.span()
@@ -212,28 +231,39 @@ class ExpressionParser:
         self.nesting -= 1
         return ast.Vector(tuple(elements), span)
 
-    def _group(self) -> ast.Operand:
+    def group(self) -> ast.Group:
+        """``(a, b)``: names, numbers and sinks."""
         s = self.s
         span = s.span()
         s.expect("(")
-        self.enter()
         elements: list[ast.Operand] = []
-        while s.text != ")":
-            elements.append(self.operand())
-            if not s.accept(","):
-                break
-        s.expect(")")
-        self.nesting -= 1
+        if not s.accept(")"):
+            elements.append(self._argument())
+            while s.accept(","):
+                elements.append(self._argument())
+            s.expect(")")
         return ast.Group(tuple(elements), span)
+
+    def _argument(self) -> ast.Operand:
+        s = self.s
+        span = s.span()
+        if s.kind != "word" or s.text == "WARP_SZ":
+            return self.literal()
+        name = s.take()
+        return ast.Sink(span) if name == "_" else ast.Name(name, span)
 
     # ---- numbers -----------------------------------------------------------------------------
 
-    def integer(self) -> int:
-        """A plain integer literal."""
+    def integer(self, bits: int = 32) -> int:
+        """A plain integer literal of so many bits."""
         s = self.s
         if s.kind != "integer":
             raise s.problem(f"found {s.shown()} where a number was expected")
-        return self._decode(s.take())[0]
+        value = self._decode(s.text)[0]
+        if value >> bits:
+            raise s.problem(f"{s.shown()} does not fit {bits} bits", rule="directive")
+        s.skip()
+        return value
 
     def _decode(self, text: str) -> tuple[int, bool]:
         try:
@@ -254,6 +284,12 @@ class ExpressionParser:
         if isinstance(value, float):
             return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
         return ast.Integer(value, False, span)
+
+    def _finite(self, value: float) -> float:
+        if math.isinf(value):
+            raise self.s.problem(f"{self.s.shown()} is beyond the numbers of 64 bits")
+        self.s.skip()
+        return value
 
     def constant(self) -> int:
         """A constant expression of integers."""
@@ -291,6 +327,8 @@ class ExpressionParser:
     def _apply(self, operator: str, left: int | float, right: int | float) -> int | float:
         s = self.s
         if isinstance(left, float) or isinstance(right, float):
+            if not (isinstance(left, float) and isinstance(right, float)):
+                raise s.problem(f"{operator} has an integer on one side and a floating-point number on the other")
             if operator not in FLOAT_OPERATIONS:
                 raise s.problem(f"{operator} does not apply to floating-point constants")
             if operator == "/" and not right:
@@ -315,7 +353,7 @@ class ExpressionParser:
         if s.kind == "integer":
             return self._decode(s.take())[0]
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
-            return float(s.take())
+            return self._finite(float(text))
         if text in ("-", "+", "~", "!"):
             s.skip()
             value = self._unary()

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import MAX_DEPTH, DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
-    BODY_DIRECTIVES,
     ENTRY_DIRECTIVES,
     FUNC_DIRECTIVES,
+    LISTS,
     MODULE_DIRECTIVES,
+    NEWER,
+    POSITIVE,
     RESERVED,
     SPACES,
+    TARGET_OPTIONS,
+    TARGETS,
     TOGETHER,
+    VERSIONS,
 )
 
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
+LABELLED = frozenset({".branchtargets", ".calltargets", ".callprototype"})
+"""What a body declares under a label."""
+DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 HEADER = frozenset({".version", ".target", ".address_size"})
-MAX_FINDINGS = 200
 
 
 def parse(text: str, file: str = "<ptx>") -> ast.Module:
@@ -29,32 +37,27 @@ def parse(text: str, file: str = "<ptx>") -> ast.Module:
     Raises:
         PtxError: with one finding of rule ``syntax`` for each problem.
     """
-    return _Parser(text, file).module()
+    module, findings = read(text, file)
+    if findings or module is None:
+        raise PtxError(findings=findings)
+    return module
+
+
+def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Finding, ...]]:
+    """The syntax tree of what can be read of a module, nothing where its head cannot, and the problems of the rest."""
+    parser = _Parser(text, file)
+    module = parser.module()
+    return module, tuple(parser.findings)
 
 
 class _Parser(DeclarationParser):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(Stream(text, file))
-        self.findings: list[Finding] = []
+        self.version = (0, 0)
+        self.files: set[object] = set()
+        self.places: set[object] = set()
 
     # ---- recovery ----------------------------------------------------------------------------
-
-    def note(self, problem: SyntaxProblem) -> None:
-        span = problem.span
-        last = self.findings[-1] if self.findings else None
-        repeated = last is not None and (last.line, last.column) == (span.line, span.column)
-        if len(self.findings) < MAX_FINDINGS and not repeated:
-            self.findings.append(
-                Finding(
-                    problem.rule,
-                    problem.message,
-                    advice=problem.advice,
-                    file=span.file,
-                    line=span.line,
-                    column=span.column,
-                    text=self.s.line_text(span.line),
-                )
-            )
 
     def recover(self, start: int) -> None:
         """Go on behind the statement that began at token ``start``: its semicolon, or the brace that closes round it."""
@@ -97,29 +100,36 @@ class _Parser(DeclarationParser):
 
     # ---- module ------------------------------------------------------------------------------
 
-    def module(self) -> ast.Module:
+    def module(self) -> ast.Module | None:
         s = self.s
         version, size = (0, 0), 64
         target: tuple[str, ...] = ()
         items: list[ast.Function | ast.Variable | ast.Directive | ast.Section] = []
         try:
-            if s.text != ".version":
+            if s.text == ".target":
+                s.skip()
+                self._targets()
+            if s.text != ".version" or s.line_of(s.i) != s.line_of(s.i + 1) or s.i:
                 raise s.problem(
                     f"found {s.shown()} where a module begins with .version",
                     "the first directive of PTX is .version major.minor",
                 )
             s.skip()
-            version = self._version()
+            version = self.version = self._version()
             if s.text != ".target":
                 raise s.problem(f"found {s.shown()} where .target was expected after .version")
-            s.skip()
-            target = self._targets()
+            while s.accept(".target"):
+                target = self._targets()
             if s.text == ".address_size":
                 s.skip()
+                size_span = s.span()
                 size = self.integer()
+                if size not in (32, 64):
+                    message = f".address_size {size} is neither 32 nor 64"
+                    self.note(SyntaxProblem(message, size_span, rule="directive"))
         except SyntaxProblem as problem:
             self.note(problem)
-            raise PtxError(findings=tuple(self.findings)) from None
+            return None
         while s.kind != "end":
             before = s.i
             try:
@@ -131,8 +141,6 @@ class _Parser(DeclarationParser):
                 self.recover_item(before)
             if s.i == before:
                 s.skip()
-        if self.findings:
-            raise PtxError(findings=tuple(self.findings))
         return ast.Module(version, target, size, tuple(items), s.file, s.source)
 
     def _version(self) -> tuple[int, int]:
@@ -140,16 +148,25 @@ class _Parser(DeclarationParser):
         text = s.text
         if s.kind != "float" or "." not in text:
             raise s.problem(f"found {s.shown()} where a version such as 8.0 was expected")
-        s.skip()
         major, minor = text.split(".")[:2]
-        if not (major.isdigit() and minor.isdigit() and len(text) < 20):
-            raise s.problem(f"{text} is no version")
+        if not (major.isdigit() and minor.isdigit() and len(text) < 20) or (int(major), int(minor)) not in VERSIONS:
+            raise s.problem(f"{text} is no version of PTX", rule="target")
+        s.skip()
         return int(major), int(minor)
 
     def _targets(self) -> tuple[str, ...]:
-        names = [self.s.word("a target such as sm_90a")]
-        while self.s.accept(","):
-            names.append(self.s.word("a target option"))
+        s = self.s
+        if s.kind == "word" and not _is_target(s.text):
+            raise s.problem(f"{s.text[:40]} is no target", "for example sm_80, sm_90a", "target")
+        names = [s.word("a target such as sm_90a").replace("compute_", "sm_")]
+        while s.accept(","):
+            if s.kind == "word" and s.text not in TARGET_OPTIONS and not _is_target(s.text):
+                raise s.problem(f"{s.text[:40]} is no target and no option of one", rule="target")
+            if s.text == "map_f64_to_f32":
+                self.note(s.problem("map_f64_to_f32 is for targets that have no .f64", rule="target"))
+            if s.text.startswith("texmode_") and any(n.startswith("texmode_") and n != s.text for n in names):
+                self.note(s.problem(f"{s.text} conflicts with {names[-1]}", rule="target"))
+            names.append(s.word("a target option"))
         return tuple(names)
 
     def _item(self) -> ast.Function | ast.Variable | ast.Directive | ast.Section | None:
@@ -161,87 +178,148 @@ class _Parser(DeclarationParser):
             s.skip()
         text = s.text
         if text in (".entry", ".func"):
+            if linkage == "common":
+                raise s.problem(
+                    f"found {s.shown()} after .common", ".common belongs to variables in .global", "linkage"
+                )
             return self._function(linkage, span)
         if text in SPACES:
             variable = self.variable(linkage)
             s.expect(";")
             return variable
-        if text == ".section":
+        if text == ".section" and linkage is None:
             return self._section()
-        if text in (".b8", ".b16", ".b32", ".b64"):
-            return self._data_line()
         if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
             if text[1:] in MODULE_DIRECTIVES and linkage is None:
-                return self._directive()
-        elif s.kind == "word" and s.peek(1) == ":":
-            s.skip()
-            s.skip()
-            return None
+                return self._directive(text[1:])
         raise s.problem(
             f"found {s.shown()} where a directive of the module was expected",
             "at module level stand functions, variables, .file, .section, .alias and .pragma",
         )
 
-    def _data_line(self) -> ast.Directive:
-        s = self.s
-        span, line = s.span(), s.line()
-        words: list[int | str] = []
-        name = s.text[1:]
-        s.skip()
-        while s.kind != "end" and s.line() == line:
-            words.append(s.text)
-            s.skip()
-        return ast.Directive(name, tuple(words), span)
-
     def _section(self) -> ast.Section:
+        """``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as they stand."""
         s = self.s
         span = s.span()
         s.skip()
         name = s.text
+        if not name.startswith(".debug_"):
+            raise s.problem(f"found {s.shown()} where the name of a section such as .debug_info was expected")
         s.skip()
         s.expect("{")
         lines: list[str] = []
-        words: list[str] = []
-        line = s.line()
-        while s.text != "}":
+        while not s.accept("}"):
             if s.kind == "end":
                 raise s.problem("found the end of the text inside a .section: a closing brace is missing")
-            if s.line() != line and words:
-                lines.append(_join(words))
-                words = []
-            line = s.line()
-            words.append(s.text)
-            s.skip()
-        if words:
-            lines.append(_join(words))
-        s.skip()
+            first = s.i
+            if s.text in DATA:
+                width = 8 * DATA[s.take()]
+                self._datum(width)
+                while s.accept(","):
+                    self._datum(width)
+            else:
+                s.word("a label, .b8, .b16, .b32 or .b64")
+                s.expect(":")
+            lines.append(_join(s.texts[first : s.i]))
         return ast.Section(name, tuple(lines), span)
 
-    def _directive(self) -> ast.Directive:
-        """``.name arguments``; ends at a semicolon, or at the end of the line for .file and .loc."""
+    def _datum(self, width: int) -> None:
+        """One value of a section."""
+        s = self.s
+        negative = s.accept("-")
+        if s.kind == "integer":
+            span = s.span()
+            value = self._decode(s.take())[0] * (-1 if negative else 1)
+            if not -(1 << (width - 1)) <= value < 1 << width:
+                self.note(SyntaxProblem(f"{value} does not fit .b{width}", span, rule="directive"))
+            return
+        if negative or s.kind not in ("word", "dotted"):
+            raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
+        s.skip()
+        while s.text in ("+", "-"):
+            s.skip()
+            if s.kind not in ("integer", "word", "dotted"):
+                raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
+            s.skip()
+
+    # ---- directives --------------------------------------------------------------------------
+
+    def _directive(self, name: str) -> ast.Directive:
+        """``.name arguments`` of a module or a body."""
         s = self.s
         span = s.span()
-        name = s.text[1:]
-        line = s.line()
         s.skip()
-        arguments: list[int | str] = []
-        by_line = name in ("file", "loc")
-        while s.kind != "end" and s.text not in (";", "{", "}"):
-            if by_line and s.line() != line:
-                break
-            if s.text == ",":
-                s.skip()
-                continue
-            if s.kind == "integer":
-                arguments.append(self.integer())
-                continue
-            arguments.append(s.text)
+        read = {"file": self._file, "loc": self._location, "pragma": self._pragma, "alias": self._alias}.get(name)
+        return ast.Directive(name, tuple(read() if read is not None else self._names()), span)
+
+    def _file(self) -> list[int | str]:
+        """``.file 1 "name", time, size``."""
+        s = self.s
+        found: list[int | str] = [self.integer(), self._string()]
+        if s.accept(","):
+            found.append(self.integer(64))
+            if s.accept(","):
+                found.append(self.integer(64))
+        if found[0] in self.files:
+            self.note(s.problem(f"file {found[0]} has a name already", rule="directive"))
+        self.files.add(found[0])
+        return found
+
+    def _location(self) -> list[int | str]:
+        """``.loc file line column, function_name label + offset, inlined_at file line column``."""
+        s = self.s
+        span = s.span()
+        found: list[int | str] = [self.integer(), self.integer(), self.integer()]
+        if s.text == "," and s.peek(1) == "function_name":
+            found += [s.take(), s.take(), s.word("a label") if s.kind != "dotted" else s.take()]
+            if s.accept("+"):
+                found += ["+", self.integer()]
+            s.expect(",")
+            if s.text != "inlined_at":
+                raise s.problem(f"found {s.shown()} where inlined_at was expected")
             s.skip()
-        if not by_line:
-            s.expect(";")
-        return ast.Directive(name, tuple(arguments), span)
+            where = (self.integer(), self.integer(), self.integer())
+            if where not in self.places:
+                message = "inlined_at names a place that no .loc before it has"
+                self.note(SyntaxProblem(message, span, rule="directive"))
+            found += [",", "inlined_at", *where]
+        self.places.add((found[0], found[1], found[2]))
+        return found
+
+    def _string(self) -> str:
+        s = self.s
+        if s.kind != "string":
+            raise s.problem(f"found {s.shown()} where a string was expected")
+        return s.take()
+
+    def _pragma(self) -> list[int | str]:
+        """``.pragma "a", "b";``."""
+        s = self.s
+        found: list[int | str] = [self._string()]
+        while s.accept(","):
+            found.append(self._string())
+        s.expect(";")
+        return found
+
+    def _alias(self) -> list[int | str]:
+        """``.alias name, function;``."""
+        s = self.s
+        found: list[int | str] = [s.word("the name of a function")]
+        s.expect(",")
+        found.append(s.word("the name of a function"))
+        s.expect(";")
+        return found
+
+    def _names(self) -> list[int | str]:
+        """``a, b;``."""
+        s = self.s
+        found: list[int | str] = [s.word("a name")]
+        while s.accept(","):
+            found.append(s.word("a name"))
+        s.expect(";")
+        return found
 
     # ---- functions ---------------------------------------------------------------------------
 
@@ -258,44 +336,64 @@ class _Parser(DeclarationParser):
         params = self.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted" and (entry or not self._starts_item()):
-            directives.append(self._performance(entry))
+            directives.append(self._performance(entry, directives))
+        heading = s.span()
+        if entry and directives and s.text != "{":
+            raise s.problem(f"found {s.shown()} where the body of {name} was expected")
         if s.accept(";") or (not entry and s.kind in ("dotted", "end")):
-            return ast.Function(name, entry, linkage, returns, params, tuple(directives), None, name_span, attributes)
-        if s.text != "{":
+            body = None
+        elif s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} or a semicolon was expected")
-        body = self._block(1)
-        return ast.Function(name, entry, linkage, returns, params, tuple(directives), body, name_span, attributes)
+        else:
+            body = self._block(1)
+        if returns and any(d.name == "noreturn" for d in directives):
+            message = f"{name} returns a value, and is .noreturn"
+            self.note(SyntaxProblem(message, heading if body is None else body.span, rule="directive"))
+        return ast.Function(
+            name, entry, linkage, returns, params, tuple(directives), body, name_span, heading, attributes
+        )
 
     def _starts_item(self) -> bool:
         """Whether something of the module begins here: a function that is only declared may end without a semicolon."""
         text = self.s.text
-        item = text in LINKAGES or text in SPACES or text in (".entry", ".func", ".section")
-        return item or (text[1:] in MODULE_DIRECTIVES and text[1:] not in FUNC_DIRECTIVES)
+        return text in LINKAGES or text in SPACES or text[1:] in ("entry", "func", "section", "file", "alias")
 
-    def _performance(self, entry: bool) -> ast.Directive:
+    def _performance(self, entry: bool, before: list[ast.Directive]) -> ast.Directive:
+        """A directive between the parameters of a function and its body; ``before`` are those in front of it."""
         s = self.s
         span, name = s.span(), s.text[1:]
+        if name == "pragma":
+            s.skip()
+            found = ast.Directive(name, tuple(self._pragma()), span)
+            if not entry and s.text != ".pragma":
+                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "it stands in the body")
+            return found
         limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
-        if limit is None:
+        if limit is None or (name == "noreturn" and before):
             raise s.problem(
                 f"found {s.shown()} where a directive of {'an .entry' if entry else 'a .func'} was expected"
             )
+        if self.version < NEWER.get(name, (0, 0)):
+            self.note(s.problem(f".{name} needs PTX .version {'.'.join(map(str, NEWER[name]))}", rule="target"))
+        if not entry and any(d.name == name for d in before):
+            self.note(s.problem(f".{name} is given twice", rule="directive"))
         s.skip()
         arguments: list[int | str] = []
-        if name == "pragma":
-            while True:
-                if s.kind != "string":
-                    raise s.problem(f"found {s.shown()} where a string was expected")
-                arguments.append(s.take())
-                if not s.accept(","):
-                    break
-            s.expect(";")
-        elif limit:
+        while len(arguments) < limit and (not arguments or s.accept(",")):
+            at = s.span()
             arguments.append(self.integer())
-            while len(arguments) < limit and s.accept(","):
-                arguments.append(self.integer())
-            if s.text == ",":
-                raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
+            if name in POSITIVE and not arguments[-1]:
+                self.note(
+                    SyntaxProblem(f".{name} needs positive numbers", s.span() if name in LISTS else at, "", "directive")
+                )
+        if name == "maxnctapersm":
+            self.note(SyntaxProblem(".maxnctapersm is gone since PTX 2.1", span, "write .minnctapersm", "directive"))
+        if s.text == "," and limit:
+            raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
+        other = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}.get(name)
+        if other is not None and any(d.name == other for d in before):
+            message = f".{name} and .{other} exclude each other"
+            self.note(SyntaxProblem(message, s.span() if name in LISTS else span, rule="directive"))
         return ast.Directive(name, tuple(arguments), span)
 
     # ---- statements --------------------------------------------------------------------------
@@ -318,8 +416,9 @@ class _Parser(DeclarationParser):
                 self.recover(before)
                 if s.i == before:
                     s.skip()
+        end = s.span()
         s.skip()
-        return ast.Block(tuple(statements), span)
+        return ast.Block(tuple(statements), span, end)
 
     def _statement(self, out: list[ast.Statement], depth: int) -> None:
         s = self.s
@@ -344,10 +443,10 @@ class _Parser(DeclarationParser):
             if text in SPACES:
                 out.append(self.variable(None))
                 s.expect(";")
-            elif text == ".callprototype":
-                out.append(self._prototype())
-            elif text[1:] in BODY_DIRECTIVES:
-                out.append(self._directive())
+            elif text in (".pragma", ".loc"):
+                out.append(self._directive(text[1:]))
+            elif text in LABELLED and out and isinstance(out[-1], ast.Label):
+                out.append(self._prototype() if text == ".callprototype" else self._directive(text[1:]))
             else:
                 raise s.problem(f"found {s.shown()} where a statement was expected")
         else:
@@ -365,7 +464,6 @@ class _Parser(DeclarationParser):
         s = self.s
         span = s.span()
         opcode = s.word("an instruction")
-        self.calling = opcode == "call"
         modifiers: list[str] = []
         kinds, texts = s.kinds, s.texts
         while kinds[s.i] == "dotted":
@@ -376,7 +474,9 @@ class _Parser(DeclarationParser):
         if opcode in TOGETHER:
             self._check_name(opcode, len(modifiers))
         operands: list[ast.Operand] = []
-        if s.text != ";":
+        if opcode == "call":
+            operands = self._call()
+        elif s.text != ";":
             while True:
                 operands.append(self.operand())
                 if not s.accept(","):
@@ -385,6 +485,26 @@ class _Parser(DeclarationParser):
             raise s.problem(f"found {s.shown()} where a comma or semicolon was expected after an operand of {opcode}")
         s.i += 1
         return ast.Instruction(guard, opcode, tuple(modifiers), tuple(operands), span)
+
+    def _call(self) -> list[ast.Operand]:
+        """``(returned), name, (arguments), label``; all but the name may be absent."""
+        s = self.s
+        found: list[ast.Operand] = []
+        if s.text == "(":
+            found.append(self.group())
+            s.expect(",")
+        found.append(self._called("a function, or a register with its address"))
+        if s.accept(","):
+            if s.text == "(":
+                found.append(self.group())
+                if not s.accept(","):
+                    return found
+            found.append(self._called("the label of a prototype or of a list of targets"))
+        return found
+
+    def _called(self, what: str) -> ast.Name:
+        span = self.s.span()
+        return ast.Name(self.s.word(what), span)
 
     def _check_name(self, opcode: str, count: int) -> None:
         """Names of several words (wmma.load.a) are written without blanks."""
@@ -400,13 +520,15 @@ class _Parser(DeclarationParser):
         span = s.span()
         s.skip()
         returns = self.params() if s.text == "(" else ()
-        s.word("_")
+        s.expect("_")
         params = self.params() if s.text == "(" else ()
-        noreturn = False
+        directives: list[ast.Directive] = []
         while s.kind == "dotted":
-            noreturn |= s.text == ".noreturn"
-            self._performance(False)
+            directives.append(self._performance(False, directives))
+        noreturn = any(d.name == "noreturn" for d in directives)
         s.expect(";")
+        if returns and noreturn:
+            self.note(SyntaxProblem("a prototype returns a value, and is .noreturn", span, rule="directive"))
         return ast.CallPrototype(returns, params, noreturn, span)
 
 
@@ -416,3 +538,9 @@ def _join(words: list[str]) -> str:
         glue = "" if word in (",", ":", ";") or previous == "" else " "
         out += glue + word
     return out
+
+
+def _is_target(name: str) -> bool:
+    """Whether a name is that of a GPU: ``sm_90a``."""
+    match = re.fullmatch(r"(?:sm|compute)_(\d{2,3})[af]?", name)
+    return match is not None and int(match[1]) in TARGETS

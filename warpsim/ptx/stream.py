@@ -78,9 +78,9 @@ class Stream:
         """The present token for a message."""
         return "the end of the text" if self.kind == "end" else repr(self.text[:40])
 
-    def line(self) -> int:
-        """Line of the present token."""
-        return bisect(self.newlines, self.starts[self.i])
+    def line_of(self, token: int) -> int:
+        """Line of a token by its number."""
+        return bisect(self.newlines, self.starts[min(token, len(self.starts) - 1)])
 
     def span(self) -> Span:
         """Span of the present token."""

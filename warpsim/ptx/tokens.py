@@ -55,5 +55,5 @@ class Tokens:
             starts.append(match.start())
         kinds.append("end")
         texts.append("")
-        starts.append(max(len(text.rstrip()) - 1, 0))
+        starts.append(len(text))
         self.newlines = newlines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared", ".sreg"})
+SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared"})
 TYPES = frozenset(
     [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)]
     + ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"]
@@ -24,11 +24,27 @@ ENTRY_DIRECTIVES = {
 }
 """Directives between the parameters and the body of an .entry, with the most numbers each takes."""
 
-FUNC_DIRECTIVES = {**ENTRY_DIRECTIVES, "noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
-"""The same of a .func."""
+FUNC_DIRECTIVES = {"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
+"""The same of a .func: .noreturn is the first, each stands once."""
+POSITIVE = frozenset({"maxntid", "reqntid", "minnctapersm", "maxnreg"})
+LISTS = frozenset({"maxntid", "reqntid", "reqnctapercluster"})
+NEWER = {"blocksareclusters": (9, 0), "abi_preserve": (9, 0), "abi_preserve_control": (9, 0)}
+"""The PTX version that introduced a directive."""
 
-BODY_DIRECTIVES = frozenset({"pragma", "loc", "branchtargets", "calltargets"})
-MODULE_DIRECTIVES = frozenset({"pragma", "file", "loc", "alias"})
+MODULE_DIRECTIVES = frozenset({"pragma", "file", "alias"})
+VERSIONS = frozenset(
+    (major, minor)
+    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 9))
+    for minor in range(last + 1)
+)
+"""Those that were published, and all that may follow 9.0."""
+TARGETS = frozenset(
+    (
+        *(10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75),
+        *(80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121),
+    )
+)
+TARGET_OPTIONS = frozenset({"debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"})
 RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
 """Directives that are never a modifier of an instruction."""
 TOGETHER = {"wmma": {".mma": 1, ".load": 2, ".store": 2}, "wgmma": {}}

@@ -1,0 +1,56 @@
+"""Thousands of small modules are accepted and refused as ptxas 13.0 does it, at the line of its first error.
+
+``tests/recordings/legality.py`` makes, judges and stores them. What is left of disagreement: the line of an error in front
+of another, where the second makes the statement unreadable."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import warpsim
+
+DATA = Path(__file__).parents[1] / "data" / "legality.json.gz"
+FAMILIES = ["directives", "declarations", "initialisers", "calls", "prototypes", "movement", "modifiers"]
+LEFT = 0.001
+"""The share that may disagree."""
+
+
+def wrong(rows: list[dict[str, object]]) -> list[str]:
+    """The modules on which the package disagrees; an error that the assembler gives no line for may have any."""
+    found = []
+    for row in rows:
+        text, expected = str(row["text"]), int(str(row["line"]))
+        try:
+            warpsim.load(text)
+            line = 0
+        except warpsim.PtxError as error:
+            line = error.findings[0].line
+        if line != expected and not (expected < 0 < line):
+            found.append(f"line {line}, and ptxas has {expected} {row['said']}:\n{text}")
+    return found
+
+
+def rows_of(family: str) -> list[dict[str, object]]:
+    """What is recorded of a family."""
+    return [row for row in json.loads(gzip.decompress(DATA.read_bytes())) if row["family"] == family]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sample(family: str) -> None:
+    """Every tenth module of a family: all but one agree."""
+    found = wrong(rows_of(family)[::10])
+
+    assert len(found) <= 1, "\n".join(found)
+
+
+@pytest.mark.long
+def test_all() -> None:
+    """Of all modules, less than one in a thousand disagrees."""
+    rows = [row for family in FAMILIES for row in rows_of(family)]
+    found = wrong(rows)
+
+    assert len(found) < LEFT * len(rows), "\n".join(found)
