@@ -1,8 +1,8 @@
-"""Who takes part in a collective: membermasks, lanes that have exited, and lanes that went another way.
+"""Lanes and collectives: membermasks that do not agree, lanes that have exited, and lanes that went another way.
 
 A lane that exits before its warp comes to a collective is not waited for, and only matrix instructions miss it. One
-that is alive when others of its warp begin to wait, and ends without having come, is a *stray*: the program has diverged
-where it must not, however the lanes are scheduled.
+that is alive when others of its warp begin to wait, and ends without having come, has *diverged*: the program parts its
+lanes where it must not, however they are scheduled.
 """
 
 from __future__ import annotations
@@ -11,86 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.reporting import present
-from warpsim.machine.state.group import Group
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Family
+from warpsim.machine.collectives import FULL, Members, masks_of, named_by, places, taking_part, wanted
+from warpsim.machine.reporting import counted, present
 from warpsim.machine.values import Affine, Array, as_array
-from warpsim.program.program import Imm, Reg
+from warpsim.machine.window import Watcher
+from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
-FULL = 0xFFFFFFFF
-"""Collectives whose operands are spread over all lanes of a warp."""
-LANES = np.arange(32, dtype=np.uint32)[None, :, None]
-Members = Reg | Imm | None
-"""The membermask of an instruction; None where the whole warp is meant."""
-
-
-def taking_part(group: Group, guarded: Any) -> Array:
-    """Lanes ``[n, 32, m]`` of the group that a guard lets pass."""
-    warps = group.warps
-    return warps.active if guarded is None else warps.active & warps.spread(guarded)
+MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
+RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
+DIVERGED = "diverged"
+"""Under this name a batch keeps marks ``[n]`` of the threads that went by a collective of their warps."""
 
 
-def masks_of(group: Group, members: Reg | Imm) -> Array:
-    """The membermask of each lane, broadcasting to ``[n, 32, m]``."""
-    if isinstance(members, Imm):
-        return np.full((1, 1, 1), members.bits & FULL, np.uint32)
-    masks: Array = group.warps.spread(group.read(members.register.index)).view(np.uint32)
-    return masks
+class Membermasks(Watcher):
+    """Reports lanes that their own membermask leaves out, and lanes that others name whose mask is another."""
 
-
-def named_by(masks: Array) -> Array:
-    """The lanes ``[n, 32, m]`` that masks name: one mask for a warp, or of each lane's mask that lane."""
-    named: Array = (masks >> LANES) & np.uint32(1) != 0
-    return named
-
-
-def wanted(group: Group, members: Members, active: Array) -> Array:
-    """Lanes ``[n, 32, m]`` that the ``active`` ones ask for, those of warps without an active lane left out."""
-    asked = active.any(axis=1, keepdims=True)
-    if members is None:
-        return np.broadcast_to(asked, active.shape)
-    masks = np.where(active, masks_of(group, members), np.uint32(0))
-    return asked & named_by(np.bitwise_or.reduce(masks, axis=1, keepdims=True))
-
-
-def places(machine: Machine, group: Group) -> tuple[Array, Array]:
-    """The flat position of every lane ``[n, 32, m]`` of the group's warps, and whether the CTA has such a lane."""
-    machine, warps = machine, group.warps
-    lanes = np.arange(32)[None, :, None]
-    if warps.dense:
-        threads = np.asarray(warps.first_thread)[:, None, None] + lanes
-        columns = (group.selection.positions[0, 0].reshape(-1) % machine.batch.shape.n_ctas)[None, None, :]
-    else:
-        threads = warps.warp_threads[:, None, None] + lanes
-        columns = warps.warp_ctas[:, None, None]
-    exists = np.broadcast_to(threads < machine.batch.shape.n_threads, warps.active.shape)
-    return np.where(exists, threads, 0) * machine.batch.shape.n_ctas + columns, exists
-
-
-def alive(machine: Machine, group: Group) -> Array:
-    """Lanes ``[n, 32, m]`` that exist in the group's warps and have not exited."""
-    positions, exists = places(machine, group)
-    exited = machine.batch.exited
-    return exists if exited is None else exists & ~exited[positions]
-
-
-# ---- membermasks --------------------------------------------------------------------------------
-
-
-def check_members(machine: Machine, group: Group, members: Reg | Imm, guarded: Any) -> None:
-    """Report lanes that their own membermask leaves out, and lanes that others name whose mask is another."""
-    if isinstance(members, Imm):
-        if members.bits & FULL == FULL:
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """Lanes come with their masks."""
+        if members is None:
             return
-    else:
-        value = group.read(members.register.index)
-        if type(value) is Affine and value.uniform and value.base & FULL == FULL:
-            return
-    if "membermask" not in machine.launch.settings.checks:
-        return
-    masks, active = masks_of(group, members), taking_part(group, guarded)
+        if isinstance(members, Imm):
+            full = members.bits & FULL == FULL
+        else:
+            value = group.read(members.register.index)
+            full = type(value) is Affine and value.uniform and value.base & FULL == FULL
+        if not full:
+            _check_masks(machine, group, masks_of(group, members), taking_part(group, active))
+
+
+def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) -> None:
     outside = active & ~named_by(masks)
     if outside.any():
         found = int(np.broadcast_to(masks, active.shape)[outside][0])
@@ -119,48 +74,79 @@ def _report_members(machine: Machine, group: Group, message: str, lanes: Array) 
     )
 
 
-# ---- lanes that do not come ---------------------------------------------------------------------
+class Absences(Watcher):
+    """Follows who diverges from the collectives of its warp, and reports who does not come any more."""
 
-
-def note_strays(machine: Machine, group: Group, width: int = 32) -> None:
-    """Remember who is alive elsewhere, and not about to exit, while others of their ``width`` threads begin to wait."""
-    machine = machine
-    n_ctas = machine.batch.shape.n_ctas
-    here = group.selection.positions.reshape(-1)
-    elsewhere = np.ones(machine.batch.shape.n, np.bool_) if machine.batch.exited is None else ~machine.batch.exited
-    elsewhere[here] = False
-    for other in machine.batch.runnable:
-        if not other.stack and present(other).guard is None and present(other).traits.leaves:
-            elsewhere[other.selection.positions.reshape(-1)] = False
-    positions = np.arange(machine.batch.shape.n)
-    unit = positions // n_ctas // width * n_ctas + positions % n_ctas
-    strays_of(machine)[elsewhere & np.isin(unit, unit[here])] = True
-
-
-def strays_of(machine: Machine) -> Array:
-    """Marks ``[n]`` of the threads of a batch that went by a collective of their warps."""
-    if machine.batch.strays is None:
-        machine.batch.strays = np.zeros(machine.batch.shape.n, np.bool_)
-    return machine.batch.strays
-
-
-def check_present(machine: Machine, group: Group, members: Members, guarded: Any, matrix: bool) -> None:
-    """All lanes that live are here: report those that strayed or, for a ``matrix`` instruction, have exited."""
-    machine, warps = machine, group.warps
-    if guarded is None and warps.dense and machine.batch.exited is None and machine.batch.shape.n_threads % 32 == 0:
-        return
-    active = taking_part(group, guarded)
-    absent = wanted(group, members, active) & ~active
-    if machine.batch.strays is not None:
-        positions, exists = places(machine, group)
-        strayed = absent & exists & machine.batch.strays[positions]
-        machine.batch.strays[positions[active]] = False
-        if strayed.any():
-            rule = "aligned-divergence" if members is None else "membermask"
-            _report_absent(machine, group, rule, active, strayed, "gone another way, and exited since")
+    def collective_waits(self, machine: Machine, group: Group) -> None:
+        """Remember who is alive elsewhere, and not about to exit, while others of their unit begin to wait."""
+        instruction, batch = present(group), machine.batch
+        wide = instruction.form.scope is Scope.WARPGROUP
+        if wide and not instruction.traits.is_async(Family.WGMMA):
             return
-    if matrix and absent.any():
-        _report_absent(machine, group, "exited-lane", active, absent, "exited before, or never were")
+        n_ctas, width = batch.shape.n_ctas, 128 if wide else 32
+        here = group.selection.positions.reshape(-1)
+        elsewhere = np.ones(batch.shape.n, np.bool_) if batch.exited is None else ~batch.exited
+        elsewhere[here] = False
+        for other in batch.runnable:
+            if not other.stack and present(other).guard is None and present(other).traits.leaves:
+                elsewhere[other.selection.positions.reshape(-1)] = False
+        positions = np.arange(batch.shape.n)
+        unit = positions // n_ctas // width * n_ctas + positions % n_ctas
+        _diverged(machine)[elsewhere & np.isin(unit, unit[here])] = True
+
+    def collective_passed(self, machine: Machine, group: Group) -> None:
+        """Remember who goes by."""
+        _diverged(machine)[group.selection.positions.reshape(-1)] = True
+
+    def collective_executed(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """All lanes that live are here: report those that diverged or, for a matrix instruction, have exited."""
+        matrix = present(group).traits.matrix is not None
+        diverged: Array | None = machine.batch.notes.get(DIVERGED)
+        if not matrix and diverged is None:
+            return
+        batch, warps = machine.batch, group.warps
+        if active is None and warps.dense and batch.exited is None and batch.shape.n_threads % 32 == 0:
+            return
+        here = taking_part(group, active)
+        absent = wanted(group, members, here) & ~here
+        if diverged is not None:
+            positions, exists = places(machine, group)
+            strayed = absent & exists & diverged[positions]
+            diverged[positions[here]] = False
+            if strayed.any():
+                rule = DIVERGENCE if members is None else MEMBERMASK
+                _report_absent(machine, group, rule, here, strayed, "gone another way, and exited since")
+                return
+        if matrix and absent.any():
+            _report_absent(machine, group, EXITED, here, absent, "exited before, or never were")
+
+    def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
+        """Report warpgroups that lack threads for good."""
+        first = int(group.selection.positions[np.broadcast_to(broken, group.selection.shape)][0])
+        shape = machine.batch.shape
+        thread = first // shape.n_ctas & ~127
+        threads = np.arange(thread, min(thread + 128, shape.n_threads))
+        here = np.zeros(shape.n, np.bool_)
+        here[group.selection.positions.reshape(-1)] = True
+        absent = threads[~here[threads * shape.n_ctas + first % shape.n_ctas]]
+        diverged = machine.batch.notes.get(DIVERGED)
+        strayed = diverged is not None and diverged[absent * shape.n_ctas + first % shape.n_ctas].any()
+        missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
+        machine.fault(
+            DIVERGENCE if strayed else EXITED,
+            f"{missing} of the warpgroup will not come any more: "
+            + ("gone another way, and exited since" if strayed else "exited before, or never were"),
+            group,
+            np.broadcast_to(broken, group.selection.shape),
+            advice="all 128 threads of the four warps execute the instruction",
+        )
+
+
+def _diverged(machine: Machine) -> Array:
+    found: Array | None = machine.batch.notes.get(DIVERGED)
+    if found is None:
+        found = machine.batch.notes[DIVERGED] = np.zeros(machine.batch.shape.n, np.bool_)
+    return found
 
 
 def _report_absent(machine: Machine, group: Group, rule: str, active: Array, absent: Array, why: str) -> None:
@@ -174,45 +160,6 @@ def _report_absent(machine: Machine, group: Group, rule: str, active: Array, abs
         absent=tuple(gone.tolist()),
         advice="let all lanes that take part reach the instruction, and leave the kernel only behind it",
     )
-
-
-def report_warpgroup(machine: Machine, group: Group, broken: Array) -> bool:
-    """Report warpgroups that lack threads for good; they pass over the instruction. Always True."""
-    machine = machine
-    first = int(group.selection.positions[np.broadcast_to(broken, group.selection.shape)][0])
-    n_ctas = machine.batch.shape.n_ctas
-    thread = first // n_ctas & ~127
-    threads = np.arange(thread, min(thread + 128, machine.batch.shape.n_threads))
-    here = np.zeros(machine.batch.shape.n, np.bool_)
-    here[group.selection.positions.reshape(-1)] = True
-    absent = threads[~here[threads * n_ctas + first % n_ctas]]
-    strayed = machine.batch.strays is not None and machine.batch.strays[absent * n_ctas + first % n_ctas].any()
-    missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
-    machine.fault(
-        "aligned-divergence" if strayed else "exited-lane",
-        f"{missing} of the warpgroup will not come any more: "
-        + ("gone another way, and exited since" if strayed else "exited before, or never were"),
-        group,
-        np.broadcast_to(broken, group.selection.shape),
-        advice="all 128 threads of the four warps execute the instruction",
-    )
-    stays, goes = (group, None) if broken.all() else machine.divide(group, broken)
-    stays.at += 1
-    machine.push(stays)
-    if goes is not None:
-        machine.push(goes)
-    return True
-
-
-def counted(what: str, numbers: Array) -> str:
-    """``lane 5`` or ``lanes 0-3, 7``."""
-    return f"{what}{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
-
-
-def spans(numbers: Array) -> str:
-    """``0-3, 7`` of ascending numbers."""
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs if len(r))
 
 
 def _in_group(group: Group, lanes: Array) -> Array:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.checks.convergence import alive, counted, wanted
-from warpsim.checks.meetings import membermask, warps_of
 from warpsim.isa.spec import Scope
-from warpsim.machine.reporting import party, present, stop
+from warpsim.machine.collectives import alive, membermask, wanted, warps_of
+from warpsim.machine.reporting import counted, party, present, stop
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.checks import convergence
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.map_fences import MapFences
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 def watchers_of(launch: LaunchState) -> list[Watcher]:
     """Those who look at a launch, for the rules that it checks."""
     checks, found = launch.settings.checks, list[Watcher]()
+    if convergence.MEMBERMASK in checks:
+        found.append(convergence.Membermasks())
+    if checks & convergence.RULES:
+        found.append(convergence.Absences())
     if checks & {EARLY, OVERWRITE} and copies_in(launch.plan.program):
         found.append(AsyncReuse())
     if MBARRIER in checks and copies_in(launch.plan.program):

@@ -3,7 +3,7 @@
 An instruction with ``.sync`` executes for a warp when all lanes that take part have arrived: the lanes of its
 membermask, or the whole warp, less those that have exited. A group that holds only a part of a warp's lanes parks
 here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling; they may
-come to the same instruction at another place (see `warpsim.checks.meetings`).
+come to the same instruction at another place (see `warpsim.machine.meetings`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.checks.convergence import (
-    Members,
-    alive,
-    check_members,
-    check_present,
-    note_strays,
-    report_warpgroup,
-    strays_of,
-    taking_part,
-    wanted,
-)
-from warpsim.checks.meetings import meet, membermask
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
 from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.collectives import Members, alive, membermask, taking_part, wanted
+from warpsim.machine.meetings import meet
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.group import Group
@@ -46,24 +36,24 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     if instruction.form.scope is Scope.WARPGROUP:
         return _bind_warpgroup(step, instruction.traits.is_async(Family.WGMMA), guard)
     members = membermask(instruction)
-    matrix = instruction.traits.matrix is not None
 
     def gated(machine: Machine, group: Group) -> Any:
         active = None if guard is None else guard(machine, group)
         if active is False:
             return None
-        if members is not None:
-            check_members(machine, group, members, active)
+        if machine.window.collective_reached is not None:
+            machine.window.collective_reached(machine, group, members, active)
         missing = missing_lanes(machine, group, members, active)
         if missing is None:
-            if matrix or machine.batch.strays is not None:
-                check_present(machine, group, members, active, matrix)
+            if machine.window.collective_executed is not None:
+                machine.window.collective_executed(machine, group, members, active)
             if machine.window.warp_synchronised is not None:
                 machine.window.warp_synchronised(machine, group, members)
             return step(machine, group)
         if active is not None:
             return take_apart(machine, group, active)
-        note_strays(machine, group)
+        if machine.window.collective_waits is not None:
+            machine.window.collective_waits(machine, group)
         wait(machine, group, missing)
         if members is not None:
             meet(machine, instruction)
@@ -80,7 +70,8 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
     """Lanes that a guard leaves out go on; the others come to the instruction again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
-    strays_of(machine)[others.selection.positions.reshape(-1)] = True
+    if machine.window.collective_passed is not None:
+        machine.window.collective_passed(machine, others)
     machine.push(others)
     machine.push(here)
     return True
@@ -90,7 +81,7 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
     """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
 
     def gated(machine: Machine, group: Group) -> Any:
-        selection, machine = group.selection, machine
+        selection = group.selection
         active = None if guard is None else guard(machine, group)
         if active is False:
             return None
@@ -101,8 +92,8 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
         places, present = _present(selection)
         lacking = (present < _needed(machine))[places]
         if lacking.any():
-            if whole:
-                note_strays(machine, group, 128)
+            if machine.window.collective_waits is not None:
+                machine.window.collective_waits(machine, group)
             if lacking.all():
                 machine.park(group)
                 return True
@@ -111,10 +102,22 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
             machine.park(stays)
             return True
         if whole and (present[places] < 128).any():
-            return report_warpgroup(machine, group, (present < 128)[places])
+            return _pass_over(machine, group, (present < 128)[places])
         return step(machine, group)
 
     return gated
+
+
+def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
+    """Warpgroups that lack threads for good go on behind the instruction. Always True."""
+    if machine.window.warpgroup_incomplete is not None:
+        machine.window.warpgroup_incomplete(machine, group, broken)
+    stays, goes = (group, None) if broken.all() else machine.divide(group, broken)
+    stays.at += 1
+    machine.push(stays)
+    if goes is not None:
+        machine.push(goes)
+    return True
 
 
 def _present(selection: Selection) -> tuple[Array, Array]:

@@ -132,3 +132,14 @@ def locate(
         warp,
         tuple(int(t) & 31 for t in here if int(t) >> 5 == warp),
     )
+
+
+def counted(what: str, numbers: Array) -> str:
+    """``lane 5`` or ``lanes 0-3, 7``."""
+    return f"{what}{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
+
+
+def spans(numbers: Array) -> str:
+    """``0-3, 7`` of ascending numbers."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs if len(r))

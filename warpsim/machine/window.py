@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
@@ -183,6 +184,22 @@ class Watcher:
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
         """Lanes of warps have met in a collective: all, or those that the membermask ``members`` names."""
 
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """Lanes have come to a collective of their warps, with the membermask ``members`` (None where it is for whole warps);
+        told again to lanes that have waited and come again."""
+
+    def collective_waits(self, machine: Machine, group: Group) -> None:
+        """Lanes are about to wait at a collective for others of their warps or warpgroups."""
+
+    def collective_passed(self, machine: Machine, group: Group) -> None:
+        """Lanes go by a collective that their guard leaves out, while others of their warps wait at it."""
+
+    def collective_executed(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """Warps are about to execute a collective: all lanes have come that ``members`` names and that have not exited."""
+
+    def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
+        """The warpgroups of the ``broken`` threads lack some that have exited, or never were: they pass over the instruction."""
+
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
         """Threads arrive at a barrier of their CTAs; ``partial`` where not all threads need come."""
 
@@ -283,6 +300,11 @@ class Window:
     global_tile_accessed: Callable[..., None] | None
     fence: Callable[..., None] | None
     warp_synchronised: Callable[..., None] | None
+    collective_reached: Callable[..., None] | None
+    collective_waits: Callable[..., None] | None
+    collective_passed: Callable[..., None] | None
+    collective_executed: Callable[..., None] | None
+    warpgroup_incomplete: Callable[..., None] | None
     barrier_arrived: Callable[..., None] | None
     barrier_left: Callable[..., None] | None
     barrier_completed: Callable[..., None] | None

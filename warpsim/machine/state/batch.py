@@ -59,7 +59,6 @@ class BatchState:
     barriers: dict[int, Barrier] = attrs.field(factory=dict)
     cluster_barrier: Any = None
     exited: Array | None = None
-    strays: Array | None = None
     warpgroups: tuple[int, Array] | None = None
     notes: dict[str, Any] = attrs.field(factory=dict)
     """What watchers know of the batch, by their names."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
+from warpsim.machine.collectives import membermask, warps_of
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
@@ -18,15 +19,6 @@ from warpsim.program.program import Imm, Instruction, Reg
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-
-
-def membermask(instruction: Instruction) -> Reg | Imm | None:
-    """The operand that names the lanes which take part; None where the whole warp does."""
-    names = [o.name for o in instruction.form.operands]
-    for name, operand in zip(names, instruction.operands, strict=False):
-        if name == "membermask" and isinstance(operand, (Reg, Imm)):
-            return operand
-    return None
 
 
 def meet(machine: Machine, instruction: Instruction) -> None:
@@ -57,13 +49,6 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     for group in parts:
         group.at += 1
         machine.push(group)
-
-
-def warps_of(group: Group) -> Array:
-    """The warp (times CTAs, plus CTA) of each thread, flat."""
-    selection = group.selection
-    found: Array = ((selection.threads >> 5) * selection.batch_shape.n_ctas + selection.ctas).reshape(-1)
-    return found
 
 
 def _complete(machine: Machine, peers: list[Group]) -> Array:
