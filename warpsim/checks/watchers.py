@@ -22,6 +22,8 @@ from warpsim.checks.raced import fence_scope, note_of
 from warpsim.checks.races import Races
 from warpsim.checks.undefined_bits import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
+from warpsim.checks.wgmma_registers import RULES as WGMMA
+from warpsim.checks.wgmma_registers import WgmmaRegisters
 from warpsim.checks.written import WrittenBytes
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
@@ -47,6 +49,8 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(AsyncReuse())
     if MBARRIER in checks and copies_in(launch.plan.program):
         found.append(MbarrierRules())
+    if checks & WGMMA and copies_in(launch.plan.program):
+        found.append(WgmmaRegisters())
     if PROXY in checks and launch.plan.async_proxy:
         found.append(ProxyFences(launch))
     if RACE in checks:

@@ -193,8 +193,6 @@ class Machine:
         self.register_counts.exit()
 
     def _exit(self, group: Group) -> None:
-        if self.wgmma is not None:
-            self.wgmma.exit(group)
         if group.selection.n == self.batch.shape.n:
             self.batch.alive[:] = 0
             self.batch.exited = np.ones(self.batch.shape.n, np.bool_)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.transfers import Transfer
+    from warpsim.machine.binding.wgmma_steps import Issue
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
@@ -255,6 +256,22 @@ class Watcher:
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The effects of these copies are visible to whoever observed their completion."""
 
+    def wgmma_fenced(self, machine: Machine, group: Group) -> None:
+        """Warpgroups have ordered their register accesses with the wgmma that follow (wgmma.fence)."""
+
+    def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
+        """Warpgroups are about to start a wgmma; ``machine.wgmma.issued`` is the number of that before."""
+
+    def wgmma_committed(self, machine: Machine, group: Group) -> None:
+        """Warpgroups have closed a group of wgmma."""
+
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:
+        """Another instruction is about to read or write registers that wgmma of the function use: which, as
+        ``group.plan.wgmma_rows`` numbers them."""
+
+    def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
+        """A move copies accumulators in flight, or their halves, to other registers of wgmma."""
+
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Warpgroups have waited for their wgmma."""
 
@@ -322,6 +339,11 @@ class Window:
     async_waited: Callable[..., None] | None
     async_signalled: Callable[..., None] | None
     async_visible: Callable[..., None] | None
+    wgmma_fenced: Callable[..., None] | None
+    wgmma_issued: Callable[..., None] | None
+    wgmma_committed: Callable[..., None] | None
+    wgmma_registers_accessed: Callable[..., None] | None
+    wgmma_registers_renamed: Callable[..., None] | None
     wgmma_waited: Callable[..., None] | None
     map_changed: Callable[..., None] | None
     map_acquired: Callable[..., None] | None

@@ -12,7 +12,7 @@ from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.wgmma_moves import moved, operand_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
-from warpsim.machine.asynchrony.wgmma import ACCESSED, MOVED, Wgmma
+from warpsim.machine.asynchrony.wgmma import Wgmma
 from warpsim.machine.binding.operand_slots import value_getter
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
@@ -74,7 +74,7 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
 
     def start(machine: Machine, group: Group) -> None:
         found = state(machine, group)
-        if machine.window.register_needed is not None and found.uses(group.plan).user[issue.rows_d[0]] is None:
+        if machine.window.register_needed is not None and not found.uses(group.plan).used[issue.rows_d[0]]:
             _tell_accumulator(machine, group, issue, scale_d)
         found.issue(group, issue, execute)
 
@@ -100,7 +100,6 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     if not (len(reads) or len(writes)):
         return step
 
-    kind = MOVED if instruction.traits.copies else ACCESSED
     move = moved(instruction)
     renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
     guard = instruction.guard
@@ -111,11 +110,12 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
             return step(machine, group)
         if renames and found.rename(group, reads, writes):
             return step(machine, group)
-        if found.checked:
+        told = machine.window.wgmma_registers_accessed
+        if told is not None:
             if len(reads):
-                found.access(group, reads, False, kind)
+                told(machine, group, reads, False)
             if len(writes):
-                found.access(group, writes, True, kind)
+                told(machine, group, writes, True)
         return step(machine, group)
 
     return watched

@@ -1,0 +1,283 @@
+"""The registers of wgmma: wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted.
+
+The machine numbers the wgmma of each warpgroup (`Wgmma`), and knows of each accumulator its last ticket; here is what else
+happened to each register that any wgmma of a function uses, one row for each, and in which instruction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
+from warpsim.machine.reporting import present
+from warpsim.machine.values import Array
+from warpsim.machine.window import Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.wgmma import Wgmma
+    from warpsim.machine.binding.wgmma_steps import Issue
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan
+    from warpsim.machine.state.group import Group
+    from warpsim.program.program import Instruction
+
+RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}
+ORDERED, MOVED, ACCESSED = 0, 1, 2
+"""What happened to a register since the last fence: nothing, plain moves, anything else."""
+
+
+class Rows:
+    """Rows of one function's registers: the last ticket as A, and what a fence has not ordered yet."""
+
+    def __init__(self, n_rows: int, n_columns: int) -> None:
+        self.operand = np.zeros((n_rows, n_columns), np.int64)
+        self.unfenced = np.full((n_rows, n_columns), ACCESSED, np.uint8)
+        self.shape = np.zeros((n_rows, n_columns), np.int64)
+        self.user = np.full(n_rows, None, object)
+        """The wgmma that used each row last."""
+        self.accessed = np.full(n_rows, None, object)
+        """The other instruction that read or wrote each row last."""
+        self.again: tuple[bytes, Array] | None = None
+        """The accumulators and columns of the wgmma before, where nothing has happened to any register since."""
+
+
+class Registers:
+    """What is known of a batch, by columns (see `Wgmma`)."""
+
+    def __init__(self, n_columns: int) -> None:
+        self.fenced = np.zeros(n_columns, np.bool_)
+        """Columns with a fence since their last group was closed."""
+        self.waited = np.zeros(n_columns, np.int64)
+        """The last ticket before the last wait."""
+        self.ended = np.zeros(n_columns, np.int64)
+        """The last ticket before threads ended."""
+        self.waited_at: Instruction | None = None
+        self.last_issue: Instruction | None = None
+        self._rows: dict[int, Rows] = {}
+        self._shapes: dict[str, int] = {}
+
+    def rows(self, plan: FunctionPlan) -> Rows:
+        """The rows of a function."""
+        found = self._rows.get(id(plan))
+        if found is None:
+            found = self._rows[id(plan)] = Rows(len(plan.wgmma_rows), len(self.fenced))
+        return found
+
+    def shape_number(self, issue: Issue) -> int:
+        """The number of a shape, from 1."""
+        return self._shapes.setdefault(issue.shape, len(self._shapes) + 1)
+
+
+class WgmmaRegisters(Watcher):
+    """Follows the registers of wgmma in each batch."""
+
+    def batch_began(self, machine: Machine) -> None:
+        """No wgmma has been started."""
+        shape = machine.batch.shape
+        machine.batch.notes[FENCE] = Registers(-(-shape.n_threads // 128) * shape.n_ctas)
+
+    def wgmma_fenced(self, machine: Machine, group: Group) -> None:
+        """Register accesses before are ordered with the wgmma after."""
+        known, columns = _known(machine), _wgmma(machine).columns(group.selection)
+        rows = known.rows(group.plan)
+        rows.again = None
+        rows.unfenced[:, columns] = ORDERED
+        rows.shape[:, columns] = 0
+        known.fenced[columns] = True
+
+    def wgmma_committed(self, machine: Machine, group: Group) -> None:
+        """The next group begins without a fence."""
+        _known(machine).fenced[_wgmma(machine).columns(group.selection)] = False
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """What is not committed is not waited for."""
+        known, wgmma = _known(machine), _wgmma(machine)
+        columns = wgmma.columns(group.selection)
+        known.waited[columns] = wgmma.issued[columns]
+        known.waited_at = present(group)
+
+    def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
+        """A wgmma uses registers."""
+        known, wgmma = _known(machine), _wgmma(machine)
+        rows, columns = known.rows(group.plan), wgmma.columns(group.selection)
+        again = rows.again is not None and rows.again[0] == issue.key and rows.again[1] is columns
+        if not again:
+            _check_issue(machine, group, issue, rows, columns)
+            rows.shape[issue.rows_d[:, None], columns[None]] = known.shape_number(issue)
+        rows.again = issue.key, columns
+        if len(issue.rows_a):
+            rows.again = None
+            rows.operand[issue.rows_a[:, None], columns[None]] = wgmma.issued[columns] + 1
+        rows.user[issue.rows] = issue.instruction
+        known.last_issue = issue.instruction
+
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:
+        """Another instruction reads or writes registers."""
+        wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
+        columns = wgmma.columns(group.selection)
+        rows.again = None
+        where = np.ix_(touched, columns)
+        tickets = np.maximum(wgmma.uses(group.plan).accumulator[where], rows.operand[where])
+        busy = tickets > wgmma.done[columns]
+        if busy.any():
+            _early(machine, group, rows, touched, columns, tickets, busy, written)
+        instruction = present(group)
+        kind = MOVED if instruction.traits.copies else ACCESSED
+        rows.unfenced[where] = np.maximum(rows.unfenced[where], kind)
+        rows.accessed[touched] = instruction
+
+    def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
+        """Compilers rename accumulators in flight, which no longer is a use of them."""
+        rows, columns = _known(machine).rows(group.plan), _wgmma(machine).columns(group.selection)
+        rows.again = None
+        for state in (rows.operand, rows.unfenced, rows.shape):
+            state[np.ix_(targets, columns)] = state[np.ix_(sources, columns)].max(axis=0)
+        rows.user[targets], rows.accessed[targets] = rows.user[sources[-1]], rows.accessed[sources[-1]]
+
+    def group_exiting(self, machine: Machine, group: Group) -> None:
+        """Threads end: nothing may be left uncommitted."""
+        wgmma, known = machine.wgmma, _known(machine)
+        if wgmma is None:
+            return
+        columns = wgmma.columns(group.selection)
+        lost = wgmma.issued[columns] > np.maximum(wgmma.ends[0, columns], known.ended[columns])
+        if lost.any():
+            message = "the kernel ends with a wgmma that was never committed"
+            _fault(machine, group, UNCOMMITTED, message, known.last_issue, lost, columns)
+            known.ended[columns] = wgmma.issued[columns]
+
+
+def _known(machine: Machine) -> Registers:
+    found: Registers = machine.batch.notes[FENCE]
+    return found
+
+
+def _wgmma(machine: Machine) -> Wgmma:
+    assert machine.wgmma is not None
+    return machine.wgmma
+
+
+def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:
+    wgmma, known = _wgmma(machine), _known(machine)
+    done = wgmma.done[columns]
+    at = columns[None]
+    for rows, tickets, what in (
+        (
+            issue.rows_a,
+            wgmma.uses(group.plan).accumulator,
+            "it reads A from {}, which a wgmma in flight accumulates in",
+        ),
+        (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
+    ):
+        busy = tickets[rows[:, None], at] > done
+        if busy.any():
+            row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
+            _fault(machine, group, IN_FLIGHT, what.format(_name(group, row)), use.user[row], busy.any(axis=0), columns)
+    rows = issue.rows
+    hidden = use.unfenced[rows[:, None], at]
+    if hidden.any():
+        # Compilers place copies of registers and constants after the fence, and what makes A; the assembler then
+        # adds a fence.
+        if known.fenced[columns].all():
+            hidden[len(issue.rows_d) :] = np.minimum(hidden[len(issue.rows_d) :], MOVED)
+        worst = hidden.max()
+        row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
+        last: Instruction | None = use.accessed[row]
+        since = f"was accessed in line {last.span.line}" if last is not None else "is used for the first time"
+        _fault(
+            machine,
+            group,
+            FENCE,
+            f"register {_name(group, row)} {since}, and no wgmma.fence has been executed since",
+            last,
+            hidden.any(axis=0),
+            columns,
+            severity="error" if worst == ACCESSED else "note",
+        )
+        use.unfenced[rows[:, None], at] = ORDERED
+        return
+    shape = use.shape[issue.rows_d[:, None], at]
+    other = (shape != 0) & (shape != known.shape_number(issue))
+    if other.any():
+        row = int(issue.rows_d[np.flatnonzero(other.any(axis=1))[0]])
+        _fault(
+            machine,
+            group,
+            FENCE,
+            f"register {_name(group, row)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
+            " has been executed since",
+            use.user[row],
+            other.any(axis=0),
+            columns,
+        )
+
+
+def _early(
+    machine: Machine,
+    group: Group,
+    use: Rows,
+    rows: Array,
+    columns: Array,
+    tickets: Array,
+    busy: Array,
+    written: bool,
+) -> None:
+    wgmma, known = _wgmma(machine), _known(machine)
+    row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
+    name, verb = _name(group, row), "written" if written else "read"
+    lost = (
+        busy & (tickets > np.maximum(wgmma.ends[0, columns], known.ended[columns])) & (tickets <= known.waited[columns])
+    )
+    if lost.any():
+        _fault(
+            machine,
+            group,
+            UNCOMMITTED,
+            f"a wgmma that was never committed is not waited for here; line {present(group).span.line} uses its"
+            f" register {name}",
+            use.user[row],
+            lost.any(axis=0),
+            columns,
+            place=known.waited_at,
+        )
+        return
+    user = use.user[row]
+    accumulates = bool((wgmma.uses(group.plan).accumulator[row, columns] > wgmma.done[columns]).any())
+    _fault(
+        machine,
+        group,
+        IN_FLIGHT,
+        f"register {name} is {verb} while the wgmma in line {user.span.line} is in flight, which"
+        + (" accumulates in it" if accumulates else " reads A from it"),
+        user,
+        busy.any(axis=0),
+        columns,
+        advice=WAIT_ADVICE + ((SERIALISED[verb]) if accumulates else ""),
+    )
+
+
+def _name(group: Group, row: int) -> str:
+    slot = next(s for s, r in group.plan.wgmma_rows.items() if r == row)
+    return group.plan.function.registers[slot].name
+
+
+def _fault(
+    machine: Machine,
+    group: Group,
+    rule: str,
+    message: str,
+    other: Instruction | None,
+    bad: Array | np.bool_,
+    columns: Array,
+    place: Instruction | None = None,
+    severity: str = "error",
+    advice: str = "",
+) -> None:
+    wgmma = _wgmma(machine)
+    chosen = np.zeros(wgmma.n_columns, np.bool_)
+    chosen[columns[bad]] = True
+    advice = advice or ADVICE[rule]
+    lanes = chosen[wgmma.lane_columns(group.selection)]
+    machine.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
