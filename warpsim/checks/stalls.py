@@ -1,226 +1,45 @@
-"""Nothing can go on: which threads wait, where, and for what; and whose fault that is."""
+"""Who is to blame where nothing can go on: the rule that threads break who do not come, by what the others wait for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-import numpy as np
-
-from warpsim.isa.spec import Scope
-from warpsim.machine.collectives import alive, membermask, wanted, warps_of
-from warpsim.machine.reporting import counted, party, present, stop
-from warpsim.program.program import Instruction
+from warpsim.machine.reporting import party, present
+from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
+from warpsim.machine.window import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.selection import Shape
-    from warpsim.machine.state.batch import Barrier
+    from warpsim.machine.stalled import Stall
     from warpsim.machine.state.group import Group
-    from warpsim.machine.values import Array
+
+DIVERGENCE = "aligned-divergence"
+BROKEN = {
+    WARP: DIVERGENCE,
+    LANES: "membermask",
+    BARRIER: "barrier-divergence",
+    REGISTERS: "setmaxnreg",
+    PHASE: "mbarrier",
+}
+"""The rule that is broken where threads wait in vain; all else is a deadlock."""
 
 
-@attrs.frozen(eq=False)
-class Stall:
-    """Threads that wait: the rule that this breaks, what they wait for, whether those poll memory elsewhere
-    (``excused``), and where if not at their step."""
+class Stalls(Watcher):
+    """Reports a stall under the rule that it breaks, and warps that arrive at a barrier in parts."""
 
-    machine: Machine
-    group: Group
-    rule: str
-    note: str
-    advice: str
-    excused: bool = False
-    place: Instruction | None = None
-
-
-def is_aligned_barrier(instruction: Instruction) -> bool:
-    """Whether all lanes of a warp execute a CTA barrier together: ``bar`` always, ``barrier`` with ``.aligned``."""
-    barrier = instruction.traits.barrier
-    return barrier is not None and barrier.among != "warp" and instruction.traits.aligned
-
-
-def parted_warps(machines: list[Machine]) -> bool:
-    """Report warps that stand at an aligned barrier in parts, and let them arrive so; True where there were any."""
-    found = False
-    for machine in machines:
-        elsewhere = [g for g in machine.batch.parked if not is_aligned_barrier(present(g))]
-        elsewhere += machine.batch.sleeping
-        held = np.unique(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
-        here = [
-            group
-            for group in machine.batch.parked
-            if is_aligned_barrier(present(group)) and not np.isin(warps_of(group), held).any()
-        ]
-        machine.batch.parked = [group for group in machine.batch.parked if not any(group is h for h in here)]
-        for group in here:
-            others = [g for g in (*here, *machine.batch.parked) if g is not group]
-            name = present(group).text
-            machine.fault(
-                "aligned-divergence",
-                f"{name} waits for all lanes of the warp, of which some stand elsewhere",
-                group,
-                other=party(machine.launch, machine.batch, others[0], "lanes of the warp wait here")
-                if others
-                else None,
-                advice="move it to where the lanes have met again, or write barrier without .aligned",
-            )
-            group.excused = True
-            machine.push(group)
-            found = True
-    return found
-
-
-def deadlock(machines: list[Machine]) -> None:
-    """Nothing can make progress: say who waits for what. Reported is what the others wait for in the end: a collective or
-    a barrier whose threads do not poll memory elsewhere, then a loop that polls."""
-    polls = [_poll(machine, g) for machine in machines for g in machine.batch.sleeping]
-    polling = {id(machine): np.zeros(machine.batch.shape.n, np.bool_) for machine in machines}
-    for machine in machines:
-        for group in machine.batch.sleeping:
-            polling[id(machine)][group.selection.positions.reshape(-1)] = True
-    collectives = [_collective(machine, g, polling[id(machine)]) for machine in machines for g in machine.batch.parked]
-    collectives += [_registers(machine, g) for machine in machines for g in machine.register_counts.waiting]
-    barriers = [
-        _barrier(machine, barrier, group, polling[id(machine)])
-        for machine in machines
-        for barrier in machine.batch.barriers.values()
-        for group, _ in barrier.waiting
-    ]
-    clusters = [
-        _cluster(machine, g)
-        for machine in machines
-        for g in (machine.batch.cluster_barrier.waiting if machine.batch.cluster_barrier is not None else ())
-    ]
-    polls.sort(key=lambda stall: stall.rule != "mbarrier")
-    own = [*collectives, *barriers]
-    stalls = [*[s for s in own if not s.excused], *polls, *[s for s in own if s.excused], *clusters]
-    if not stalls:
-        return
-    first = stalls[0]
-    rule = first.rule if first.rule in first.machine.launch.settings.checks else "deadlock"
-    values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
-    message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
-    first.machine.fault(rule, message, first.group, **values)
-    stop(first.machine.launch, list(first.machine.launch.findings.values())[-1])
-
-
-def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
-    instruction = present(group)
-    active = group.warps.active
-    members = membermask(instruction)
-    absent = wanted(group, members, active) & alive(machine, group) & ~active
-    wide = instruction.form.scope is Scope.WARPGROUP
-    rule = "aligned-divergence" if members is None else "membermask"
-    who = f"{group.selection.n} threads"
-    missing = None
-    unit = _units(machine.batch.shape, 128 if wide else 32)
-    here = group.selection.positions.reshape(-1)
-    excused = bool((polling & np.isin(unit, unit[here])).any())
-    if absent.any():
-        warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
-        who = f"{counted('lane', np.flatnonzero(active[warp, :, column]))} of a warp"
-        missing = np.flatnonzero(absent[warp, :, column])
-    kind = "warpgroup" if wide else "warp"
-    whom = f"for {counted('lane', missing)}" if missing is not None else f"for the other threads of their {kind}"
-    advice = (
-        f"all lanes of a {kind} execute this together: move it out of divergent code"
-        if rule == "aligned-divergence"
-        else "every lane that the mask names must come to the same instruction: make the mask where the lanes part"
-    )
-    return Stall(
-        machine,
-        group,
-        rule,
-        f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}",
-        advice,
-        excused,
-    )
-
-
-def _units(shape: Shape, width: int) -> Array:
-    """The warp or warpgroup (times CTAs, plus CTA) of each position of a batch."""
-    positions = np.arange(shape.n)
-    found: Array = positions // shape.n_ctas // width * shape.n_ctas + positions % shape.n_ctas
-    return found
-
-
-def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -> Stall:
-    group.at = max(group.at - 1, 0)
-    ctas = np.unique(group.selection.ctas)
-    cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
-    expected = int(barrier.expected[cta]) or int(machine.batch.alive[cta])
-    note = (
-        f"{group.selection.n} threads wait at barrier {barrier.number} in line {present(group).span.line}:"
-        f" {int(barrier.arrived[cta])} of {expected} have arrived"
-    )
-    advice = "all threads that the barrier counts must come to it: the same number, and the same count"
-    excused = bool(polling[np.isin(np.arange(machine.batch.shape.n) % machine.batch.shape.n_ctas, ctas)].any())
-    return Stall(machine, group, "barrier-divergence", note, advice, excused)
-
-
-def _cluster(machine: Machine, group: Group) -> Stall:
-    group.at = max(group.at - 1, 0)
-    note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
-    return Stall(machine, group, "deadlock", note, "every living thread of the cluster arrives once before each wait")
-
-
-def _registers(machine: Machine, group: Group) -> Stall:
-    place = present(group)
-    note = f"{group.selection.n} threads wait for registers at {place.text} in line {place.span.line}"
-    advice = (
-        "other warps give up enough registers by setmaxnreg.dec first: all counts of a CTA are at most those at launch"
-    )
-    return Stall(machine, group, "setmaxnreg", note, advice)
-
-
-def _poll(machine: Machine, group: Group) -> Stall:
-    place = _phase_wait(group)
-    if place is not None:
-        note = f"the phase of an mbarrier can never complete: {group.selection.n} threads wait for it in line {place.span.line}"
-        advice = "compare arrivals and bytes with the counts that mbarrier.init and expect_tx give, and the parity waited for"
-        return Stall(machine, group, "mbarrier", note, advice, place=place)
-    loop = group.plan.loop(group.block)
-    if not loop.polls:
-        note = f"{group.selection.n} threads go round the loop of lines {loop.lines[0]} to {loop.lines[1]}, and nothing that its end depends on changes"
-        return Stall(
-            machine,
+    def warp_parted(self, machine: Machine, group: Group, other: Group | None) -> None:
+        """Lanes arrive at an aligned barrier without the rest of their warps."""
+        where = "lanes of the warp wait here"
+        machine.fault(
+            DIVERGENCE,
+            f"{present(group).text} waits for all lanes of the warp, of which some stand elsewhere",
             group,
-            "deadlock",
-            note,
-            "the condition of a loop depends on what the loop, or another thread, changes",
+            other=None if other is None else party(machine.launch, machine.batch, other, where),
+            advice="move it to where the lanes have met again, or write barrier without .aligned",
         )
-    note = f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
-    return Stall(
-        machine,
-        group,
-        "deadlock",
-        note,
-        "somebody must store what the loop waits for, and not behind a wait of its own",
-    )
 
-
-def _phase_wait(group: Group) -> Instruction | None:
-    """The wait for an mbarrier in the loop at whose head a group sleeps."""
-    for block in group.plan.blocks[group.block :]:
-        for instruction in block.instructions:
-            if instruction.traits.mbarrier is not None:
-                return instruction
-        if block.waits:
-            break
-    return None
-
-
-def _other(first: Stall, stalls: list[Stall]) -> Any:
-    """Where somebody waits who should have come: of the same CTAs, if there is one."""
-    ctas = first.group.selection.ctas
-    others = [s for s in stalls[1:] if s.machine is first.machine]
-    near = [s for s in others if np.isin(s.group.selection.ctas, ctas).any()] or others
-    if not near:
-        return None
-    found = party(near[0].machine.launch, near[0].machine.batch, near[0].group, near[0].note)
-    if near[0].place is None:
-        return found
-    return attrs.evolve(
-        found, line=near[0].place.span.line, column=near[0].place.span.column, instruction=near[0].place.text
-    )
+    def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
+        """Nothing can go on: say so under a rule, if there is one."""
+        rule = BROKEN.get(first.wait)
+        if rule in machine.launch.settings.checks:
+            machine.fault(rule, message, first.group, **values)

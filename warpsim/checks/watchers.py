@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.checks import convergence
+from warpsim.checks import barriers, convergence, stalls
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.map_fences import MapFences
@@ -45,6 +45,10 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(convergence.Membermasks())
     if checks & convergence.RULES:
         found.append(convergence.Absences())
+    if checks & barriers.RULES:
+        found.append(barriers.Barriers())
+    if not checks.isdisjoint(stalls.BROKEN.values()):
+        found.append(stalls.Stalls())
     if checks & {EARLY, OVERWRITE} and copies_in(launch.plan.program):
         found.append(AsyncReuse())
     if MBARRIER in checks and copies_in(launch.plan.program):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once, watchers_of
 from warpsim.errors import ExecutionError, Finding, LaunchError, shown
 from warpsim.host.arguments import pack
@@ -119,6 +120,7 @@ class Kernel:
             max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
             batch_threads=integer("batch_threads", batch_threads, 1),
             batch_bytes=bytes_at_once(chosen),
+            whole_warps=DIVERGENCE in chosen,
         )
         mapped: list[int] = []
         started = time.perf_counter()

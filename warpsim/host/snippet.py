@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import KEEP
+from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, shown
 from warpsim.host.arrays import Array
@@ -101,7 +102,8 @@ def run(
     content = _content(shared, device)
     if not isinstance(registers, Mapping | None):
         raise LaunchError(f"registers maps names to values, it is not {shown(registers)}")
-    settings = Settings(checks=resolve_checks(checks), max_seconds=budget("max_seconds", max_seconds))
+    chosen, seconds = resolve_checks(checks), budget("max_seconds", max_seconds)
+    settings = Settings(checks=chosen, max_seconds=seconds, whole_warps=DIVERGENCE in chosen)
     snippet = snippet_program(code, target=target, shared_bytes=content.size)
     kernel = snippet.program.functions[KERNEL]
     kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})

@@ -246,6 +246,12 @@ class Traits:
         """True where the thread returns from its function, or exits."""
         return self.ending in (Ending.RETURN, Ending.EXIT)
 
+    @property
+    def aligned_barrier(self) -> bool:
+        """True where all lanes of a warp execute a barrier of CTAs or clusters together: ``bar`` always, ``barrier`` with
+        ``.aligned``."""
+        return self.barrier is not None and self.barrier.among != "warp" and self.aligned
+
     def is_async(self, family: Family, stage: Stage = Stage.ISSUE) -> bool:
         """True for this stage of this family of asynchronous operations."""
         return self.asynchronous is not None and self.asynchronous.family is family and self.asynchronous.stage is stage

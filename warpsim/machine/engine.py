@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from warpsim.checks import stalls
 from warpsim.errors import ExecutionError
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import ATTEND, BoundBlock
 from warpsim.machine.selection import Shape
+from warpsim.machine.stalled import arrive_apart, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
@@ -99,8 +99,8 @@ class Run:
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
-            if machines and not (pass_time(machines) or stalls.parted_warps(machines)):
-                stalls.deadlock(machines)
+            if machines and not (pass_time(machines) or arrive_apart(machines)):
+                deadlock(machines)
                 return False
         if not state.batches:
             return False

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from warpsim.machine.binding.wgmma_steps import Issue
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
+    from warpsim.machine.stalled import Stall
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.values import Array
@@ -201,6 +202,17 @@ class Watcher:
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """The warpgroups of the ``broken`` threads lack some that have exited, or never were: they pass over the instruction."""
 
+    def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
+        """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is what
+        the others wait for in the end; ``message`` says who waits for what, ``values`` are kept with the finding."""
+
+    def warp_parted(self, machine: Machine, group: Group, other: Group | None) -> None:
+        """Lanes arrive at an aligned barrier without the rest of their warps, as nothing else can go on; ``other`` waits, too."""
+
+    def barrier_reached(self, machine: Machine, group: Group, operands: list[Array]) -> None:
+        """Threads have come to a barrier of their CTAs with its operands (its number, and how many threads it counts, if they
+        are given); those whose operands differ arrive one after the other, and are told of again."""
+
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
         """Threads arrive at a barrier of their CTAs; ``partial`` where not all threads need come."""
 
@@ -322,6 +334,9 @@ class Window:
     collective_passed: Callable[..., None] | None
     collective_executed: Callable[..., None] | None
     warpgroup_incomplete: Callable[..., None] | None
+    stalled: Callable[..., None] | None
+    warp_parted: Callable[..., None] | None
+    barrier_reached: Callable[..., None] | None
     barrier_arrived: Callable[..., None] | None
     barrier_left: Callable[..., None] | None
     barrier_completed: Callable[..., None] | None

@@ -11,7 +11,6 @@ from warpsim.machine.selection import Selection, Shape
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array
-from warpsim.program.program import Instruction
 
 
 @attrs.define(eq=False)
@@ -19,7 +18,6 @@ class Barrier:
     """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
 
     ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were.
-    ``place`` is where threads arrived last, ``reduction`` whether they vote.
     """
 
     number: int
@@ -28,8 +26,6 @@ class Barrier:
     partial: bool = False
     waiting: list[tuple[Group, Any]] = attrs.field(factory=list)
     votes: list[tuple[Selection, Array]] = attrs.field(factory=list)
-    place: Instruction | None = None
-    reduction: bool = False
 
     @classmethod
     def of(cls, number: int, n_ctas: int) -> Barrier:

@@ -42,12 +42,12 @@ class Group:
 
     __slots__ = (
         "_warps",
+        "arrives_apart",
         "at",
         "block",
         "companions",
         "dirty",
         "env",
-        "excused",
         "frame",
         "generation",
         "idle",
@@ -84,7 +84,7 @@ class Group:
         self.idle = 0
         self.seen: tuple[Any, ...] = ()  # laps of the loops that it is in, outermost first
         self.wakes: int | None = None  # when it looks at a clock again, while it sleeps
-        self.excused = False  # reported at an aligned barrier, which it may arrive at with a part of its warps
+        self.arrives_apart = False  # stands at an aligned barrier, and may arrive at it with a part of its warps
         self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
         self._warps: Warps | None = None
         self.env: list[Any] = [None] * len(self.frame.values)

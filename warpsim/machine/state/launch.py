@@ -27,7 +27,7 @@ class DeviceSpec:
 @attrs.frozen
 class Settings:
     """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` and ``batch_bytes`` (of shared memory) bound what runs
-    side by side."""
+    side by side; ``whole_warps``: lanes wait at an aligned barrier for the rest of their warps as long as anything can go on."""
 
     dynamic_shared: int = 0
     cluster: Dims | None = None
@@ -39,6 +39,7 @@ class Settings:
     max_seconds: float | None = None
     batch_threads: int = BATCH_THREADS
     batch_bytes: int = BATCH_BYTES
+    whole_warps: bool = True
 
 
 @attrs.define(eq=False)

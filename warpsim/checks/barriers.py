@@ -1,0 +1,131 @@
+"""What is wrong where threads arrive at barriers of their CTAs: numbers, counts, kinds, and operands that differ in a warp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from warpsim.machine.reporting import present
+from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import Watcher
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.batch import Barrier
+    from warpsim.machine.state.group import Group
+
+RULE, OPERANDS = "barrier-divergence", "nonuniform-operand"
+RULES = frozenset({RULE, OPERANDS})
+BARRIERS = 16
+
+
+@attrs.frozen
+class Last:
+    """Where threads arrived last at a barrier, and whether they vote there."""
+
+    place: Instruction
+    reduction: bool
+
+
+class Barriers(Watcher):
+    """Looks at how threads arrive at barriers. A batch keeps where they arrived last at each, by its number."""
+
+    def batch_began(self, machine: Machine) -> None:
+        """Nobody has arrived."""
+        machine.batch.notes[RULE] = {}
+
+    def barrier_reached(self, machine: Machine, group: Group, operands: list[Array]) -> None:
+        """Check the operands, and what the threads that have arrived say."""
+        if present(group).traits.aligned_barrier:
+            _check_operands(machine, group, operands)
+        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in operands):
+            return  # they arrive apart
+        number, count = [*[int(v.reshape(-1)[0]) for v in operands], 0, 0][:2]
+        barrier, arrived = machine.barrier(number), machine.batch.notes[RULE]
+        last: Last | None = arrived.get(number)
+        _check_count(machine, group, barrier, count, last)
+        _check_kind(machine, group, barrier, last)
+        if last is None or last.place is not present(group):
+            arrived[number] = Last(present(group), _votes(present(group)))
+
+
+def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last | None) -> None:
+    """Report a count that no barrier can have, and one that differs from what others gave in the same phase."""
+    number, n_threads = barrier.number, machine.batch.shape.n_threads
+    if count % 32 or count > -(-n_threads // 32) * 32:
+        machine.fault(
+            RULE,
+            f"barrier {number} is to wait for {count} threads; the CTA has {n_threads}",
+            group,
+            advice="a thread count is a multiple of 32 and no more than the CTA has, with its last warp full",
+        )
+    if barrier.arrived.any():
+        before = barrier.expected[_met(barrier, group)]
+        if (before != count).any():
+            machine.fault(
+                RULE,
+                f"barrier {number} is to wait for {_threads(count)}; those that have arrived ask for"
+                f" {_threads(int(before[before != count][0]))}",
+                group,
+                other=None if last is None else last.place,
+                advice="all threads that meet at a barrier give it the same count",
+            )
+
+
+def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | None) -> None:
+    """Report a barrier that does not exist, and one at which others vote, or do not, in the same phase."""
+    number, reduction = barrier.number, _votes(present(group))
+    if number >= BARRIERS:
+        machine.fault(
+            RULE,
+            f"barrier {number} does not exist: a CTA has {BARRIERS}",
+            group,
+            advice=f"the number of a barrier is 0 to {BARRIERS - 1}",
+        )
+    if last is not None and last.reduction != reduction and _met(barrier, group).any():
+        names = ("sync or arrive", "red")
+        machine.fault(
+            RULE,
+            f"barrier {number} is used by .{names[reduction]}, while others have arrived at it by .{names[not reduction]}",
+            group,
+            other=last.place,
+            advice="use one kind of barrier instruction until all have arrived",
+        )
+
+
+def _votes(instruction: Instruction) -> bool:
+    barrier = instruction.traits.barrier
+    return barrier is not None and barrier.reduction is not None
+
+
+def _met(barrier: Barrier, group: Group) -> Array:
+    """CTAs of the group of which threads have arrived before."""
+    met: Array = (barrier.arrived > 0) & (group.selection.per_cta > 0)
+    return met
+
+
+def _threads(count: int) -> str:
+    return f"{count} threads" if count else "all threads of the CTA"
+
+
+def _check_operands(machine: Machine, group: Group, values: list[Array]) -> None:
+    """Report an aligned barrier whose number or count differs within a warp."""
+    for name, value in zip(("barrier number", "thread count"), values, strict=False):
+        if value.size == 1:
+            continue
+        here = group.warps.active
+        spread = np.broadcast_to(group.warps.spread(value), here.shape)
+        first = np.take_along_axis(spread, here.argmax(axis=1)[:, None], axis=1)
+        wrong = here & (spread != first)
+        if wrong.any():
+            other = int(np.broadcast_to(first, wrong.shape)[wrong][0])
+            machine.fault(
+                OPERANDS,
+                f"the {name} differs between lanes of a warp: {other} and {int(spread[wrong][0])}",
+                group,
+                np.broadcast_to(as_array(group.warps.collect(wrong)), group.selection.shape),
+                advice="all lanes of a warp execute the same barrier; barrier without .aligned lets them differ",
+            )

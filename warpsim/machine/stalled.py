@@ -1,0 +1,234 @@
+"""Nothing can go on: which threads wait, where, and for what, and what the others wait for in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.isa.spec import Scope
+from warpsim.machine.collectives import alive, membermask, wanted, warps_of
+from warpsim.machine.reporting import counted, party, present, stop
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.selection import Shape
+    from warpsim.machine.state.batch import Barrier
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
+    from warpsim.machine.values import Array
+
+
+WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
+    "warp",
+    "lanes",
+    "barrier",
+    "cluster",
+    "registers",
+    "phase",
+    "memory",
+)
+"""What threads wait for: all lanes of their warps, those that a membermask names, a barrier of the CTA or of the cluster,
+registers, the phase of an mbarrier, or a change of memory."""
+
+
+@attrs.frozen(eq=False)
+class Stall:
+    """Threads that wait: for what (the constants above), in words, whether those whom they wait for poll memory elsewhere
+    (``polled_for``), and where if not at their step."""
+
+    machine: Machine
+    group: Group
+    wait: str
+    note: str
+    advice: str
+    polled_for: bool = False
+    place: Instruction | None = None
+
+
+def arrive_apart(machines: list[Machine]) -> bool:
+    """Let warps that stand at an aligned barrier in parts arrive so; True where there were any."""
+    found = False
+    for machine in machines:
+        elsewhere = [g for g in machine.batch.parked if not present(g).traits.aligned_barrier]
+        elsewhere += machine.batch.sleeping
+        held = np.unique(np.concatenate([np.zeros(0, np.int64), *map(warps_of, elsewhere)]))  # lanes wait for others
+        here = [
+            group
+            for group in machine.batch.parked
+            if present(group).traits.aligned_barrier and not np.isin(warps_of(group), held).any()
+        ]
+        machine.batch.parked = [group for group in machine.batch.parked if not any(group is h for h in here)]
+        for group in here:
+            if machine.window.warp_parted is not None:
+                others = [g for g in (*here, *machine.batch.parked) if g is not group]
+                machine.window.warp_parted(machine, group, others[0] if others else None)
+            group.arrives_apart = True
+            machine.push(group)
+            found = True
+    return found
+
+
+def deadlock(machines: list[Machine]) -> None:
+    """Nothing can make progress: end the launch and say who waits for what; first what the others wait for in the end: a
+    collective or a barrier whose threads do not poll memory elsewhere, then a loop that polls."""
+    polls = [_poll(machine, g) for machine in machines for g in machine.batch.sleeping]
+    polling = {id(machine): np.zeros(machine.batch.shape.n, np.bool_) for machine in machines}
+    for machine in machines:
+        for group in machine.batch.sleeping:
+            polling[id(machine)][group.selection.positions.reshape(-1)] = True
+    collectives = [_collective(machine, g, polling[id(machine)]) for machine in machines for g in machine.batch.parked]
+    collectives += [_registers(machine, g) for machine in machines for g in machine.register_counts.waiting]
+    barriers = [
+        _barrier(machine, barrier, group, polling[id(machine)])
+        for machine in machines
+        for barrier in machine.batch.barriers.values()
+        for group, _ in barrier.waiting
+    ]
+    clusters = [
+        _cluster(machine, g)
+        for machine in machines
+        for g in (machine.batch.cluster_barrier.waiting if machine.batch.cluster_barrier is not None else ())
+    ]
+    polls.sort(key=lambda stall: stall.wait != PHASE)
+    own = [*collectives, *barriers]
+    stalls = [*[s for s in own if not s.polled_for], *polls, *[s for s in own if s.polled_for], *clusters]
+    if not stalls:
+        return
+    first = stalls[0]
+    machine, launch = first.machine, first.machine.launch
+    values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
+    message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
+    before = _errors(launch)
+    if machine.window.stalled is not None:
+        machine.window.stalled(machine, first, message, values)
+    if _errors(launch) == before:
+        machine.fault("deadlock", message, first.group, **values)
+    stop(launch, list(launch.findings.values())[-1])
+
+
+def _errors(launch: LaunchState) -> int:
+    """How many errors have been found so far."""
+    return sum(finding.count for finding in launch.findings.values() if finding.severity == "error")
+
+
+def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
+    instruction = present(group)
+    active = group.warps.active
+    members = membermask(instruction)
+    absent = wanted(group, members, active) & alive(machine, group) & ~active
+    wide = instruction.form.scope is Scope.WARPGROUP
+    who = f"{group.selection.n} threads"
+    missing = None
+    unit = _units(machine.batch.shape, 128 if wide else 32)
+    here = group.selection.positions.reshape(-1)
+    polled_for = bool((polling & np.isin(unit, unit[here])).any())
+    if absent.any():
+        warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
+        who = f"{counted('lane', np.flatnonzero(active[warp, :, column]))} of a warp"
+        missing = np.flatnonzero(absent[warp, :, column])
+    kind = "warpgroup" if wide else "warp"
+    whom = f"for {counted('lane', missing)}" if missing is not None else f"for the other threads of their {kind}"
+    advice = (
+        f"all lanes of a {kind} execute this together: move it out of divergent code"
+        if members is None
+        else "every lane that the mask names must come to the same instruction: make the mask where the lanes part"
+    )
+    return Stall(
+        machine,
+        group,
+        WARP if members is None else LANES,
+        f"{who} wait at {instruction.text} in line {instruction.span.line} {whom}",
+        advice,
+        polled_for,
+    )
+
+
+def _units(shape: Shape, width: int) -> Array:
+    """The warp or warpgroup (times CTAs, plus CTA) of each position of a batch."""
+    positions = np.arange(shape.n)
+    found: Array = positions // shape.n_ctas // width * shape.n_ctas + positions % shape.n_ctas
+    return found
+
+
+def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -> Stall:
+    group.at = max(group.at - 1, 0)
+    ctas = np.unique(group.selection.ctas)
+    cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
+    expected = int(barrier.expected[cta]) or int(machine.batch.alive[cta])
+    note = (
+        f"{group.selection.n} threads wait at barrier {barrier.number} in line {present(group).span.line}:"
+        f" {int(barrier.arrived[cta])} of {expected} have arrived"
+    )
+    advice = "all threads that the barrier counts must come to it: the same number, and the same count"
+    polled_for = bool(polling[np.isin(np.arange(machine.batch.shape.n) % machine.batch.shape.n_ctas, ctas)].any())
+    return Stall(machine, group, BARRIER, note, advice, polled_for)
+
+
+def _cluster(machine: Machine, group: Group) -> Stall:
+    group.at = max(group.at - 1, 0)
+    note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
+    return Stall(machine, group, CLUSTER, note, "every living thread of the cluster arrives once before each wait")
+
+
+def _registers(machine: Machine, group: Group) -> Stall:
+    place = present(group)
+    note = f"{group.selection.n} threads wait for registers at {place.text} in line {place.span.line}"
+    advice = (
+        "other warps give up enough registers by setmaxnreg.dec first: all counts of a CTA are at most those at launch"
+    )
+    return Stall(machine, group, REGISTERS, note, advice)
+
+
+def _poll(machine: Machine, group: Group) -> Stall:
+    place = _phase_wait(group)
+    if place is not None:
+        note = f"the phase of an mbarrier can never complete: {group.selection.n} threads wait for it in line {place.span.line}"
+        advice = "compare arrivals and bytes with the counts that mbarrier.init and expect_tx give, and the parity waited for"
+        return Stall(machine, group, PHASE, note, advice, place=place)
+    loop = group.plan.loop(group.block)
+    if not loop.polls:
+        note = f"{group.selection.n} threads go round the loop of lines {loop.lines[0]} to {loop.lines[1]}, and nothing that its end depends on changes"
+        return Stall(
+            machine,
+            group,
+            MEMORY,
+            note,
+            "the condition of a loop depends on what the loop, or another thread, changes",
+        )
+    note = f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
+    return Stall(
+        machine,
+        group,
+        MEMORY,
+        note,
+        "somebody must store what the loop waits for, and not behind a wait of its own",
+    )
+
+
+def _phase_wait(group: Group) -> Instruction | None:
+    """The wait for an mbarrier in the loop at whose head a group sleeps."""
+    for block in group.plan.blocks[group.block :]:
+        for instruction in block.instructions:
+            if instruction.traits.mbarrier is not None:
+                return instruction
+        if block.waits:
+            break
+    return None
+
+
+def _other(first: Stall, stalls: list[Stall]) -> Any:
+    """Where somebody waits who should have come: of the same CTAs, if there is one."""
+    ctas = first.group.selection.ctas
+    others = [s for s in stalls[1:] if s.machine is first.machine]
+    near = [s for s in others if np.isin(s.group.selection.ctas, ctas).any()] or others
+    if not near:
+        return None
+    found = party(near[0].machine.launch, near[0].machine.batch, near[0].group, near[0].note)
+    if near[0].place is None:
+        return found
+    return attrs.evolve(
+        found, line=near[0].place.span.line, column=near[0].place.span.column, instruction=near[0].place.text
+    )
