@@ -105,3 +105,11 @@ def test_a_layout_of_either_way():
     both = f"setp.eq.u32 %p1, %r2, 0; @%p1 bra other; {LOAD_A.replace('.row', '.col')} bra join; other: {LOAD_A} join:"
 
     assert findings(both, LOAD_B, LOAD_C, MMA) == []
+
+
+def test_what_no_lane_executes_is_not_reported():
+    """A wrong store behind a guard that holds in no lane."""
+    wrong = STORE.replace("m16n16k16", "m8n32k16")
+
+    assert findings(LOAD_A, LOAD_B, LOAD_C, MMA, "setp.ne.u32 %p1, %r2, 0;", f"@%p1 {wrong}") == []
+    assert findings(LOAD_A, LOAD_B, LOAD_C, MMA, "setp.eq.u32 %p1, %r2, 0;", f"@%p1 {wrong}") == [(5, 3, "%g0")]

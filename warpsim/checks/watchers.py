@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import barriers, convergence, stalls
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
+from warpsim.checks.fragments import Fragments, fragments_in
 from warpsim.checks.map_fences import MapFences
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 def watchers_of(launch: LaunchState) -> list[Watcher]:
     """Those who look at a launch, for the rules that it checks."""
     checks, found = launch.settings.checks, list[Watcher]()
+    if FRAGMENT in checks and fragments_in(launch.plan):
+        found.append(Fragments())
     if convergence.MEMBERMASK in checks:
         found.append(convergence.Membermasks())
     if checks & convergence.RULES:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by
 from warpsim.analysis.wgmma_moves import wgmma_registers
-from warpsim.analysis.wmma_fragments import mismatches
-from warpsim.checks.wmma_provenance import watch_fragments
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.fence_steps import bind_fence
@@ -28,7 +26,6 @@ def bind_function(plan: FunctionPlan) -> None:
     """Make the steps of a function."""
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
-    wrong = mismatches(plan.function, blocks)
     plan.flow = blocks
     mark_waits(plan, blocks)
     code = plan.function.code
@@ -46,7 +43,6 @@ def bind_function(plan: FunctionPlan) -> None:
         unread = _unread(plan, block, body)
         for number, instruction in enumerate(body):
             step = bind_fence(plan, instruction, bind_step(plan, instruction, number in unread))
-            step = watch_fragments(wrong.get(block.first + number), step)
             bound.steps.append(watch_registers(plan, instruction, step))
 
 

@@ -1,0 +1,44 @@
+"""The fragment-mismatch rule while running: what the flow of fragments shows is reported when an instruction comes to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warpsim.analysis.wmma_fragments import ADVICE, RULE, Mismatch, mismatches
+from warpsim.machine.window import Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.collectives import Members
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan, KernelPlan
+    from warpsim.machine.state.group import Group
+
+
+class Fragments(Watcher):
+    """Reports warps that come to an instruction with a wrong fragment."""
+
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """Look the instruction up among those that the flow of fragments shows to be wrong."""
+        wrong = _mismatches_of(group.plan)
+        if not wrong:
+            return
+        found = wrong.get(group.plan.flow[group.block].first + group.at)
+        if found is not None:
+            machine.fault(RULE, found.message, group, register=found.register, other=found.found.maker, advice=ADVICE)
+
+
+def fragments_in(plan: KernelPlan) -> bool:
+    """Whether a module has instructions whose fragments are opaque; found out once."""
+    notes = plan.main.notes
+    if "fragments" not in notes:
+        functions = plan.program.functions.values()
+        notes["fragments"] = any(i.traits.opaque_fragments for f in functions for i in f.code)
+    return bool(notes["fragments"])
+
+
+def _mismatches_of(plan: FunctionPlan) -> dict[int, Mismatch]:
+    """The wrong uses of a function, by the index of the instruction in its code; found out once."""
+    found: dict[int, Mismatch] | None = plan.notes.get(RULE)
+    if found is None:
+        found = plan.notes[RULE] = mismatches(plan.function, plan.flow)
+    return found
