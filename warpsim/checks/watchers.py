@@ -22,6 +22,8 @@ from warpsim.checks.race_exits import check_exit
 from warpsim.checks.race_findings import RULE as RACE
 from warpsim.checks.raced import fence_scope, note_of
 from warpsim.checks.races import Races
+from warpsim.checks.register_counts import RULE as SETMAXNREG
+from warpsim.checks.register_counts import RegisterCountRules
 from warpsim.checks.undefined_bits import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
@@ -63,6 +65,8 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(ProxyFences(launch))
     if RACE in checks:
         found.append(RaceWatcher(launch))
+    if SETMAXNREG in checks and sets_registers(launch.plan.program):
+        found.append(RegisterCountRules())
     found.append((Uninitialised if UNINITIALISED in checks else WrittenBytes)(launch.memory))
     return found
 
@@ -76,6 +80,11 @@ def copies_in(program: Program) -> bool:
     """Whether a module has asynchronous copies or wgmma."""
     ports = {"async_groups", "bulk", "shared_matrix", "objects"}
     return any(i.form.ports & ports for f in program.functions.values() for i in f.code)
+
+
+def sets_registers(program: Program) -> bool:
+    """Whether a module has setmaxnreg."""
+    return any(i.traits.register_count for f in program.functions.values() for i in f.code)
 
 
 class RaceWatcher(Watcher):

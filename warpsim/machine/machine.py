@@ -189,10 +189,6 @@ class Machine:
         """The group's threads end."""
         if self.window.group_exiting is not None:
             self.window.group_exiting(self, group)
-        self._exit(group)
-        self.register_counts.exit()
-
-    def _exit(self, group: Group) -> None:
         if group.selection.n == self.batch.shape.n:
             self.batch.alive[:] = 0
             self.batch.exited = np.ones(self.batch.shape.n, np.bool_)

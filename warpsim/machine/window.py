@@ -108,6 +108,9 @@ class Watcher:
 
     # ---- registers ---------------------------------------------------------------------------
 
+    def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
+        """Warps have asked for ``count`` registers a thread (setmaxnreg), and need not wait for them."""
+
     def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
         """A register's content is about to matter as ``use`` (an address, a condition, what is stored to global memory), and
         the group has neither read nor written it since it split or met others."""
@@ -317,6 +320,7 @@ class Window:
     group_exiting: Callable[..., None] | None
     group_exited: Callable[..., None] | None
     function_entered: Callable[..., None] | None
+    registers_changed: Callable[..., None] | None
     register_needed: Callable[..., None] | None
     memory_accessed: Callable[..., None] | None
     memory_written: Callable[..., None] | None
