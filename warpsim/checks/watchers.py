@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.values import Array
-    from warpsim.program.program import Instruction, Program
+    from warpsim.program.program import Instruction
 
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
@@ -55,17 +55,17 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(barriers.Barriers())
     if not checks.isdisjoint(stalls.BROKEN.values()):
         found.append(stalls.Stalls())
-    if checks & {EARLY, OVERWRITE} and copies_in(launch.plan.program):
+    if checks & {EARLY, OVERWRITE} and launch.plan.asynchronous:
         found.append(AsyncReuse())
-    if MBARRIER in checks and copies_in(launch.plan.program):
+    if MBARRIER in checks and launch.plan.asynchronous:
         found.append(MbarrierRules())
-    if checks & WGMMA and copies_in(launch.plan.program):
+    if checks & WGMMA and launch.plan.asynchronous:
         found.append(WgmmaRegisters())
     if PROXY in checks and launch.plan.async_proxy:
         found.append(ProxyFences(launch))
     if RACE in checks:
         found.append(RaceWatcher(launch))
-    if SETMAXNREG in checks and sets_registers(launch.plan.program):
+    if SETMAXNREG in checks and launch.plan.counts_registers:
         found.append(RegisterCountRules())
     found.append((Uninitialised if UNINITIALISED in checks else WrittenBytes)(launch.memory))
     return found
@@ -74,17 +74,6 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
 def bytes_at_once(checks: frozenset[str]) -> int:
     """How much shared memory may be simulated side by side: races keep several times as much."""
     return 1 << 25 if RACE in checks else BATCH_BYTES
-
-
-def copies_in(program: Program) -> bool:
-    """Whether a module has asynchronous copies or wgmma."""
-    ports = {"async_groups", "bulk", "shared_matrix", "objects"}
-    return any(i.form.ports & ports for f in program.functions.values() for i in f.code)
-
-
-def sets_registers(program: Program) -> bool:
-    """Whether a module has setmaxnreg."""
-    return any(i.traits.register_count for f in program.functions.values() for i in f.code)
 
 
 class RaceWatcher(Watcher):

@@ -34,6 +34,14 @@ class WrittenBits(WordSpace):
     def grow(self, size: int) -> None:
         """Room for at least ``size`` bytes in each column; what is new is undefined."""
         super().grow(size)
+        self._follow()
+
+    def spare(self) -> None:
+        """Words for an access at address 0, whatever the size."""
+        super().spare()
+        self._follow()
+
+    def _follow(self) -> None:
         if len(self.words) > len(self.full):
             full = np.zeros(len(self.words), np.bool_)
             full[: len(self.full)] = self.full

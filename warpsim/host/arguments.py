@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 from collections.abc import Sequence, Sized
 from typing import Any
@@ -131,7 +132,7 @@ class Mappings:
         if (low, high) != (start, stop):
             data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
         read_only = not any(a.flags.writeable for a in sharing)
-        name = f"array {array.shape} of {array.dtype}"
+        name = f"array {array.shape} of {_named(array.dtype)}"
         address = self.device.memory.map(data, name=name, read_only=read_only)
         self.mapped.append(address)
         self.placed.append((low, high, address))
@@ -172,3 +173,8 @@ def _float(value: Any, typed: bool, kind: str, bits: int) -> bytes:
         raise LaunchError(f"a float does not fit {bits} bits")
     with np.errstate(all="ignore"):
         return np.array(number).astype(f"<f{bits // 8}").tobytes()
+
+
+@functools.cache
+def _named(dtype: np.dtype[Any]) -> str:
+    return str(dtype)

@@ -148,6 +148,17 @@ def uses_async_proxy(program: Program) -> bool:
     return any(a is not None and a.family in (Family.WGMMA, Family.BULK) for a in used)
 
 
+def is_asynchronous(program: Program) -> bool:
+    """Whether a module has asynchronous copies, mbarriers or wgmma."""
+    ports = {"async_groups", "bulk", "shared_matrix", "objects"}
+    return any(i.form.ports & ports for f in program.functions.values() for i in f.code)
+
+
+def counts_registers(program: Program) -> bool:
+    """Whether a module has setmaxnreg."""
+    return any(i.traits.register_count for f in program.functions.values() for i in f.code)
+
+
 def _key(item: Variable | Param) -> str:
     return item.unique if isinstance(item, Variable) else f"param {item.name}"
 
@@ -221,6 +232,8 @@ class KernelPlan:
         self.program = image.program
         self.entry = image.program.functions[name]
         self.async_proxy = uses_async_proxy(image.program)
+        self.asynchronous = is_asynchronous(image.program)
+        self.counts_registers = counts_registers(image.program)
         self.shared = place_shared(image.program, self.entry)
         self.dynamic_offset = self.shared.dynamic
         self._functions: dict[str, FunctionPlan] = {}

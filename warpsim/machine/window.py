@@ -9,7 +9,7 @@ lanes and masks broadcast over ``group.selection.shape``, ``positions`` are flat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
@@ -42,6 +42,13 @@ class Watcher:
       ``positions`` are flat numbers of threads in the batch (``thread * n_ctas + cta``), ``columns`` numbers of CTAs in the
       batch; ``active`` marks the lanes that take part, None for all. Addresses and sizes are in bytes.
     """
+
+    events: ClassVar[tuple[str, ...]] = ()
+    """The events that a class defines."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
 
     def report(
         self,
@@ -300,7 +307,7 @@ class Watcher:
         """CTAs use the tensor map at an address."""
 
 
-EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name != "report")
+EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "report"))
 
 
 class Window:
@@ -373,11 +380,12 @@ class Window:
     def __init__(self, watchers: Iterable[Watcher] = ()) -> None:
         self.pausing = False
         """A watcher asks the launch to pause before the next step."""
-        heard: dict[str, list[Callable[..., None]]] = {name: [] for name in EVENTS}
+        for name in EVENTS:
+            setattr(self, name, None)
+        heard: dict[str, list[Callable[..., None]]] = {}
         for watcher in watchers:
-            for name in EVENTS:
-                if getattr(type(watcher), name) is not getattr(Watcher, name):
-                    heard[name].append(getattr(watcher, name))
+            for name in watcher.events:
+                heard.setdefault(name, []).append(getattr(watcher, name))
         for name, listeners in heard.items():
             setattr(self, name, _together(listeners))
 

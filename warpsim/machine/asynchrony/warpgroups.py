@@ -51,6 +51,7 @@ class SharedMatrix:
         self._report(problems, low, high)
         space = self.machine.batch.shared
         if low < 0 or high > space.size:
+            space.spare()
             address, one = np.minimum(address, max(space.size - 16, 0)) & -16, None
         if one is not None:
             self._watch(one.chunks, low, high, descriptors.CHUNK)

@@ -62,6 +62,7 @@ class RowAccess:
 
     def _faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
         """Report rows that cannot be accessed; the addresses, 0 for those, and which rows can."""
+        self.port.shared.spare()
         mask = self._check_space(array, address, active)
         array = np.broadcast_to(array, mask.shape)
         bad = mask & (array + nbytes > self.port.shared.size)

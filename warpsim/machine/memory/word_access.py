@@ -75,6 +75,7 @@ class WordAccess:
     def _word_faults(
         self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
     ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+        space.spare()
         shape = self.port.group.selection.shape
         place = np.broadcast_to(array, shape)
         active = np.ones(shape, np.bool_) if self.port.active is None else np.broadcast_to(self.port.active, shape)

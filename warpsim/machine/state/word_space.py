@@ -18,8 +18,7 @@ WIDEST = 32
 
 
 class WordSpace:
-    """``n_columns`` memories of ``size`` bytes. Lanes whose address was at fault access address 0 instead, so there is room
-    for one access at least.
+    """``n_columns`` memories of ``size`` bytes.
 
     ``companion`` is a memory of the same layout beside it, for whatever goes along with its bytes: it grows with it, and
     what is moved here is moved there. Watchers make, fill and read it."""
@@ -27,14 +26,23 @@ class WordSpace:
     def __init__(self, size: int, n_columns: int) -> None:
         self.size = size
         self.n_columns = n_columns
-        self.words = np.zeros((max(-(-size // 4), WIDEST // 4), n_columns), np.uint32)
+        self.words = np.zeros((-(-size // 4), n_columns), np.uint32)
         self.flat = self.words.reshape(-1)
         self.companion: WordSpace | None = None
+
+    def spare(self) -> None:
+        """Words for an access at address 0, whatever the size: lanes whose address was at fault go there instead."""
+        if len(self.words) < WIDEST // 4:
+            words = np.zeros((WIDEST // 4, self.n_columns), np.uint32)
+            words[: len(self.words)] = self.words
+            self.words, self.flat = words, words.reshape(-1)
+            if self.companion is not None:
+                self.companion.spare()
 
     def grow(self, size: int) -> None:
         """Room for at least ``size`` bytes in each column."""
         if size > self.size:
-            words = np.zeros((-(-size // 4) * 2, self.n_columns), np.uint32)
+            words = np.zeros((max(-(-size // 4) * 2, len(self.words)), self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
             self.words, self.flat, self.size = words, words.reshape(-1), len(words) * 4
             if self.companion is not None:
