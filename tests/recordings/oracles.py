@@ -1,0 +1,94 @@
+"""Which oracle holds each form of `warpsim info --isa`, written to data/oracles.txt: oracles.py
+
+An oracle says what an instruction does without asking the code that does it here: a GPU (``hardware``: a recording whose
+bits are compared), or arithmetic and addresses worked out by the test itself in Python's integers, fractions and arrays
+(``exact``). Forms are those that are bound for execution while the tests of `ORACLES` run, and those of the texts whose
+results are recorded, most of which the long tests run."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+TESTS = Path(__file__).parents[1]
+ORACLES = {
+    "hardware": ["test_recordings.py", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py",
+                 "analysis/test_constants.py", "analysis/test_contraction.py"],
+    "exact": ["isa/test_exact.py", "isa/test_atomics.py", "isa/test_cluster.py", "isa/test_matrix_moves.py", "isa/test_memory_access.py",
+              "isa/test_multimem.py", "isa/test_stack.py", "isa/test_warp.py", "isa/test_wgmma.py", "isa/test_wmma.py", "host/test_mma.py",
+              "host/test_arguments.py", "machine", "hazards/test_synchronisation_patterns.py", "hazards/test_synchronisation_idioms.py"],
+}  # fmt: skip
+
+
+class Bound:
+    """A pytest plugin that notes the forms that are bound."""
+
+    def __init__(self):
+        self.forms = set()
+
+    def pytest_configure(self):
+        """Look over the shoulder of whoever binds."""
+        from warpsim.machine import control
+        from warpsim.machine.binding import bind
+
+        for module, name in ((bind, "bind_step"), (bind, "bind_end")):
+            plain = getattr(module, name)
+
+            def noted(plan, instruction, *rest, plain=plain):
+                self.forms.add((instruction.form.root, instruction.form.syntax))
+                return plain(plan, instruction, *rest)
+
+            setattr(module, name, noted)
+        self.modules = bind, control
+
+
+def forms():
+    """Every form as (opcode, line)."""
+    from warpsim.isa import spec
+    from warpsim.program import build  # noqa: F401 - declares all instructions
+
+    return [(root, form.syntax) for root in sorted(spec.opcodes()) for form in spec.forms(root)]
+
+
+def recorded():
+    """The forms in the kernels and single instructions whose results on a GPU are kept."""
+    import matrices
+
+    import warpsim
+
+    texts = [path.read_text(encoding="utf-8") for path in TESTS.parent.glob("*/*/kernel.ptx")]
+    texts += [path.read_text(encoding="utf-8") for path in TESTS.glob("cases/**/kernel.ptx")]
+    texts += [trial.text for trial in matrices.wanted("0/5")]
+    programs = (warpsim.load(text).program for text in dict.fromkeys(texts))
+    return {(i.form.root, i.form.syntax) for p in programs for f in p.functions.values() for i in f.code}
+
+
+def main():
+    """Run the oracles, one process for each, and write the list."""
+    if len(sys.argv) > 1:
+        bound = Bound()
+        pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[bound])
+        Path(sys.argv[1]).write_text("".join(f"{root}\t{line}\n" for root, line in sorted(bound.forms)))
+        return
+    found = {}
+    for kind, names in ORACLES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "forms"
+            tests = [str(TESTS / name) for name in names if (TESTS / name).exists()]
+            subprocess.run([sys.executable, __file__, str(out), *tests], check=True, cwd=TESTS.parent)
+            found[kind] = {tuple(line.split("\t")) for line in out.read_text().splitlines()}
+    found["hardware"] |= recorded()
+    lines = []
+    for form in forms():
+        kinds = [kind for kind in ORACLES if form in found[kind]]
+        lines.append("\t".join([*form, " ".join(kinds) or "-"]))
+    (TESTS / "data" / "oracles.txt").write_text("\n".join(lines) + "\n")
+    print(len(lines), "forms,", sum(line.endswith("\t-") for line in lines), "without an oracle")
+
+
+if __name__ == "__main__":
+    main()
