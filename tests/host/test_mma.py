@@ -21,6 +21,7 @@ PRODUCTS = {  # instruction: m, n, k, least and greatest factor, dtype of A and 
     "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16": (8, 8, 4, -4, 4, np.float16, np.float16),
     "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64": (16, 8, 16, -9, 9, np.float64, np.float64),
     "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32": (16, 8, 32, -2, 2, np.float32, np.float32),
+    "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e2m3.f32": (16, 8, 32, -2, 2, np.float32, np.float32),
     "mma.sync.aligned.m16n8k64.row.col.s32.s4.u4.s32": (16, 8, 64, 0, 7, np.int8, np.int32),
     "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc": (16, 8, 256, 0, 1, np.uint8, np.int32),
     "wmma.mma.sync.aligned.col.row.m16n16k16.f16.f32": (16, 16, 16, -4, 4, np.float64, np.float16),
@@ -43,7 +44,8 @@ def test_products_of_small_integers(instruction):
     rng = np.random.default_rng(5)
     a, b = rng.integers(least, most + 1, (2, 3, m, k)), rng.integers(least, most + 1, (3, k, n))
     c = rng.integers(-50, 50, (m, n))
-    d = warpsim.mma(instruction, a=a.astype(dtype), b=b.astype(dtype), c=c.astype(d_type))
+    target = "sm_120a" if "kind" in instruction else "sm_90a"
+    d = warpsim.mma(instruction, a=a.astype(dtype), b=b.astype(dtype), c=c.astype(d_type), target=target)
 
     assert d.dtype == d_type
     assert d.shape == (2, 3, m, n)
@@ -86,6 +88,7 @@ SPARSE = {  # instruction: k, elements of a chunk of k, greatest factor
     "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32": (64, 4, 9),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32": (128, 8, 7),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32": (64, 4, 2),
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.kind::f8f6f4.f32.e4m3.e3m2.f32": (64, 4, 2),
     "wgmma.mma_async.sp.sync.aligned.m64n24k32.f32.f16.f16": (32, 4, 4),
     "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32": (16, 2, 4),
     "wgmma.mma_async.sp.sync.aligned.m64n16k64.s32.s8.u8": (64, 4, 9),
@@ -116,7 +119,7 @@ def test_sparse_products(form):
                 place = chunk * chunks + width * pairs[..., number] + part
                 np.put_along_axis(full, place, a[:, :, number * width + part :: 2 * width], 2)
     given = {"a": a, "b": b, "c": c} if "s32" in form else {"a": a * 1.0, "b": b * 1.0, "c": c * 1.0}
-    d = warpsim.mma(form, **given, e=e)
+    d = warpsim.mma(form, **given, e=e, target="sm_120a" if "kind" in form else "sm_90a")
     np.testing.assert_array_equal(full @ b + c, d)
 
 

@@ -32,7 +32,13 @@ def run(instruction: str, cells: np.ndarray, b: np.ndarray) -> np.ndarray:
         ("multimem.red.release.gpu.and.b32 [a], b0;", np.uint32, [10 & 3, 20]),
         ("multimem.red.add.v2.f32 [a], {b0, b1};", np.float32, [13, 24]),
         ("multimem.red.min.v2.f16 [a], {b0, b1};", np.float16, [3, 4]),
+        ("multimem.red.relaxed.gpu.global.add.v2.f32 [a], {b0, b1};", np.float32, [13, 24]),
+        ("multimem.red.relaxed.gpu.global.max.v2.f16 [a], {b0, b1};", np.float16, [10, 20]),
         ("multimem.st.v2.f32 [a], {b0, b1};", np.float32, [3, 4]),
+        ("multimem.st.relaxed.gpu.global.v2.f32 [a], {b0, b1};", np.float32, [3, 4]),
+        ("multimem.st.v2.f16 [a], {b0, b1};", np.float16, [3, 4]),
+        ("multimem.st.relaxed.sys.global.v2.f16 [a], {b0, b1};", np.float16, [3, 4]),
+        ("multimem.st.weak.global.u32 [a], b1;", np.uint32, [4, 20]),
         ("multimem.st.release.sys.global.u64 [a], b1;", np.uint64, [4, 20]),
     ],
 )
@@ -50,6 +56,11 @@ def test_writes(instruction: str, dtype: type, expected: list[int]) -> None:
     [
         ("multimem.ld_reduce.acquire.sys.global.add.u32 d0, [a];", np.uint32, [10, 4]),
         ("multimem.ld_reduce.add.v2.f32 {d0, d1}, [a];", np.float32, [10, 20]),
+        ("multimem.ld_reduce.relaxed.gpu.global.add.v2.f32 {d0, d1}, [a];", np.float32, [10, 20]),
+        ("multimem.ld_reduce.weak.min.v2.f16 {d0, d1}, [a];", np.float16, [10, 20]),
+        ("multimem.ld_reduce.relaxed.sys.max.v2.f16 {d0, d1}, [a];", np.float16, [10, 20]),
+        ("multimem.ld_reduce.relaxed.gpu.add.acc::f32.v2.f16 {d0, d1}, [a];", np.float16, [10, 20]),
+        ("multimem.ld_reduce.weak.add.u32 d0, [a];", np.uint32, [10, 4]),
         ("multimem.ld_reduce.add.acc::f32.v2.f16 {d0, d1}, [a];", np.float16, [10, 20]),
     ],
 )
