@@ -153,6 +153,18 @@ def test_loops(check):
     assert check(*body, "setp.lt.u32 p1, r1, lane; @p1 bra again;", AFTER) == [(1, DIVERGENCE, "warning")]
 
 
+def test_a_loop_behind_an_early_exit(check):
+    """Lanes that leave at the start by data of their own do not make the loop of the others part; those that come late do."""
+    load = "mul.wide.u32 rd1, tid, 4; add.u64 rd1, rd1, out; ld.global.u32 r2, [rd1]; setp.eq.u32 p2, r2, 0;"
+    loop = ["again: add.u32 r1, r1, 1;", "bar.sync 0; setp.lt.u32 p1, r1, n; @p1 bra again;"]
+    early = "mov.u32 r1, 0; @p2 bra done; setp.eq.u32 p3, n, 7; @p3 bra again; mov.u32 r1, 2;"
+    apart = "mov.u32 r1, 0; @p2 bra again; mov.u32 r1, 2;"
+    last = "st.shared.u32 [at], tid; done:"
+
+    assert check(load, early, *loop, last) == []
+    assert check(load, apart, *loop, last) == [(3, DIVERGENCE, "warning")]
+
+
 def test_warps_poll_together(check):
     """Waiting for an mbarrier in a loop parts nobody."""
     wait = "again: mbarrier.try_wait.parity.shared::cta.b64 p1, [at], zero; @!p1 bra again;"

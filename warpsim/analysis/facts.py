@@ -167,7 +167,7 @@ class Facts:
             if len(block.successors) < 2:
                 continue
             spread = self.decision(block.index).spread
-            where = self.graph.region(block.index)
+            where = self.graph.shared(block.index)
             if self.graph.meets[block.index] < self.graph.exit:
                 where |= 1 << self.graph.meets[block.index]
             for index in members(where):

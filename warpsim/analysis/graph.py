@@ -45,6 +45,15 @@ class Graph:
             int.__or__, (self.within(s, self.meets[branch]) for s in self.blocks[branch].successors), 0
         )
 
+    @functools.cache  # noqa: B019 - likewise
+    def shared(self, branch: int) -> int:
+        """The blocks of its region to which more than one way from a branch leads."""
+        once = twice = 0
+        for successor in dict.fromkeys(self.blocks[branch].successors):
+            way = self.within(successor, self.meets[branch])
+            once, twice = once | way, twice | (once & way)
+        return twice
+
     def reachable(self, start: int) -> int:
         """The blocks on all ways from ``start``, itself included."""
         return self.within(start, self.exit)
