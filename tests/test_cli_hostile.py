@@ -427,6 +427,7 @@ def test_interrupted_launch_saves(tmp_path):
     setup = """
 import os, signal, threading
 from warpsim.machine.engine import Run
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 advance = Run.advance
 def interrupted(run):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
