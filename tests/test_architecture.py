@@ -22,6 +22,7 @@ ORDER = {
     "machine": 5,
     "checks": 6,
     "observe": 6,
+    "report": 6,
     "host": 7,
     "cli": 8,
     "testing": 8,
@@ -79,6 +80,7 @@ def test_nothing_that_processors_do_differently():
 
 
 OPCODES_ELSEWHERE = {
+    "report/rules.py": "names of rules",
     "__init__.py": "the public function mma",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",

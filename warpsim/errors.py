@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import itertools
+import os
+from collections.abc import Iterable
+
 import attrs
 
 EXCERPT = 400
 """How much of a line a message shows."""
+COLOURS = {"error": "#d1242f", "warning": "#bf8700", "note": "#0969da"}
+"""Of severities, legible on light and on dark."""
+LARGEST_SOURCE = 1 << 24
+"""Bytes of a CUDA file beyond which none of its lines is shown."""
 
 
 @attrs.frozen
@@ -25,6 +35,7 @@ class Finding:
     ``cta`` is (x, y, z); ``warp`` the warp in its CTA; ``lanes`` lane numbers in that warp;
     ``source`` the (file, line) of the nearest ``.loc``; ``text`` the PTX line itself; ``section`` the id of the
     PTX ISA's section (https://docs.nvidia.com/cuda/parallel-thread-execution/#id) that states the rule.
+    ``str()`` is the finding in full: what errors, the command line and the debugger show.
     """
 
     rule: str
@@ -45,6 +56,16 @@ class Finding:
     other: Finding | None = None
     count: int = 1
     text: str = ""
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def _repr_html_(self) -> str:
+        head, _, rest = describe(self).partition("\n")
+        return (
+            f'<pre style="border-left:4px solid {COLOURS.get(self.severity, COLOURS["note"])};padding-left:.6em;'
+            f'white-space:pre-wrap"><b>{self.severity}</b>: {html.escape(head)}\n{html.escape(rest)}</pre>'
+        )
 
     def headline(self) -> str:
         """``file:line:column: rule: message`` in one line."""
@@ -114,29 +135,74 @@ def shown(value: object) -> str:
 
 
 def describe(finding: Finding) -> str:
-    """A finding in full: its headline, the PTX line with a caret, where, the other party, what to do."""
-    lines = [finding.headline()]
-    if finding.excerpt():
-        lines.append(finding.excerpt())
-    if finding.cta is not None:
-        lines.append(f"    {_where(finding)}")
-    if finding.other is not None:
-        lines.append(f"    the other party: {finding.other.headline()}")
+    """A finding in full: its headline, the PTX line with a caret, the CUDA line, who, what it conflicts with, what to do."""
+    lines = [finding.headline(), *place_lines(finding)]
+    other = finding.other
+    if other is not None:
+        lines.append(f"    conflicts with {other.headline()}")
+        lines += [f"    {line}" for line in place_lines(other, caret=False)]
+    if finding.count > 1:
+        lines.append(f"    {finding.count:,} times here")
     if finding.advice:
         lines.append(f"    {finding.advice}")
     return "\n".join(lines)
+
+
+def place_lines(finding: Finding, caret: bool = True) -> list[str]:
+    """The PTX line (with a caret), the CUDA line, and the threads of a finding or of what it conflicts with."""
+    lines = finding.excerpt().splitlines()[: None if caret else 1]
+    if finding.source is not None:
+        lines.append(f"    {source_text(finding.source)}")
+    who = where(finding)
+    return [*lines, f"    {who}"] if who else lines
+
+
+def source_name(source: tuple[str, int]) -> str:
+    """A CUDA line in short: ``reduce.cu:7``."""
+    return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
+
+
+def source_text(source: tuple[str, int]) -> str:
+    """A CUDA line: ``reduce.cu:7``, with its text where the file is at hand."""
+    text = source_line(source)
+    return f"{source_name(source)}: {text[:EXCERPT]}" if text else source_name(source)
+
+
+def source_line(source: tuple[str, int]) -> str:
+    """The text of a CUDA line; empty where the file is not at hand."""
+    file, line = source
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if line > 0 and os.path.isfile(file) and os.path.getsize(file) <= LARGEST_SOURCE:
+            with open(file, encoding="utf-8", errors="replace") as lines:
+                return "".join(itertools.islice(lines, line - 1, line)).strip()
+    return ""
 
 
 def _describe(findings: tuple[Finding, ...]) -> str:
     return "\n".join([*(describe(f) for f in findings[:1]), *(f.headline() for f in findings[1:])])
 
 
-def _where(finding: Finding) -> str:
-    place = f"CTA {finding.cta}"
+def where(finding: Finding) -> str:
+    """CTA, warp and lanes of a finding; empty where it has none."""
+    parts = [] if finding.cta is None else [f"CTA {finding.cta}"]
     if finding.warp is not None:
-        place += f", warp {finding.warp}"
+        parts.append(f"warp {finding.warp}")
     if finding.lanes:
-        place += f", lane {finding.lanes[0]}"
-        if len(finding.lanes) > 1:
-            place += f" and {len(finding.lanes) - 1} more"
-    return place
+        parts.append(f"lane{'s' if len(finding.lanes) > 1 else ''} {spans(finding.lanes)}")
+    return ", ".join(parts)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """``0-3, 7`` of ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 from warpsim.isa.traits import Ending
@@ -12,16 +14,36 @@ from warpsim.types import StateSpace
 @attrs.frozen
 class SharedLayout:
     """Offsets in bytes by unique name; ``dynamic`` is where dynamic shared memory begins, ``static`` what the static
-    variables take; ``open`` is set where the kernel names a variable of dynamic size."""
+    variables take; ``open`` is set where the kernel names a variable of dynamic size. ``variables`` are name, offset and
+    size (0: the rest) of each, as they lie."""
 
     offsets: dict[str, int]
     dynamic: int
     static: int
     open: bool
+    variables: tuple[tuple[str, int, int], ...] = ()
 
     def address(self, variable: Variable) -> int:
         """The address of a variable in the shared window."""
         return self.offsets.get(variable.unique, self.dynamic)
+
+    def name(self, address: int, size: int) -> str:
+        """What lies at an address of the ``size`` bytes of a CTA: ``tile+0x10``; empty where nothing with a name does."""
+        for name, start, length in self.variables:
+            if start <= address < (start + length if length else size):
+                return f"{name}+0x{address - start:x}" if address > start else name
+        return ""
+
+
+_LOCAL = re.compile(r"_ZZ.*E(\d+)(\w+)")
+
+
+def source_name(name: str) -> str:
+    """The name of a variable in CUDA: ``tile`` of ``_ZZ6reduceE4tile``, which a function declares."""
+    match = _LOCAL.fullmatch(name)
+    if match is None or len(match[2]) < (length := int(match[1][:4])):
+        return name
+    return match[2][:length]
 
 
 def place_shared(program: Program, entry: Function) -> SharedLayout:
@@ -45,7 +67,15 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
         start = max(start, -(-at // max(variable.align, 1)) * max(variable.align, 1))
     for variable in dynamic:
         offsets[variable.unique] = start
-    return SharedLayout(offsets, start, at, any(v.unique in names for v in dynamic))
+    named = [v for v in variables if v.unique in names]
+    placed = sorted((offsets[v.unique], v.size if v not in dynamic else 0, source_name(v.name)) for v in named)
+    return SharedLayout(
+        offsets,
+        start,
+        at,
+        any(v.unique in names for v in dynamic),
+        tuple((name, offset, size) for offset, size, name in placed),
+    )
 
 
 def _reachable_names(program: Program, entry: Function) -> set[str]:

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
+import warpsim
 from warpsim.analysis.strict import check_program
-from warpsim.cli.launching import Launched, launch_from, launch_options
+from warpsim.cli.launching import PROGRESS, Launched, launch_from, launch_options
 from warpsim.cli.outcome import Unusable, document, end, internal
-from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError, describe
+from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError, plural
 from warpsim.host.cases import CaseResult, failed_case, run_case
+from warpsim.host.checks import resolve_checks
+from warpsim.host.files import Target
 from warpsim.host.module import load_file
-
-
-def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding as plain data."""
-    record: dict[str, Any] = attrs.asdict(finding, recurse=False)
-    record["other"] = finding_json(finding.other) if finding.other else None
-    record["values"] = {k: _plain(v) for k, v in finding.values.items()}
-    return record
-
-
-def _plain(value: object) -> Any:
-    """A value that JSON has: no infinities, nothing of NumPy."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return value if isinstance(value, int | str | None) else str(value)
+from warpsim.report.findings import finding_record, sarif
 
 
 def _print_findings(findings: tuple[Finding, ...]) -> None:
     for finding in findings:
-        times = f" ({finding.count} times)" if finding.count > 1 else ""
-        print(f"{finding.severity}: {finding.headline()}{times}", file=sys.stderr)
-        if finding.excerpt():
-            print(finding.excerpt(), file=sys.stderr)
-        if finding.advice:
-            print(f"    {finding.advice}", file=sys.stderr)
+        print(f"{finding.severity}: {finding}", file=sys.stderr)
+
+
+def _write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
+    """Leave the findings in a file for pages of code scanning, where one was asked for."""
+    if path:
+        text = json.dumps(sarif(findings, warpsim.__version__), indent=1)
+        Target(path).write(lambda stream: stream.write(text.encode()))
 
 
 def find_case(name: str) -> Path:
@@ -78,9 +70,12 @@ def command_replay(options: Namespace) -> int:
             break
         except Exception as defect:  # the other cases' results must not be lost
             result = failed_case(name, internal(defect))
+        finally:
+            PROGRESS.clear()
         results.append(result)
         if not options.json:
             print_case(result, options.bits)
+    _write_sarif(options.sarif, [f for result in results for f in result.findings])
     status = report_cases(results, options, interrupted)
     return 2 if unusable and not interrupted else status
 
@@ -101,7 +96,7 @@ def report_cases(results: list[CaseResult], options: Namespace, interrupted: boo
 
 def _case_json(result: CaseResult) -> dict[str, Any]:
     record: dict[str, Any] = attrs.asdict(result, recurse=True)
-    record["findings"] = [finding_json(f) for f in result.findings]
+    record["findings"] = [finding_record(f) for f in result.findings]
     return record
 
 
@@ -110,7 +105,7 @@ def print_case(result: CaseResult, bits: bool) -> None:
     good = result.bits_equal if bits else result.ok
     sys.stdout.write(result.stdout)
     print(
-        f"{result.case}: {'equal in every bit' if result.bits_equal else 'within tolerance' if good else 'FAILED'}, {result.instructions:,} warp-instructions in {result.seconds:.2f} s"
+        f"{result.case}: {'equal in every bit' if result.bits_equal else 'within tolerance' if good else 'FAILED'}, {plural(result.instructions, 'warp-instruction')} in {result.seconds:.2f} s"
     )
     if result.error:
         print(result.error)
@@ -119,7 +114,7 @@ def print_case(result: CaseResult, bits: bool) -> None:
             first = output.first or {}
             ulps = "" if output.max_ulp is None else f", up to {output.max_ulp} ulps"
             print(
-                f"  {output.buffer}: {output.differing} elements differ{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}"
+                f"  {output.buffer}: {plural(output.differing, 'element')} differ{'s' if output.differing == 1 else ''}{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}"
             )
     if not result.error:
         _print_findings(result.findings)
@@ -131,6 +126,7 @@ def print_case(result: CaseResult, bits: bool) -> None:
 def command_check(options: Namespace) -> int:
     """Parse and validate; with ``--strict`` say too what can be seen to be wrong without running."""
     status, records = 0, []
+    every: list[Finding] = []
     for name in options.file:
         kernels: list[str] = []
         try:
@@ -138,21 +134,23 @@ def command_check(options: Namespace) -> int:
             kernels = list(module.kernels)
             found = check_program(module.program) if options.strict else ()
             findings = tuple([f for f in found if f.severity != "note"])
-            lines = [f"{name}: {len(kernels)} kernels, {_summary(findings)}"]
-            lines += [f"{f.severity}: {describe(f)}" for f in findings]
+            lines = [f"{name}: {plural(len(kernels), 'kernel')}, {_summary(findings)}"]
+            lines += [f"{f.severity}: {f}" for f in findings]
         except PtxError as problem:
             findings, lines = problem.findings, [str(problem)]
         except Exception as defect:  # the other files' results must not be lost
             findings = (Finding("internal", internal(defect), file=name),)
             lines = [findings[0].headline()]
+        every += findings
         bad = any(f.severity == "error" for f in findings)
         unreadable = any(f.rule == "unreadable" for f in findings)
         status = max(status, 2 if unreadable else int(bad))
         records.append(
-            {"file": name, "ok": not bad, "kernels": kernels, "findings": [finding_json(f) for f in findings]}
+            {"file": name, "ok": not bad, "kernels": kernels, "findings": [finding_record(f) for f in findings]}
         )
         if not options.json:
             print(*lines, sep="\n")
+    _write_sarif(options.sarif, every)
     if options.json:
         document({"files": records})
     return status
@@ -162,7 +160,7 @@ def _summary(findings: tuple[Finding, ...]) -> str:
     if not findings:
         return "no problem found"
     errors = sum(f.severity == "error" for f in findings)
-    return f"{errors} errors, {len(findings) - errors} warnings"
+    return f"{plural(errors, 'error')}, {plural(len(findings) - errors, 'warning')}"
 
 
 def command_info(options: Namespace) -> int:
@@ -173,7 +171,7 @@ def command_info(options: Namespace) -> int:
         module = load_file(options.file)
     except PtxError as problem:
         if options.json:
-            document({"file": options.file, "findings": [finding_json(f) for f in problem.findings]})
+            document({"file": options.file, "findings": [finding_record(f) for f in problem.findings]})
         else:
             print(problem)
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1
@@ -196,10 +194,12 @@ def command_info(options: Namespace) -> int:
         return 0
     print(f"{options.file}: target {module.target}")
     for record in kernels:
-        print(f"  {record['name']}({', '.join('.' + p['type'] + ' ' + p['name'] for p in record['params'])})")
-        print(
-            f"    {record['registers']} registers, {record['shared']} bytes of static shared memory, {sum(record['opcodes'].values())} instructions"
-        )
+        print(f"  {record['name']}({', '.join(str(p) for p in module[record['name']].params)})")
+        used = [
+            plural(record["registers"], "register"),
+            f"{plural(record['shared'], 'byte')} of static shared memory",
+        ]
+        print(f"    {', '.join(used)}, {plural(sum(record['opcodes'].values()), 'instruction')}")
     return 0
 
 
@@ -244,8 +244,13 @@ def command_run(options: Namespace) -> int:
     try:
         launch = launch_from(options)
     except (ExecutionError, PtxError) as problem:
+        _write_sarif(options.sarif, problem.findings)
         return failed(problem, options.json)
-    return report_launch(launch, options.json)
+    _write_sarif(options.sarif, launch.result.findings)
+    status = report_launch(launch, options.json)
+    if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
+        print("  nothing found; races are looked for with --checks default+race")
+    return status
 
 
 def report_launch(launch: Launched, as_json: bool) -> int:
@@ -253,11 +258,11 @@ def report_launch(launch: Launched, as_json: bool) -> int:
     result = launch.result
     if as_json:
         record = attrs.asdict(result, recurse=False)
-        record["findings"] = [finding_json(f) for f in result.findings]
+        record["findings"] = [finding_record(f) for f in result.findings]
         document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})
     else:
         print(
-            f"{result.instructions:,} warp-instructions, {result.thread_instructions:,} thread-instructions in {result.seconds:.3f} s"
+            f"{plural(result.instructions, 'warp-instruction')}, {plural(result.thread_instructions, 'thread-instruction')} in {result.seconds:.3f} s"
         )
         for number, argument in enumerate(launch.arguments):
             value, target = argument.value, f" -> {argument.path}" if argument.path else ""
@@ -273,7 +278,7 @@ def report_launch(launch: Launched, as_json: bool) -> int:
 def failed(problem: WarpsimError, as_json: bool) -> int:
     """Say that a module or a launch was at fault; gives status 1."""
     if as_json:
-        document({"error": str(problem), "findings": [finding_json(f) for f in problem.findings]})
+        document({"error": str(problem), "findings": [finding_record(f) for f in problem.findings]})
     else:
         print(problem, file=sys.stderr)
     return 1

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.cli.outcome import Unusable
-from warpsim.errors import LaunchError, PtxError
+from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import DTYPES
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, read_array
@@ -43,12 +43,36 @@ def launch_options(options: Namespace) -> dict[str, Any]:
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
         "on_finding": "collect",
-        "progress": _progress if sys.stderr.isatty() and not options.json else None,
+        "progress": PROGRESS if sys.stderr.isatty() and not options.json else None,
     }
 
 
-def _progress(instructions: int, done: int, total: int) -> None:
-    print(f"\r{instructions:,} warp-instructions, {done} of {total} CTAs", end="", file=sys.stderr, flush=True)
+class Progress:
+    """A line on the terminal that says how far a launch is, and that goes before anything else is printed."""
+
+    def __init__(self) -> None:
+        self.shown = 0
+
+    def __call__(self, instructions: int, done: int, total: int) -> None:
+        """Show it anew."""
+        text = f"{plural(instructions, 'warp-instruction')}, {done} of {plural(total, 'CTA')}"
+        print("\r" + text.ljust(self.shown), end="", file=sys.stderr, flush=True)
+        self.shown = max(self.shown, len(text))
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self.shown:
+            print("\r" + " " * self.shown + "\r", end="", file=sys.stderr, flush=True)
+            self.shown = 0
+
+
+PROGRESS = Progress()
+
+
+def _printed(text: str) -> None:
+    """What a kernel prints, on a line of its own."""
+    PROGRESS.clear()
+    sys.stdout.write(text)
 
 
 def dims(text: str) -> tuple[int, ...]:
@@ -107,7 +131,7 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
         device = Device(
             options.device or runs_on(module.target),
             numerics=options.numerics,
-            stdout=(lambda text: None) if options.json else None,
+            stdout=(lambda text: None) if options.json else _printed,
         )
         for given in arguments:
             if given.path:
@@ -122,13 +146,16 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
             **{**launch_options(options), **more},
         )
     except (LaunchError, Unusable) as problem:
+        PROGRESS.clear()
         for _, target in targets:
             target.abandon()
         raise Unusable(str(problem)) from None
     except BaseException:
+        PROGRESS.clear()
         for line in _save(targets):
             print(f"warpsim: {line}", file=sys.stderr)
         raise
+    PROGRESS.clear()
     return Launched(result, arguments, _save(targets))
 
 

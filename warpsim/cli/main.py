@@ -31,7 +31,8 @@ def _common(max_seconds: float | None) -> _Parser:
     common = _Parser(add_help=False)
     common.add_argument("--device", help="the GPU, for example sm_90a")
     common.add_argument(
-        "--checks", help="all, none, default, with +NAME and -NAME behind, or a list of rules and groups"
+        "--checks",
+        help="all, none, default (every rule but race), with +NAME and -NAME behind, or a list of rules and groups",
     )
     common.add_argument("--async-effects", default="eager", choices=["eager", "at_wait"])
     common.add_argument("--numerics", default="exact", choices=["exact", "ieee"])
@@ -62,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
-    commands.add_parser("run", parents=[launch, common], help="run a kernel")
+    run = commands.add_parser("run", parents=[launch, common], help="run a kernel")
     replay = commands.add_parser("replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches and compare")
     replay.add_argument("case", nargs="+")
     replay.add_argument("--bits", action="store_true", help="compare bit by bit")
@@ -70,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("file", nargs="+")
     check.add_argument("--strict", action="store_true", help="report too what can be seen to be wrong without running")
     check.add_argument("--json", action="store_true")
+    for parser in (run, replay, check):
+        parser.add_argument("--sarif", metavar="FILE", help="write the findings there as SARIF, for code scanning")
     info = commands.add_parser("info", help="kernels of a file, or the table of supported instructions")
     info.add_argument("file", nargs="?")
     info.add_argument("--isa", action="store_true")

@@ -10,7 +10,7 @@ import attrs
 
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once, watchers_of
-from warpsim.errors import ExecutionError, Finding, LaunchError, shown
+from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, shown
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
@@ -20,6 +20,7 @@ from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.window import Watcher
 from warpsim.program.program import Function
+from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.host.module import Module
@@ -38,6 +39,11 @@ class KernelParam:
     type: str
     size: int
     alignment: int
+
+    def __str__(self) -> str:
+        """As PTX declares it: ``.u64 out``, ``.b8 config[128]``."""
+        count = self.size // TYPES[self.type].bytes
+        return f".{self.type} {self.name}" + (f"[{count}]" if count > 1 else "")
 
 
 @attrs.frozen
@@ -88,12 +94,15 @@ class Kernel:
     ) -> LaunchResult:
         """Run the kernel; see interface documentation in the README for every argument.
 
+        ``checks``: without it, every rule but ``race``, which costs time and memory; ``"default+race"`` has all errors.
+
         Raises:
             LaunchError: arguments, dimensions or resources do not fit.
             ExecutionError: the launch did something undefined, faulted, hung, or ran out of its budget.
         """
         import time
 
+        __tracebackhide__ = True
         device = self.module.device if device is None else device
         if not isinstance(device, Device):
             raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
@@ -134,6 +143,8 @@ class Kernel:
                 run(state, [*watchers_of(state), *watchers], stdout, progress)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
+            except WarpsimError as problem:
+                raise problem.with_traceback(None) from None  # where the machine stood says nothing to its user
             finally:
                 for address in mapped:
                     device.memory.unmap(address)

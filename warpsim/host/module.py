@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, shown
+from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, WarpsimError, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.sources import read
@@ -36,7 +36,11 @@ def load(source: str | bytes | os.PathLike[str]) -> Module:
     Raises:
         PtxError: for what cannot be read or is no valid PTX, with every problem found.
     """
-    return load_text(*read(source))
+    __tracebackhide__ = True
+    try:
+        return load_text(*read(source))
+    except WarpsimError as problem:
+        raise problem.with_traceback(None) from None
 
 
 def load_file(path: str) -> Module:

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.analysis.flow import KEEP
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import watchers_of
-from warpsim.errors import Finding, LaunchError, shown
+from warpsim.errors import Finding, LaunchError, WarpsimError, shown
 from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
@@ -95,6 +95,7 @@ def run(
         LaunchError: registers, warps or shared memory do not fit them.
         ExecutionError: they did something undefined.
     """
+    __tracebackhide__ = True
     if not isinstance(code, str):
         raise LaunchError(f"code is PTX instructions as text, not {shown(code)}")
     device = Device(target)
@@ -104,7 +105,10 @@ def run(
         raise LaunchError(f"registers maps names to values, it is not {shown(registers)}")
     chosen, seconds = resolve_checks(checks), budget("max_seconds", max_seconds)
     settings = Settings(checks=chosen, max_seconds=seconds, whole_warps=DIVERGENCE in chosen)
-    snippet = snippet_program(code, target=target, shared_bytes=content.size)
+    try:
+        snippet = snippet_program(code, target=target, shared_bytes=content.size)
+    except WarpsimError as problem:
+        raise problem.with_traceback(None) from None
     kernel = snippet.program.functions[KERNEL]
     kernel = attrs.evolve(kernel, directives={**kernel.directives, KEEP: ()})
     program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
@@ -116,7 +120,10 @@ def run(
     for name, value in (registers or {}).items():
         initial.update(_values(name, value, by_name, 32 * warps))
     kept = _Registers(initial, content)
-    run_launch(state, [*watchers_of(state), kept])
+    try:
+        run_launch(state, [*watchers_of(state), kept])
+    except WarpsimError as problem:
+        raise problem.with_traceback(None) from None
     out = {}
     for name, register in by_name.items():
         stored = kept.frame.values[register.index]

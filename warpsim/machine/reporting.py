@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NoReturn
 
 import attrs
 import numpy as np
 
-from warpsim.errors import SECTIONS, ExecutionError, Finding
+from warpsim.errors import SECTIONS, ExecutionError, Finding, spans
 from warpsim.machine.memory.strays import INDEX
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
@@ -21,6 +22,8 @@ ADVICE = {
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
     "read-only": "pass a writable array, or store elsewhere",
 }
+SHARED_ADDRESS = re.compile(r"(?:shared|row) address 0x([0-9a-f]+)")
+"""How messages name a place in the shared memory of a CTA."""
 
 
 def record(
@@ -52,6 +55,7 @@ def record(
         launch.findings[key] = attrs.evolve(known, count=known.count + 1)
         return None
     cta, warp, which = locate(launch, batch, group, lanes)
+    message = SHARED_ADDRESS.sub(lambda found: named(launch, found), message)
     finding = launch.findings[key] = attrs.evolve(
         finding_at(launch, instruction),
         rule=rule,
@@ -66,6 +70,12 @@ def record(
         other=finding_at(launch, other) if isinstance(other, Instruction) else other,  # type: ignore[arg-type]
     )
     return finding
+
+
+def named(launch: LaunchState, found: re.Match[str]) -> str:
+    """A place in shared memory with the variable that lies there: ``shared address 0x180 (s+0x80)``."""
+    name = launch.plan.shared.name(int(found[1], 16), launch.shared_size)
+    return f"{found[0]} ({name})" if name else found[0]
 
 
 def ends_launch(launch: LaunchState, finding: Finding) -> bool:
@@ -137,9 +147,3 @@ def locate(
 def counted(what: str, numbers: Array) -> str:
     """``lane 5`` or ``lanes 0-3, 7``."""
     return f"{what}{'' if len(numbers) == 1 else 's'} {spans(numbers)}"
-
-
-def spans(numbers: Array) -> str:
-    """``0-3, 7`` of ascending numbers."""
-    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
-    return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs if len(r))

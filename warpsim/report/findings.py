@@ -1,0 +1,118 @@
+"""Findings as plain data and as SARIF 2.1.0, which pages of code scanning read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+
+from warpsim.errors import Finding, describe, where
+from warpsim.report.rules import RULES
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
+
+
+def finding_record(finding: Finding) -> dict[str, Any]:
+    """A finding as plain data, for JSON."""
+    record: dict[str, Any] = attrs.asdict(finding, recurse=False)
+    record["other"] = finding_record(finding.other) if finding.other else None
+    record["values"] = {k: _plain(v) for k, v in finding.values.items()}
+    return record
+
+
+def _plain(value: object) -> Any:
+    """A value that JSON has: no infinities, nothing of NumPy."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if isinstance(value, int | str | None) else str(value)
+
+
+def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
+    """A SARIF log of findings, as plain data. A finding stands at its CUDA line where `.loc` tells it, and names the PTX
+    line and the access that it conflicts with as related places."""
+    found = list(findings)
+    names = sorted({finding.rule for finding in found})
+    driver: dict[str, Any] = {
+        "name": "warpsim",
+        "rules": [{"id": name, "shortDescription": {"text": RULES.get(name, name)}} for name in names],
+        **({"semanticVersion": version} if version else {}),
+    }
+    results = [_result(finding, names.index(finding.rule)) for finding in found]
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+    }
+
+
+def _result(finding: Finding, index: int) -> dict[str, Any]:
+    text = [f"{finding.message}.", *([f"{where(finding)}."] if where(finding) else []), finding.advice]
+    places = [_place(finding, "the PTX line")]
+    if finding.source is not None:
+        places.insert(0, _cuda(finding.source, ""))
+    if finding.other is not None:
+        places.append(_place(finding.other, finding.other.message))
+        if finding.other.source is not None:
+            places.append(_cuda(finding.other.source, finding.other.message))
+    key = f"{finding.rule}\0{finding.kernel}\0{finding.source or (finding.file, finding.line)}\0{finding.text.strip()}"
+    properties = {
+        "kernel": finding.kernel,
+        "instruction": finding.instruction,
+        "cta": list(finding.cta) if finding.cta else None,
+        "warp": finding.warp,
+        "lanes": list(finding.lanes),
+        "values": {k: _plain(v) for k, v in finding.values.items()},
+        "section": MANUAL + "#" + finding.section if finding.section else None,
+        "text": describe(finding),
+    }
+    first, *related = places
+    first.pop("message", None)
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": finding.severity if finding.severity in ("error", "warning", "note") else "none",
+        "message": {"text": " ".join(part for part in text if part)},
+        "locations": [first],
+        "relatedLocations": [{"id": number, **place} for number, place in enumerate(related, 1)],
+        "occurrenceCount": finding.count,
+        "partialFingerprints": {"warpsim/v1": hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()},
+        "properties": {name: value for name, value in properties.items() if value is not None},
+    }
+
+
+def _place(finding: Finding, message: str) -> dict[str, Any]:
+    region: dict[str, Any] = {"startLine": max(finding.line, 1), "startColumn": max(finding.column, 1)}
+    if finding.text:
+        region["snippet"] = {"text": finding.text}
+    return {
+        "physicalLocation": {"artifactLocation": {"uri": _uri(finding.file)}, "region": region},
+        "message": {"text": message or "the PTX line"},
+    }
+
+
+def _cuda(source: tuple[str, int], message: str) -> dict[str, Any]:
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(source[0])},
+            "region": {"startLine": max(source[1], 1)},
+        },
+        "message": {"text": message or "the CUDA line"},
+    }
+
+
+def _uri(file: str) -> str:
+    """A file's address: relative where it lies below the working directory, as in a checkout."""
+    if os.path.isabs(file):
+        path = Path(file)
+        try:
+            return quote(path.relative_to(Path.cwd()).as_posix())
+        except ValueError:
+            return path.as_uri()
+    return quote(file.replace(os.sep, "/"))
