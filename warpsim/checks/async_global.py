@@ -7,11 +7,13 @@ accesses by stamps of granules.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.checks.stamps import Stamps
+from warpsim.checks.stamps import Claims, Met
 from warpsim.machine.asynchrony.footprints import GRANULE, Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array
 
@@ -30,7 +32,7 @@ class GlobalStores:
 
     def __init__(self) -> None:
         self.stores: dict[int, Transfer] = {}
-        self._ranges: dict[tuple[int, int], Stamps | None] = {}
+        self._ranges: dict[tuple[int, int], Claims | None] = {}
 
     def enter(self, copy: Transfer) -> None:
         """A copy is to write global memory."""
@@ -38,9 +40,9 @@ class GlobalStores:
         if target is None:
             return
         self.stores[copy.serial] = copy
-        stamps = self._ranges.setdefault((target.low, target.high), None)
-        if stamps is not None:
-            self._put(stamps, copy.serial, target)
+        claims = self._ranges.setdefault((target.low, target.high), None)
+        if claims is not None:
+            self._put(claims, copy.serial, target)
 
     def settle(self) -> None:
         """Forget those that have written all."""
@@ -48,9 +50,21 @@ class GlobalStores:
         if not self.stores:
             self._ranges = {}
 
-    def _put(self, stamps: Stamps, serial: int, target: GlobalTarget) -> None:
+    def _put(self, claims: Claims, serial: int, target: GlobalTarget) -> None:
         address, _, size = target.runs()
-        stamps.put(Footprint(np.zeros(len(address), np.int64), address - target.low, size), serial)
+        footprint = Footprint(np.zeros(len(address), np.int64), address - target.low, size)
+        claims.put(footprint, serial, next(iter(self.stores)), partial(self._holders, low=target.low))
+
+    def _holders(self, met: Met, low: int) -> Iterator[tuple[Transfer, Array]]:
+        """The stores that still write granules, and the accesses (flat indices) that meet them there."""
+        index, address, _, numbers = met
+        for number in np.unique(numbers).tolist():
+            copy = self.stores.get(number)
+            if copy is not None and copy.target is not None:
+                which = numbers == number
+                held = copy.target.holders(address[which] + low, copy.open)
+                if held.any():
+                    yield copy, index[which][held]
 
     def touch(
         self,
@@ -59,70 +73,60 @@ class GlobalStores:
         base: Affine | Array,
         nbytes: int,
         active: Array | None,
-        *,
-        atomic: bool,
     ) -> None:
-        """Accesses of the lanes of the step (``read`` or ``write``) at ``base``."""
+        """Accesses of the lanes of the step (``read``, ``write`` or ``atomic``) at ``base``."""
         low, high = base.limits() if isinstance(base, Affine) else (int(base.min()), int(base.max()))
         near = self._near(low, high + nbytes)
         if near:
             place = as_array(base).view(np.int64)
             place = np.broadcast_to(place, machine.memory.group.selection.shape)
-            for start, end, stamps in near:
-                self._meet(machine, access, stamps, start, end, place, nbytes, active, atomic)
+            for start, end, claims in near:
+                self._meet(machine, access, claims, start, end, place, nbytes, active)
 
     def read_by_copies(self, machine: Machine, address: Array, nbytes: int) -> None:
         """Copies of the step read runs of bytes."""
-        for start, end, stamps in self._near(int(address.min()), int(address.max()) + nbytes):
+        for start, end, claims in self._near(int(address.min()), int(address.max()) + nbytes):
             place = (address.reshape(-1, 1) + np.arange(0, nbytes, GRANULE)).reshape(-1)
-            self._meet(machine, "read", stamps, start, end, place, min(nbytes, GRANULE), None, False)
+            self._meet(machine, "read", claims, start, end, place, min(nbytes, GRANULE), None)
 
-    def _near(self, low: int, high: int) -> list[tuple[int, int, Stamps]]:
+    def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
         """The memory that stores may write and that has bytes of ``[low, high)``."""
         found = []
-        for (start, end), stamps in list(self._ranges.items()):
+        for (start, end), claims in list(self._ranges.items()):
             if low < end and start < high:
-                if stamps is None:
-                    stamps = self._ranges[start, end] = Stamps(end - start, 1)
+                if claims is None:
+                    claims = self._ranges[start, end] = Claims(end - start, 1)
                     for serial, copy in self.stores.items():
                         if copy.target is not None and (copy.target.low, copy.target.high) == (start, end):
-                            self._put(stamps, serial, copy.target)
-                found.append((start, end, stamps))
+                            self._put(claims, serial, copy.target)
+                found.append((start, end, claims))
         return found
 
     def _meet(
         self,
         machine: Machine,
         access: str,
-        stamps: Stamps,
+        claims: Claims,
         start: int,
         end: int,
         place: Array,
         nbytes: int,
         active: Array | None,
-        atomic: bool,
     ) -> None:
         inside = (place + nbytes > start) & (place < end)
         inside = inside if active is None else inside & active
         near = np.clip(place, start, end - 1) - start
-        met = stamps.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.stores)))
-        if met is None:
-            return
-        index, address, _, numbers = met
-        for number in np.unique(numbers).tolist():
-            copy = self.stores.get(number)
-            if copy is None or copy.target is None or (atomic and copy.target.reduces):
-                continue
-            which = numbers == number
-            held = copy.target.holders(address[which] + start, copy.open)
-            if held.any():
+        for met in claims.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.stores))):
+            for copy, index in self._holders(met, start):
+                if access == "atomic" and copy.reduces:
+                    continue  # each reduction is atomic
                 lanes = np.zeros(place.shape, np.bool_)
-                lanes.reshape(-1)[index[which][held]] = True
+                lanes.reshape(-1)[index] = True
                 first = int(place[lanes][0])
                 memory = machine.memory
                 machine.fault(
                     EARLY,
-                    f"global address 0x{first:x} is {'written' if access == 'write' else 'read'} while an unfinished copy"
+                    f"global address 0x{first:x} is {'read' if access == 'read' else 'written'} while an unfinished copy"
                     " writes it",
                     memory.group,
                     lanes if lanes.shape == memory.group.selection.shape else memory.active,

@@ -66,11 +66,11 @@ class AsyncReuse(Watcher):
         differs: Callable[[], Array] | None,
     ) -> None:
         """Accesses of threads."""
-        verb = "read" if access == READ else "write"
+        verb = "read" if access == READ else "atomic" if access == ATOMIC else "write"
         found = self._in_flight(machine)
         if space == "global":
             if found.stores.stores:
-                found.stores.touch(machine, verb, place, nbytes, active, atomic=access == ATOMIC)
+                found.stores.touch(machine, verb, place, nbytes, active)
         elif found.shared.busy and space != "local" and not (machine.delivering and machine.transfers.late):
             found.shared.touch(machine, verb, place, nbytes, where, active)
 
@@ -129,7 +129,8 @@ class AsyncReuse(Watcher):
         """New copies may meet those in flight."""
         shared = self._in_flight(machine).shared
         if shared.busy:
-            for footprint, access in ((transfer.writes, "write"), (transfer.reads, "read")):
+            writes = "atomic" if transfer.reduces else "write"
+            for footprint, access in ((transfer.writes, writes), (transfer.reads, "read")):
                 if footprint is not None:
                     start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
                     shared.touch(machine, access, start, nbytes, columns, None, by=transfer.positions)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.checks.stamps import Stamps
+from warpsim.checks.stamps import Claims, Met
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class SharedUses:
         self.matrices: list[MatrixFootprint] = []
         self._extent = size, n_ctas
         self._copies: dict[int, Transfer] = {}
-        self._stamps: dict[str, Stamps] = {}
+        self._claims: dict[str, Claims] = {}
         self._oldest = {"writes": _NEVER, "reads": _NEVER}
 
     @property
@@ -61,10 +63,11 @@ class SharedUses:
         self._copies[copy.serial] = copy
         for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
             if footprint is not None:
-                if kind not in self._stamps:
-                    self._stamps[kind] = Stamps(*self._extent)
-                self._stamps[kind].put(footprint, copy.serial)
-                self._oldest[kind] = min(self._oldest[kind], copy.serial)
+                if kind not in self._claims:
+                    self._claims[kind] = Claims(*self._extent)
+                claims, oldest = self._claims[kind], self._oldest[kind]
+                claims.put(footprint, copy.serial, oldest, partial(self._holders, kind))
+                self._oldest[kind] = min(oldest, copy.serial)
 
     def settle(self) -> None:
         """Forget the copies that neither write nor read here any more."""
@@ -73,6 +76,9 @@ class SharedUses:
             self._copies = {t.serial: t for t in open}
         self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
         self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.free.all()), _NEVER)
+        for kind, claims in self._claims.items():
+            if self._oldest[kind] == _NEVER:
+                claims.clear()
 
     def touch(
         self,
@@ -86,7 +92,7 @@ class SharedUses:
         rows: bool = False,
         by: Array | None = None,
     ) -> None:
-        """Other accesses (``read`` or ``write``) to shared memory, one for each lane of the step.
+        """Other accesses (``read``, ``write`` or ``atomic``) to shared memory, one for each lane of the step.
 
         ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
         (none given: by a warpgroup)."""
@@ -119,9 +125,20 @@ class SharedUses:
         """Compare accesses with what copies in flight write, or read."""
         if self._oldest[kind] == _NEVER:
             return
-        met = self._stamps[kind].met(place, nbytes, columns, active, self._oldest[kind])
-        if met is None:
-            return
+        for met in self._claims[kind].met(place, nbytes, columns, active, self._oldest[kind]):
+            for copy, index in self._holders(kind, met):
+                if access == "atomic" and copy.reduces and kind == "writes":
+                    continue  # each reduction is atomic
+                shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
+                found = np.zeros(shape, np.bool_)
+                found.reshape(-1)[index] = True
+                verb = "read" if access == "read" else "written"
+                rule = EARLY if kind == "writes" else OVERWRITE
+                what = f"is {verb} while an unfinished copy {kind} it"
+                self._report(machine, rule, what, copy.place, place, found, rows, by)
+
+    def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
+        """The copies that still write (or read) granules, and the accesses (flat indices) that meet them there."""
         index, address, owners, numbers = met
         for number in np.unique(numbers).tolist():
             copy = self._copies.get(number)
@@ -129,18 +146,11 @@ class SharedUses:
                 continue
             footprint = copy.writes if kind == "writes" else copy.reads
             open = copy.open if kind == "writes" else copy.open & ~copy.free
-            which = numbers == number
-            if footprint is None or not open.any():
-                continue
-            held = footprint.holders(address[which], owners[which], open)
-            if held.any():
-                shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
-                found = np.zeros(shape, np.bool_)
-                found.reshape(-1)[index[which][held]] = True
-                verb = "written" if access == "write" else "read"
-                rule = EARLY if kind == "writes" else OVERWRITE
-                what = f"is {verb} while an unfinished copy {kind} it"
-                self._report(machine, rule, what, copy.place, place, found, rows, by)
+            if footprint is not None and open.any():
+                which = numbers == number
+                held = footprint.holders(address[which], owners[which], open)
+                if held.any():
+                    yield copy, index[which][held]
 
     def _report(
         self,

@@ -334,17 +334,23 @@ class Races(RaceFindings):
     def copies(self, transfer: Any) -> None:
         """Asynchronous copies begin: accesses of the threads that started them."""
         self.copying = transfer.asynchronous
-        for footprint, write in ((transfer.writes, True), (transfer.reads, False)):
+        for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
-                self.spread(transfer.positions, footprint.columns, footprint.start, footprint.nbytes, write, transfer.group)  # fmt: skip
+                where = footprint.columns, footprint.start, footprint.nbytes
+                self._copy(transfer, *where, write, strong=write and transfer.reduces)
         self.copying = False
 
         if transfer.signal is not None:
-            outer, self.note = self.note, Note(GPU)
-            signal = transfer.signal
+            self._copy(transfer, transfer.signal.columns, transfer.signal.address, 8, True, strong=True)
+
+    def _copy(self, transfer: Any, columns: Array, start: Array, nbytes: int, write: bool, *, strong: bool) -> None:
+        """Accesses of copies; a reduction, and what counts at an mbarrier, is atomic."""
+        outer = self.note
+        if strong:
+            self.note = Note(GPU)
             self.launch.begin(self.launch.events[-1], GPU)
-            self.spread(transfer.positions, signal.columns, signal.address, 8, True, transfer.group)
-            self.note = outer
+        self.spread(transfer.positions, columns, start, nbytes, write, transfer.group)
+        self.note = outer
 
     def waited(self, transfer: Any, which: Array) -> None:
         """A thread has waited for copies that it started: only now are they ordered before what it does next."""

@@ -1,4 +1,4 @@
-"""Which copy was the last to claim each granule of each CTA's shared memory.
+"""Which copies in flight have claimed each granule of each CTA's shared memory.
 
 An access looks up the granules that it touches, however many copies are in flight. Numbers grow, so that a row of granules
 whose last number is below that of the oldest copy in flight meets none of them.
@@ -6,10 +6,49 @@ whose last number is below that of the oldest copy in flight meets none of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from warpsim.machine.asynchrony.footprints import GRANULE, Footprint
 from warpsim.machine.values import Array
+
+Met = tuple[Array, ...]
+"""(flat index of the access, address of the granule, column, number) of each granule at which an access meets a copy."""
+
+
+class Claims:
+    """Sheets of stamps: a copy claims its bytes in the first sheet where no copy in flight holds any of them."""
+
+    def __init__(self, size: int, n_columns: int) -> None:
+        self._extent = size, n_columns
+        self._sheets = [Stamps(size, n_columns)]
+
+    def put(self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Met], Iterator[object]]) -> None:
+        """A copy claims its bytes; ``holders`` are the copies, none of them older than ``oldest``, that still hold
+        granules which it meets."""
+        start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
+        if not len(start):
+            return
+        for sheet in self._sheets:
+            met = sheet.met(start, nbytes, columns, None, oldest)
+            if met is None or next(holders(met), None) is None:
+                break
+        else:
+            sheet = Stamps(*self._extent)
+            self._sheets.append(sheet)
+        sheet.put(footprint, number)
+
+    def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Iterator[Met]:
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies of number ``oldest`` or newer."""
+        for sheet in self._sheets:
+            met = sheet.met(place, nbytes, columns, active, oldest)
+            if met is not None:
+                yield met
+
+    def clear(self) -> None:
+        """Nothing is in flight: one sheet will do."""
+        del self._sheets[1:]
 
 
 class Stamps:
@@ -23,8 +62,6 @@ class Stamps:
     def put(self, footprint: Footprint, number: int) -> None:
         """A copy claims its bytes."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-        if not len(start):
-            return
         self._fit(nbytes)
         first, count = start // self.granule, -(-nbytes // self.granule)
         at = int(first[0])
@@ -46,11 +83,8 @@ class Stamps:
             self.rows = np.repeat(self.rows, times)
             self.granule = wanted
 
-    def met(
-        self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int
-    ) -> tuple[Array, ...] | None:
-        """Accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) that meet a copy of number ``oldest`` or newer:
-        (flat index of the access, address of the granule, column, number) of each; None where there are none."""
+    def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Met | None:
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies of number ``oldest`` or newer."""
         first, count = place // self.granule, max(nbytes // self.granule, 1)
         steps = np.arange(count)
         if count <= 8:

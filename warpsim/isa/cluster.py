@@ -60,7 +60,7 @@ def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bul
     def act() -> None:
         memory.atomic("shared::cluster", address, op.type, UPDATES[op.op], (b,), returns=False, kind=op.op)
 
-    bulk.remote(address, bar, op.type.bytes, act)
+    bulk.remote(address, bar, op.type.bytes, act, reduces=True)
 
 
 @instruction(

@@ -158,7 +158,7 @@ class BulkPort(Protocol):
     ) -> None:
         """``size`` bytes between (space, address) pairs."""
 
-    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None]) -> None:
+    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None], *, reduces: bool = False) -> None:
         """``act`` changes ``nbytes`` of each lane at ``dst`` in the cluster's shared memory, through the memory port."""
 
     def commit(self) -> None:

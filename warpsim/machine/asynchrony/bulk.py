@@ -80,8 +80,9 @@ class BulkCopies(BulkReach):
                 for some in steps:  # reductions one after the other: boxes may overlap
                     self.scatter(boxes, some, taken[some], reduction)
 
-            target = GlobalTarget(*boxes.span(), boxes.spread, reduction is not None)
-            self._start_store(mine, Footprint(owners, start, boxes.extent), fetch, deliver, target)
+            target = GlobalTarget(*boxes.span(), boxes.spread)
+            reads = Footprint(owners, start, boxes.extent)
+            self._start_store(mine, reads, fetch, deliver, target, reduction is not None)
 
     def copy(
         self,
@@ -140,9 +141,8 @@ class BulkCopies(BulkReach):
                 np.repeat(np.arange(len(targets)), n // 16),
                 16,
             ),
-            reduction is not None,
         )
-        self._start_store(lanes, Footprint(owners, start, n), fetch, deliver, target)
+        self._start_store(lanes, Footprint(owners, start, n), fetch, deliver, target, reduction is not None)
 
     def _to_shared(
         self,
@@ -182,14 +182,15 @@ class BulkCopies(BulkReach):
                 new = combine(reduction, type, old.reshape(-1).view(np.uint8), words[row].view(np.uint8))
                 self.write(column, where[row : row + 1], new.view(np.uint32).reshape(1, -1))
 
-        self._start(lanes, to, n, deliver, reads)
+        self._start(lanes, to, n, deliver, reads, reduces=reduction is not None)
 
-    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None]) -> None:
+    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None], *, reduces: bool = False) -> None:
         """``act`` changes ``nbytes`` of each lane at ``dst`` in the cluster's shared memory, through the memory port."""
         lanes = self.lanes()
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
         if self.inside(to.start, nbytes):
-            self._start(lanes, to, nbytes, self.machine.async_groups.replay(lanes.index, act), asynchronous=False)
+            deliver = self.machine.async_groups.replay(lanes.index, act)
+            self._start(lanes, to, nbytes, deliver, asynchronous=False, reduces=reduces)
 
     # ---- starting ----------------------------------------------------------------------------
 
@@ -203,6 +204,7 @@ class BulkCopies(BulkReach):
         extent: int | None = None,
         asynchronous: bool = True,
         span: int = 0,
+        reduces: bool = False,
     ) -> None:
         self.machine.objects.use_by_copies(to.bar_columns, to.bar)
         if "proxy-fence" in self.machine.batch.notes:
@@ -215,6 +217,7 @@ class BulkCopies(BulkReach):
                 writes=Footprint(to.columns, to.start, extent or nbytes),
                 reads=reads,
                 asynchronous=asynchronous,
+                reduces=reduces,
                 signal=Signal(to.bar_columns, to.bar, np.array([nbytes])),
             )
         )
@@ -226,9 +229,11 @@ class BulkCopies(BulkReach):
         fetch: Callable[[Which], None],
         deliver: Callable[[Which], None],
         target: GlobalTarget,
+        reduces: bool,
     ) -> None:
+        group = self.machine.memory.group
         self.machine.transfers.start(
-            Transfer(self.machine.memory.group, lanes.positions, deliver, fetch, reads=reads, kind=KIND, target=target)
+            Transfer(group, lanes.positions, deliver, fetch, reads=reads, kind=KIND, target=target, reduces=reduces)
         )
 
     def commit(self) -> None:

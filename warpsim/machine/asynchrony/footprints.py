@@ -32,21 +32,18 @@ class Footprint:
         """Which of these bytes lie in a run of a receiver that is open."""
         keys = self.columns << 32 | self.start
         order = np.argsort(keys, kind="stable")
-        at = np.searchsorted(keys[order], columns << 32 | address, "right") - 1
-        receiver = order[np.maximum(at, 0)]
-        inside = (at >= 0) & (self.columns[receiver] == columns) & (address < self.start[receiver] + self.nbytes)
-        return inside & open[receiver]
+        wanted = columns << 32 | address
+        return _within(keys[order], open[order], np.maximum(wanted - self.nbytes + 1, columns << 32), wanted)
 
 
 @attrs.define(eq=False)
 class GlobalTarget:
     """What a store writes, within ``[low, high)``: ``spread`` gives the addresses of elements, the receiver of each, and the
-    size of an element. ``reduces`` where it combines them with what is there."""
+    size of an element."""
 
     low: int
     high: int
     spread: Callable[[], tuple[Array, Array, int]]
-    reduces: bool = False
     _runs: tuple[Array, Array, int] | None = None
 
     def runs(self) -> tuple[Array, Array, int]:
@@ -63,6 +60,11 @@ class GlobalTarget:
     def holders(self, address: Array, open: Array) -> Array:
         """Which of these bytes a receiver that is open writes."""
         starts, receivers, size = self.runs()
-        at = np.searchsorted(starts, address, "right") - 1
-        inside: Array = (at >= 0) & (address < starts[at] + size)
-        return inside & open[receivers[at]]
+        return _within(starts, open[receivers], address - size + 1, address)
+
+
+def _within(keys: Array, open: Array, first: Array, last: Array) -> Array:
+    """For each pair of bounds whether a key from the one to the other (the keys are in order) is open."""
+    before = np.concatenate(([0], np.cumsum(open)))
+    found: Array = before[np.searchsorted(keys, last, "right")] > before[np.searchsorted(keys, first, "left")]
+    return found

@@ -47,7 +47,7 @@ class Signal:
 @attrs.define(eq=False)
 class Transfer:
     """Copies of one step. ``fetch`` takes the source of some receivers, ``deliver`` writes what was taken;
-    ``asynchronous`` where that goes through the async proxy."""
+    ``asynchronous`` where that goes through the async proxy; ``reduces`` where it is combined with what is there."""
 
     group: Group
     positions: Array
@@ -57,6 +57,7 @@ class Transfer:
     reads: Footprint | None = None
     kind: str = ""
     asynchronous: bool = True
+    reduces: bool = False
     signal: Signal | None = None
     target: GlobalTarget | None = None
     number: Any = None
@@ -165,14 +166,22 @@ class Transfers:
         words = self._words(columns, address)
         if self.late:
             stop = self._ready(keys, words, mbarriers.phase(words) == parity)
+        else:
+            stop = self._ended(keys, mbarriers.phase(words))
         for number, transfer in enumerate(list(self.open)):
-            if transfer.signal is None:
-                continue
-            at, known = _find(keys, transfer.signal.keys)
-            mine = known & transfer.open
-            over = number <= stop[at] if self.late else mbarriers.phase(words)[at] != transfer.phase
-            self._complete(transfer, np.flatnonzero(mine & over))
+            if transfer.signal is not None:
+                at, known = _find(keys, transfer.signal.keys)
+                self._complete(transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
         self._sweep()
+
+    def _ended(self, keys: Array, phases: Array) -> Array:
+        """The last transfer to each mbarrier whose phase is over, -1 where there is none: phases end in order."""
+        stop = np.full(len(keys), -1, np.int64)
+        for number, transfer in enumerate(self.open):
+            if transfer.signal is not None:
+                at, known = _find(keys, transfer.signal.keys)
+                stop[at[known & transfer.open & (phases[at] != transfer.phase)]] = number
+        return stop
 
     def _ready(self, keys: Array, words: Array, wanted: Array) -> Array:
         """The last transfer whose completion ends the present phase of each mbarrier, -1 where none does."""
