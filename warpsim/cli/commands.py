@@ -71,7 +71,7 @@ def command_replay(options: Namespace) -> int:
         except Exception as defect:  # the other cases' results must not be lost
             result = failed_case(name, internal(defect))
         finally:
-            PROGRESS.clear()
+            PROGRESS.erase()
         results.append(result)
         if not options.json:
             print_case(result, options.bits)

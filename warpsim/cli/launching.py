@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from argparse import Namespace
 from typing import Any
 
@@ -47,7 +48,7 @@ def launch_options(options: Namespace) -> dict[str, Any]:
     }
 
 
-class Progress:
+class Progress(threading.local):
     """A line on the terminal that says how far a launch is, and that goes before anything else is printed."""
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class Progress:
         print("\r" + text.ljust(self.shown), end="", file=sys.stderr, flush=True)
         self.shown = max(self.shown, len(text))
 
-    def clear(self) -> None:
+    def erase(self) -> None:
         """Take it away."""
         if self.shown:
             print("\r" + " " * self.shown + "\r", end="", file=sys.stderr, flush=True)
@@ -71,7 +72,7 @@ PROGRESS = Progress()
 
 def _printed(text: str) -> None:
     """What a kernel prints, on a line of its own."""
-    PROGRESS.clear()
+    PROGRESS.erase()
     sys.stdout.write(text)
 
 
@@ -146,16 +147,16 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
             **{**launch_options(options), **more},
         )
     except (LaunchError, Unusable) as problem:
-        PROGRESS.clear()
+        PROGRESS.erase()
         for _, target in targets:
             target.abandon()
         raise Unusable(str(problem)) from None
     except BaseException:
-        PROGRESS.clear()
+        PROGRESS.erase()
         for line in _save(targets):
             print(f"warpsim: {line}", file=sys.stderr)
         raise
-    PROGRESS.clear()
+    PROGRESS.erase()
     return Launched(result, arguments, _save(targets))
 
 
