@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.stamps import Claims, Met
-from warpsim.machine.asynchrony.footprints import GRANULE, Footprint, GlobalTarget
+from warpsim.machine.state.footprints import GRANULE, Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Transfer
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.transfers import Transfer
 
 EARLY = "async-read-early"
 ADVICE = (

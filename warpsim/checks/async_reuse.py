@@ -9,13 +9,14 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.async_shared import MatrixFootprint, SharedUses
+from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.window import ATOMIC, READ, Watcher
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Transfer
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.transfers import Transfer
     from warpsim.machine.values import Array
 
 NAME = "async"
@@ -71,7 +72,7 @@ class AsyncReuse(Watcher):
         if space == "global":
             if found.stores.stores:
                 found.stores.touch(machine, verb, place, nbytes, active)
-        elif found.shared.busy and space != "local" and not (machine.delivering and machine.transfers.late):
+        elif found.shared.busy and space != "local" and not (machine.delivering and late(machine)):
             found.shared.touch(machine, verb, place, nbytes, where, active)
 
     def rows_accessed(
@@ -87,11 +88,11 @@ class AsyncReuse(Watcher):
     ) -> None:
         """What wgmma reads; one that is being started goes on reading until it is complete."""
         found = self._in_flight(machine)
-        wgmma = machine.wgmma
+        wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            n_ctas, place = machine.batch.shape.n_ctas, present(machine.memory.group)
+            n_ctas, place = machine.batch.shape.n_ctas, present(group)
             if len(columns) == 1:
-                numbers = np.unique(wgmma.columns(group.selection) // n_ctas).tolist()
+                numbers = np.unique(group.selection.warpgroups // n_ctas).tolist()
             else:
                 numbers = (group.warps.warp_threads[::4] >> 7).tolist()
             for i, number in enumerate(numbers[: group.warps.n // 4]):
@@ -107,11 +108,11 @@ class AsyncReuse(Watcher):
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Those that are complete read no more."""
         found: InFlight = machine.batch.notes[NAME]
-        if not found.matrices or machine.wgmma is None:
+        if not found.matrices or machine.batch.wgmma is None:
             return
         n_ctas, kept = machine.batch.shape.n_ctas, []
         for footprint, number, tickets in found.matrices:
-            footprint.open &= tickets > machine.wgmma.done[number * n_ctas : (number + 1) * n_ctas]
+            footprint.open &= tickets > machine.batch.wgmma.done[number * n_ctas : (number + 1) * n_ctas]
             if footprint.open.any():
                 kept.append((footprint, number, tickets))
         found.matrices = kept
@@ -122,7 +123,7 @@ class AsyncReuse(Watcher):
     ) -> None:
         """What bulk copies read may not have been written yet."""
         stores = self._in_flight(machine).stores
-        if stores.stores and access == READ and not machine.transfers.late and len(address):
+        if stores.stores and access == READ and not late(machine) and len(address):
             stores.read_by_copies(machine, address, nbytes)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:

@@ -12,8 +12,8 @@ from warpsim.checks.stamps import Claims, Met
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Transfer
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.transfers import Transfer
     from warpsim.program.program import Instruction
 
 EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"

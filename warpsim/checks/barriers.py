@@ -44,7 +44,7 @@ class Barriers(Watcher):
         if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in operands):
             return  # they arrive apart
         number, count = [*[int(v.reshape(-1)[0]) for v in operands], 0, 0][:2]
-        barrier, arrived = machine.barrier(number), machine.batch.notes[RULE]
+        barrier, arrived = machine.batch.barrier(number), machine.batch.notes[RULE]
         last: Last | None = arrived.get(number)
         _check_count(machine, group, barrier, count, last)
         _check_kind(machine, group, barrier, last)

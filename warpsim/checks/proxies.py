@@ -20,12 +20,12 @@ from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.footprints import Footprint
-    from warpsim.machine.asynchrony.transfers import Transfer
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.footprints import Footprint
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
+    from warpsim.machine.state.transfers import Transfer
     from warpsim.program.program import Instruction
 
 RULE = "proxy-fence"
@@ -213,7 +213,7 @@ class Proxies:
             return
         step = min(nbytes & -nbytes, 16)
         at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
-        user = self.machine.transfers.lanes()[:1]
+        user = self.machine.memory.group.lanes(self.machine.memory.active)[:1]
         self._meet(
             found[1], at, step, np.zeros(1, np.int64), np.broadcast_to(user, at.shape), write, "global", allocation
         )

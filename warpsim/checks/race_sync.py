@@ -12,6 +12,7 @@ from warpsim.checks.hints import Hints
 from warpsim.checks.order import Order
 from warpsim.checks.race_events import LaunchRaces, Note
 from warpsim.machine.selection import Rect
+from warpsim.machine.specials import clusters_of
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg
 
@@ -37,10 +38,7 @@ class RaceClocks:
         self.note = Note()
 
     def _clusters(self) -> Array:
-        from warpsim.machine.clusters import ClusterBarrier
-
-        clusters: Array = ClusterBarrier(self.machine).cluster
-        return clusters
+        return clusters_of(self.machine.launch, self.machine.batch)
 
     @property
     def now(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from warpsim.machine.asynchrony.footprints import GRANULE, Footprint
+from warpsim.machine.state.footprints import GRANULE, Footprint
 from warpsim.machine.values import Array
 
 Met = tuple[Array, ...]

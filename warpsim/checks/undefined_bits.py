@@ -333,8 +333,11 @@ def bit_ports(machine: Machine, group: Group, form: Form, active: Any) -> dict[s
 
 def stand_ins(machine: Machine, group: Group, form: Form, active: Any) -> dict[str, Any]:
     """Those of a form's ports that move undefined bits instead of values."""
-    found: dict[str, Any] = {p: AtOnce() for p in ("async_groups", "bulk") if p in form.ports}
-    return {**found, "memory": UndefinedMemory(machine, group, active)} if "memory" in form.ports else found
+    names = form.ports & {"memory", "async_groups", "bulk"}
+    if not names:
+        return {}
+    memory = UndefinedMemory(machine, group, active)
+    return {name: memory if name == "memory" else AtOnce(memory) for name in names}
 
 
 def _both(where: Any, active: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import GlobalAccess
@@ -67,13 +68,18 @@ class UndefinedMemory:
 class AtOnce:
     """Stands for the ports of asynchronous copies where undefined bits are moved, which need no waiting."""
 
-    def copy(self, dst: Address, nbytes: int, act: Callable[[], None]) -> None:
-        """A copy that is made now."""
-        act()
+    def __init__(self, memory: UndefinedMemory) -> None:
+        self.memory = memory
 
-    def remote(self, dst: Address, bar: Address, nbytes: int, act: Callable[[], None]) -> None:
+    def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
+        """A copy that is made now."""
+        copy_threads(self.memory, dst, src, nbytes, take)
+
+    def remote(
+        self, dst: Address, bar: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
+    ) -> None:
         """A store in the cluster that is made now."""
-        act()
+        store_remote(self.memory, dst, type, values, operation)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class Passage:
         self.before_store, self.after_store = bind_store_bits(plan, instruction) if stored else (None, None)
         self.getters = [source_getter(plan, o) for o in sources]
         self.commit = commit_of(instruction)
-        self.moves_memory = "memory" in form.ports and (bool(form.n_dest) or traits.is_async(Family.CP_ASYNC))
+        self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
         """Whether what it finds in memory goes anywhere: to registers, or elsewhere in memory."""
 
 
@@ -336,7 +336,7 @@ def _take(machine: Machine, met: Met) -> bool:
         else:
             ports = bit_ports(machine, group, form, active)
         bits = form.function(instruction.op, *met.arguments, **ports)
-        padding = _padding(group, instruction, met.arguments[0], ports["memory"])
+        padding = _padding(group, instruction, met.arguments[0], ports.get("memory"))
     slots = passage.written
     if passage.commit is None or bits is None:
         return False
@@ -354,11 +354,11 @@ def _take(machine: Machine, met: Met) -> bool:
     return True
 
 
-def _padding(group: Group, instruction: Instruction, address: Any, memory: UndefinedMemory) -> list[Array]:
+def _padding(group: Group, instruction: Instruction, address: Any, memory: UndefinedMemory | None) -> list[Array]:
     """The lanes whose element has written bytes beside it in its aligned eight bytes, for each element; nothing where
     no neighbour is loaded with it, as the words of a structure are."""
     op, target = instruction.op, instruction.operands[0]
-    if instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
+    if memory is None or instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []
     space = getattr(op, "space", None) or ""
     if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):

@@ -11,6 +11,8 @@ from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import barriers, convergence, stalls
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
+from warpsim.checks.descriptors import RULE as DESCRIPTOR
+from warpsim.checks.descriptors import Descriptors
 from warpsim.checks.fragments import Fragments, fragments_in
 from warpsim.checks.map_fences import MapFences
 from warpsim.checks.mbarriers import RULE as MBARRIER
@@ -29,15 +31,16 @@ from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
 from warpsim.checks.wgmma_registers import WgmmaRegisters
 from warpsim.checks.written import WrittenBytes
+from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
 from warpsim.machine.window import ATOMIC, READ, WRITE, Watcher
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Transfer
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
+    from warpsim.machine.state.transfers import Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 
@@ -63,6 +66,8 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(WgmmaRegisters())
     if PROXY in checks and launch.plan.async_proxy:
         found.append(ProxyFences(launch))
+    if DESCRIPTOR in checks and launch.plan.asynchronous:
+        found.append(Descriptors())
     if RACE in checks:
         found.append(RaceWatcher(launch))
     if SETMAXNREG in checks and launch.plan.counts_registers:
@@ -199,7 +204,7 @@ class RaceWatcher(Watcher):
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies begin: accesses of the threads that start them."""
-        if machine.transfers.late or transfer.kind != "cp.async":
+        if late(machine) or transfer.kind != "cp.async":
             self._at(machine, transfer.group).copies(transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:

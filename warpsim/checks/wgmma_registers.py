@@ -16,11 +16,11 @@ from warpsim.machine.values import Array
 from warpsim.machine.window import Watcher
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.wgmma import Wgmma
-    from warpsim.machine.binding.wgmma_steps import Issue
+    from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.wgmma import Wgmma
     from warpsim.program.program import Instruction
 
 RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}
@@ -55,14 +55,14 @@ class Registers:
         """The last ticket before threads ended."""
         self.waited_at: Instruction | None = None
         self.last_issue: Instruction | None = None
-        self._rows: dict[int, Rows] = {}
+        self._rows: dict[str, Rows] = {}
         self._shapes: dict[str, int] = {}
 
     def rows(self, plan: FunctionPlan) -> Rows:
         """The rows of a function."""
-        found = self._rows.get(id(plan))
+        found = self._rows.get(plan.name)
         if found is None:
-            found = self._rows[id(plan)] = Rows(len(plan.wgmma_rows), len(self.fenced))
+            found = self._rows[plan.name] = Rows(len(plan.wgmma_rows), len(self.fenced))
         return found
 
     def shape_number(self, issue: Issue) -> int:
@@ -80,7 +80,7 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_fenced(self, machine: Machine, group: Group) -> None:
         """Register accesses before are ordered with the wgmma after."""
-        known, columns = _known(machine), _wgmma(machine).columns(group.selection)
+        known, columns = _known(machine), group.selection.warpgroups
         rows = known.rows(group.plan)
         rows.again = None
         rows.unfenced[:, columns] = ORDERED
@@ -89,19 +89,19 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """The next group begins without a fence."""
-        _known(machine).fenced[_wgmma(machine).columns(group.selection)] = False
+        _known(machine).fenced[group.selection.warpgroups] = False
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """What is not committed is not waited for."""
         known, wgmma = _known(machine), _wgmma(machine)
-        columns = wgmma.columns(group.selection)
+        columns = group.selection.warpgroups
         known.waited[columns] = wgmma.issued[columns]
         known.waited_at = present(group)
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """A wgmma uses registers."""
         known, wgmma = _known(machine), _wgmma(machine)
-        rows, columns = known.rows(group.plan), wgmma.columns(group.selection)
+        rows, columns = known.rows(group.plan), group.selection.warpgroups
         again = rows.again is not None and rows.again[0] == issue.key and rows.again[1] is columns
         if not again:
             _check_issue(machine, group, issue, rows, columns)
@@ -116,10 +116,10 @@ class WgmmaRegisters(Watcher):
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:
         """Another instruction reads or writes registers."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
-        columns = wgmma.columns(group.selection)
+        columns = group.selection.warpgroups
         rows.again = None
         where = np.ix_(touched, columns)
-        tickets = np.maximum(wgmma.uses(group.plan).accumulator[where], rows.operand[where])
+        tickets = np.maximum(wgmma.use(group.plan).accumulator[where], rows.operand[where])
         busy = tickets > wgmma.done[columns]
         if busy.any():
             _early(machine, group, rows, touched, columns, tickets, busy, written)
@@ -130,7 +130,7 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
         """Compilers rename accumulators in flight, which no longer is a use of them."""
-        rows, columns = _known(machine).rows(group.plan), _wgmma(machine).columns(group.selection)
+        rows, columns = _known(machine).rows(group.plan), group.selection.warpgroups
         rows.again = None
         for state in (rows.operand, rows.unfenced, rows.shape):
             state[np.ix_(targets, columns)] = state[np.ix_(sources, columns)].max(axis=0)
@@ -138,10 +138,10 @@ class WgmmaRegisters(Watcher):
 
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """Threads end: nothing may be left uncommitted."""
-        wgmma, known = machine.wgmma, _known(machine)
+        wgmma, known = machine.batch.wgmma, _known(machine)
         if wgmma is None:
             return
-        columns = wgmma.columns(group.selection)
+        columns = group.selection.warpgroups
         lost = wgmma.issued[columns] > np.maximum(wgmma.ends[0, columns], known.ended[columns])
         if lost.any():
             message = "the kernel ends with a wgmma that was never committed"
@@ -155,8 +155,8 @@ def _known(machine: Machine) -> Registers:
 
 
 def _wgmma(machine: Machine) -> Wgmma:
-    assert machine.wgmma is not None
-    return machine.wgmma
+    assert machine.batch.wgmma is not None
+    return machine.batch.wgmma
 
 
 def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:
@@ -166,7 +166,7 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
     for rows, tickets, what in (
         (
             issue.rows_a,
-            wgmma.uses(group.plan).accumulator,
+            wgmma.use(group.plan).accumulator,
             "it reads A from {}, which a wgmma in flight accumulates in",
         ),
         (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
@@ -244,7 +244,7 @@ def _early(
         )
         return
     user = use.user[row]
-    accumulates = bool((wgmma.uses(group.plan).accumulator[row, columns] > wgmma.done[columns]).any())
+    accumulates = bool((wgmma.use(group.plan).accumulator[row, columns] > wgmma.done[columns]).any())
     _fault(
         machine,
         group,
@@ -279,5 +279,5 @@ def _fault(
     chosen = np.zeros(wgmma.n_columns, np.bool_)
     chosen[columns[bad]] = True
     advice = advice or ADVICE[rule]
-    lanes = chosen[wgmma.lane_columns(group.selection)]
+    lanes = chosen[group.selection.warpgroup_of]
     machine.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)

@@ -98,16 +98,25 @@ def update_of(op: Op) -> Update:
     return _add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
 
 
-def reduction(operation: str, type: ScalarType, flush: bool) -> Update:
-    """The update of a reduction by the async proxy, on arrays of ``type.dtype``; f32 subnormals are kept unless ``flush``."""
-    if type.name not in ("f16", "bf16"):
-        return _add_flushed if flush and operation == "add" else UPDATES[operation]
-    combine = _HALF_UPDATES[operation]
+@attrs.frozen
+class Reduction:
+    """A reduction by the async proxy, on elements of the ``types`` (None: of any)."""
 
-    def update(old: Lanes, b: Lanes) -> Lanes:
-        return to_half(combine(old.astype(np.float32), b.astype(np.float32)), type.dtype, "rn")
+    operation: str
+    types: frozenset[str] | None = None
 
-    return update
+    def __call__(self, type: ScalarType, flush: bool) -> Update | None:
+        """The update on arrays of ``type.dtype``; f32 subnormals are kept unless ``flush``."""
+        if self.types is not None and type.name not in self.types:
+            return None
+        if type.name not in ("f16", "bf16"):
+            return _add_flushed if flush and self.operation == "add" else UPDATES[self.operation]
+        combine = _HALF_UPDATES[self.operation]
+
+        def update(old: Lanes, b: Lanes) -> Lanes:
+            return to_half(combine(old.astype(np.float32), b.astype(np.float32)), type.dtype, "rn")
+
+        return update
 
 
 def _shared_update(op: Op) -> Update | None:

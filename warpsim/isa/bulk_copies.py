@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-from warpsim.isa.atomics import reduction
+from warpsim.isa.atomics import Reduction
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Asynchronous, Family, Stage, Traits
-from warpsim.types import ScalarType
 
 Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-cp-async-bulk"
@@ -90,19 +88,18 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
     """A box from shared memory, combined with a tensor."""
-    bulk.tensor_store(map, src, functools.partial(_of_map, op.redOp))
+    bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]))
 
 
 _BITS, _ORDERED = "u32 s32 u64", "u32 s32 u64 s64 f16 bf16"
 _OF_MAPS = {
-    **{"add": "u32 s32 u64 f16 bf16 f32 f64", "min": _ORDERED, "max": _ORDERED},
-    **{"inc": "u32", "dec": "u32", "and": _BITS, "or": _BITS, "xor": _BITS},
+    operation: frozenset(types.split())
+    for operation, types in {
+        **{"add": "u32 s32 u64 f16 bf16 f32 f64", "min": _ORDERED, "max": _ORDERED},
+        **{"inc": "u32", "dec": "u32", "and": _BITS, "or": _BITS, "xor": _BITS},
+    }.items()
 }
 """The element types of maps that an H200 reduces; it faults on others."""
-
-
-def _of_map(operation: str, type: ScalarType, flush: bool) -> Any:
-    return reduction(operation, type, flush) if type.name in _OF_MAPS[operation].split() else None
 
 
 @instruction(
@@ -208,7 +205,7 @@ def _illegal_in_shared(op: Op) -> str | None:
 )
 def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with global memory."""
-    bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, op.redOp), type=op.type)
+    bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
 
 
 @instruction(
@@ -227,7 +224,7 @@ def reduce_global_halves(
     op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
 ) -> None:
     """Halves of shared memory, added to global memory."""
-    bulk.copy(("global", dst), ("shared", src), size, reduction=functools.partial(reduction, "add"), type=op.type)
+    bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
 
 
 @instruction(
@@ -245,7 +242,7 @@ def reduce_global_halves(
 )
 def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
     """Elements of shared memory, combined with the shared memory of another CTA."""
-    choose = functools.partial(reduction, op.redOp)
+    choose = Reduction(op.redOp)
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.atomics import UPDATES
-from warpsim.isa.ports import BulkPort, MemoryPort
+from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Traits, Undefined
 
@@ -24,15 +23,9 @@ Lanes = Any
     target=90,
     traits=Traits(access=Access.STORE, undefined=Undefined.STORED, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def st_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
+def st_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
     """Store in shared memory of the cluster and count the bytes at an mbarrier."""
-    values = b if isinstance(b, tuple) else (b,)
-    bulk.remote(
-        address,
-        bar,
-        op.type.bytes * len(values),
-        lambda: memory.store("shared::cluster", address, op.type, values),
-    )
+    bulk.remote(address, bar, op.type, b if isinstance(b, tuple) else (b,))
 
 
 def _illegal(op: Op) -> str | None:
@@ -54,13 +47,9 @@ def _illegal(op: Op) -> str | None:
     target=90,
     traits=Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def red_async(op: Op, address: Any, b: Any, bar: Any, *, memory: MemoryPort, bulk: BulkPort) -> None:
+def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
     """Combine with shared memory of the cluster and count the bytes at an mbarrier."""
-
-    def act() -> None:
-        memory.atomic("shared::cluster", address, op.type, UPDATES[op.op], (b,), returns=False, kind=op.op)
-
-    bulk.remote(address, bar, op.type.bytes, act, reduces=True)
+    bulk.remote(address, bar, op.type, (b,), op.op)
 
 
 @instruction(

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import AsyncGroupsPort, MemoryPort, ObjectsPort
+from warpsim.isa.ports import AsyncGroupsPort, ObjectsPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
-from warpsim.types import TYPES
 
 Lanes = Any
 _OPTIONS = """
@@ -57,7 +56,6 @@ def cp_async(
     src_size: Lanes = None,
     cache_policy: Any = None,
     *,
-    memory: MemoryPort,
     async_groups: AsyncGroupsPort,
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
@@ -65,7 +63,7 @@ def cp_async(
     if src_size is not None and src_size.dtype != np.uint32:  # the form without src_size: a policy stands there
         src_size = None
     take = None if src_size is None else np.minimum(src_size, np.uint32(n))
-    async_groups.copy(dst, n, lambda: _copy(memory, dst, src, n, take))
+    async_groups.copy(dst, src, n, take)
 
 
 @instruction(
@@ -92,42 +90,12 @@ def cp_async_ignore(
     ignore_src: Lanes,
     cache_policy: Any = None,
     *,
-    memory: MemoryPort,
     async_groups: AsyncGroupsPort,
 ) -> None:
     """The same; where ignore_src holds, zeros are written and nothing is read."""
     n = int(size.reshape(-1)[0])
     take = np.where(ignore_src, np.uint32(0), np.uint32(n))
-    async_groups.copy(dst, n, lambda: _copy(memory, dst, src, n, take))
-
-
-def _copy(memory: Any, dst: Any, src: Any, n: int, take: Lanes | None) -> None:
-    """Copy ``n`` bytes of which all (None) or ``take`` are read, the others zero."""
-    type = TYPES["b64" if n >= 8 else "b32"]
-    count = max(n // 8, 1)
-    if take is None:
-        memory.store("shared", dst, type, memory.load("global", src, type, count))
-        return
-    if take.size == 1:  # uniform: fits groups of any shape
-        take = take.reshape(1)
-    outer = memory.active
-    some = take > 0
-    if not some.any():
-        values: tuple[Lanes, ...] = tuple([np.zeros(1, type.dtype)] * count)
-    else:
-        if not some.all():
-            memory.active = some if outer is None else some & outer
-        values = memory.load("global", src, type, count)
-        memory.active = outer
-    kept = []
-    for k, value in enumerate(values):
-        left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
-        every = type.dtype.type(np.iinfo(type.dtype).max)
-        mask = np.where(
-            left >= type.bytes, every, (type.dtype.type(1) << (left * 8).astype(type.dtype)) - type.dtype.type(1)
-        )
-        kept.append(value & mask)
-    memory.store("shared", dst, type, tuple(kept))
+    async_groups.copy(dst, src, n, take)
 
 
 @instruction(

@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from warpsim.types import ScalarType
 
 Lanes = NDArray[Any]
-Choose = Callable[[ScalarType, bool], Callable[[Lanes, Lanes], Lanes] | None]
-"""Gives the update ``new = update(old, operand)`` of a reduction on elements of a type, flushing f32 subnormals or not."""
+
+
+class Choose(Protocol):
+    """A reduction by the async proxy."""
+
+    def __call__(self, type: ScalarType, flush: bool) -> Callable[[Lanes, Lanes], Lanes] | None:
+        """The update ``new = update(old, operand)`` on elements of a type, flushing f32 subnormals or not; None where it does
+        not exist."""
 
 
 class MemoryPort(Protocol):
@@ -113,9 +119,9 @@ class ReportPort(Protocol):
 class AsyncGroupsPort(Protocol):
     """The groups of ``cp.async`` copies of each thread."""
 
-    def copy(self, dst: Any, nbytes: int, act: Callable[[], None]) -> None:
-        """A copy of each active lane to ``nbytes`` of shared memory at ``dst``. ``act`` makes it through the memory port,
-        now or when its completion is observed."""
+    def copy(self, dst: Any, src: Any, nbytes: int, take: Lanes | None) -> None:
+        """A copy of each active lane of ``nbytes`` from global memory at ``src`` to shared memory at ``dst``, of which all (None)
+        or ``take`` are read, the others zero; now or when its completion is observed."""
 
     def commit(self) -> None:
         """Close the present group."""
@@ -158,8 +164,11 @@ class BulkPort(Protocol):
     ) -> None:
         """``size`` bytes between (space, address) pairs."""
 
-    def remote(self, dst: Any, bar: Any, nbytes: int, act: Callable[[], None], *, reduces: bool = False) -> None:
-        """``act`` changes ``nbytes`` of each lane at ``dst`` in the cluster's shared memory, through the memory port."""
+    def remote(
+        self, dst: Any, bar: Any, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None
+    ) -> None:
+        """Store each lane's values at ``dst`` in the cluster's shared memory, or combine them with what is there; the bytes
+        count at the mbarrier."""
 
     def commit(self) -> None:
         """Close the group of the copies that complete by groups."""

@@ -43,6 +43,9 @@ class Boxes:
         taken, span = self.nbytes // self.inner * self.pitch, max(tensor_map.SPANS[fields.swizzle], 1)
         self.extent = -(-taken // span) * span
 
+    def __deepcopy__(self, memo: object) -> Boxes:
+        return self  # never changes
+
     def elements(self, which: Array) -> tuple[Array, Array]:
         """Byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and whether it is inside."""
         coordinates = [c[which] for c in self.coordinates]

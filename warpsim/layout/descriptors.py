@@ -149,6 +149,11 @@ def elements(bits: int, k: int, extent: int, itemsize: int, transposed: bool) ->
     return Elements(bits, k, extent, itemsize, transposed)
 
 
+def beyond(bits: int, high: int, size: int) -> str:
+    """What is wrong with a descriptor that leaves shared memory."""
+    return f"wgmma reads shared memory up to 0x{high:x}; the CTA has {size} bytes (descriptor {describe(bits)})"
+
+
 def _k_major(fields: Descriptor, depth: Array, row: Array) -> Array:
     """Offsets of byte ``depth`` along K in a row of M or N."""
     span = np.maximum(fields.span, 16)

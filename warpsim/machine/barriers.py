@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.traits import Barrier
+from warpsim.machine import arrivals, clusters
 from warpsim.machine.asynchrony.register_counts import bind_register_count
-from warpsim.machine.binding.operand_slots import destination, guard_of, value_getter
+from warpsim.machine.binding.operand_slots import guard_of, value_getter
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
-from warpsim.machine.runtime import cluster_barrier
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.program.program import Imm, Instruction, Reg
@@ -40,18 +40,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
     kind, waits = barrier.reduction, barrier.waits
     vote_of = sources.pop() if kind else None
-    target = destination(instruction.operands[0]) if kind else None
     aligned = traits.aligned_barrier
-
-    def finish(machine: Machine, group: Group, votes: tuple[Array, Array]) -> None:
-        true, total = votes
-        ctas = group.selection.ctas
-        if kind == "popc":
-            result: Array = true[ctas].astype(np.uint32)
-        else:
-            result = (true == total)[ctas] if kind == "and" else (true > 0)[ctas]
-        assert target is not None
-        target(machine, group, result, None)
 
     def step(machine: Machine, group: Group) -> bool:
         gone = _before(machine, group, guard, aligned)
@@ -89,12 +78,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         number = numbers[0] if numbers else 0
         count = numbers[1] if len(numbers) > 1 else 0
         vote = None if vote_of is None else vote_of(machine, group)
-        at = group.at
-        group.at = at + 1
-        if machine.arrive(group, number, count, waits, finish if kind else None, vote):
-            return True
-        group.at = at
-        return False
+        return arrivals.arrive(machine, group, number, count, waits=waits, vote=vote)
 
     return step
 
@@ -135,13 +119,8 @@ def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
         if gone is not None:
             return gone
         if arrives:
-            cluster_barrier(machine, group, True, False)
-        at = group.at
-        group.at = at + 1
-        held: bool = waits and cluster_barrier(machine, group, False, True)
-        if not held:
-            group.at = at
-        return held
+            clusters.arrive(machine, group)
+        return waits and clusters.wait(machine, group)
 
     return step
 

@@ -6,80 +6,82 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.specials import cta_coordinates
+from warpsim.machine.specials import clusters_of
+from warpsim.machine.state.batch import NEVER, ClusterBarrier
+from warpsim.machine.state.group import Group
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-
-NEVER = 1 << 62
-"""The phase that a thread waits for which has not arrived since it waited last."""
 
 
-class ClusterBarrier:
-    """The barriers of a batch: arrivals of each cluster's present phase, and the groups that wait."""
+def _barrier(machine: Machine) -> ClusterBarrier:
+    found = machine.batch.cluster_barrier
+    if found is None:
+        clusters = clusters_of(machine.launch, machine.batch)
+        found = machine.batch.cluster_barrier = ClusterBarrier.of(clusters, machine.batch.shape.n)
+    return found
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        x, y, z = cta_coordinates(machine.launch, machine.batch)
-        cx, cy, cz = machine.launch.cluster
-        gx, gy, _ = machine.launch.grid
-        number = x // cx + (gx // cx) * (y // cy + (gy // cy) * (z // cz))
-        _, self.cluster = np.unique(number, return_inverse=True)
-        self.n = int(self.cluster.max()) + 1
-        self.arrived = np.zeros(self.n, np.int64)
-        self.phase = np.zeros(self.n, np.int64)
-        self.entered = np.full(machine.batch.shape.n, NEVER, np.int64)
-        self.waiting: list[Group] = []
 
-    def arrive(self, group: Group) -> None:
-        """The group's threads arrive."""
-        ctas = group.selection.ctas.reshape(-1)
-        clusters = self.cluster[ctas]
-        again = self.entered[group.selection.positions] != NEVER
-        if again.any():
-            self.machine.fault(
-                "barrier-divergence",
-                "threads arrive at the barrier of the cluster again before they have waited for their last arrival",
-                group,
-                again,
-                advice="after each barrier.cluster.arrive comes a barrier.cluster.wait of the same thread",
-            )
-        self.entered[group.selection.positions.reshape(-1)] = self.phase[clusters]
-        self.arrived += np.bincount(clusters, minlength=self.n)
-        self.turn()
+def arrive(machine: Machine, group: Group) -> None:
+    """The group's threads arrive."""
+    barrier = _barrier(machine)
+    positions = group.selection.positions.reshape(-1)
+    clusters = barrier.cluster[group.selection.ctas.reshape(-1)]
+    again = barrier.entered[group.selection.positions] != NEVER
+    if again.any():
+        machine.fault(
+            "barrier-divergence",
+            "threads arrive at the barrier of the cluster again before they have waited for their last arrival",
+            group,
+            again,
+            advice="after each barrier.cluster.arrive comes a barrier.cluster.wait of the same thread",
+        )
+    barrier.entered[positions] = barrier.phase[clusters]
+    barrier.arrived += np.bincount(clusters, minlength=len(barrier.arrived))
+    turn(machine)
 
-    def turn(self) -> None:
-        """End the phases that all living threads have reached, and let those go on that waited."""
-        alive = np.bincount(self.cluster, weights=self.machine.batch.alive, minlength=self.n).astype(np.int64)
-        done = (self.arrived >= alive) & (self.arrived > 0)
-        if not done.any():
-            return
-        self.phase[done] += 1
-        self.arrived[done] = 0
-        waiting, self.waiting = self.waiting, []
-        for group in waiting:
-            if not self.wait(group):
-                group.generation = self.machine.batch.generation
-                self.machine.push(group)
 
-    def wait(self, group: Group) -> bool:
-        """True where some of the group must wait; those that need not go on are made runnable apart."""
-        positions = group.selection.positions
-        clusters = self.cluster[group.selection.ctas]
-        held = self.phase[clusters] <= self.entered[positions]
-        told = self.machine.window.cluster_barrier_left
-        self.entered[positions[~held]] = NEVER
-        if not held.any():
-            if told is not None:
-                told(self.machine, group)
-            return False
-        if not held.all():
-            stays, goes = self.machine.divide(group, held)
-            goes.generation = self.machine.batch.generation
-            if told is not None:
-                told(self.machine, goes)
-            self.machine.push(goes)
-            group = stays
-        self.waiting.append(group)
-        return True
+def turn(machine: Machine) -> None:
+    """End the phases that all living threads have reached, and let those go on that waited."""
+    barrier = machine.batch.cluster_barrier
+    if barrier is None:
+        return
+    n = len(barrier.arrived)
+    alive = np.bincount(barrier.cluster, weights=machine.batch.alive, minlength=n).astype(np.int64)
+    done = (barrier.arrived >= alive) & (barrier.arrived > 0)
+    if not done.any():
+        return
+    barrier.phase[done] += 1
+    barrier.arrived[done] = 0
+    waiting, barrier.waiting = barrier.waiting, []
+    for group in waiting:
+        if not wait(machine, group):
+            _go_on(machine, group)
+
+
+def wait(machine: Machine, group: Group) -> bool:
+    """True where some of the group must wait; those that need not go on behind the barrier apart."""
+    barrier = _barrier(machine)
+    positions = group.selection.positions
+    held = barrier.phase[barrier.cluster[group.selection.ctas]] <= barrier.entered[positions]
+    barrier.entered[positions[~held]] = NEVER
+    if not held.any():
+        _tell(machine, group)
+        return False
+    if not held.all():
+        group, goes = machine.divide(group, held)
+        _tell(machine, goes)
+        _go_on(machine, goes)
+    barrier.waiting.append(group)
+    return True
+
+
+def _tell(machine: Machine, group: Group) -> None:
+    if machine.window.cluster_barrier_left is not None:
+        machine.window.cluster_barrier_left(machine, group)
+
+
+def _go_on(machine: Machine, group: Group) -> None:
+    group.at += 1
+    group.generation = machine.batch.generation
+    machine.push(group)

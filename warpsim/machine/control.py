@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.analysis.flow import labels_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
+from warpsim.machine.arrivals import leave
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, End, FunctionPlan
 from warpsim.machine.runtime import system_call
@@ -69,7 +70,7 @@ def _conditional(
         mask = ~value if negated else value
         yes, no = part(machine, group, mask, live_after(plan, target, following))
         if following is None:
-            machine.exit(no)
+            leave(machine, no)
         else:
             no.block, no.at = following, 0
             machine.push(no)
@@ -89,7 +90,7 @@ def _conditional(
 
 def _next(machine: Machine, group: Group, following: int | None) -> int | None:
     if following is None:
-        machine.exit(group)
+        leave(machine, group)
     return following
 
 
@@ -151,7 +152,7 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
         """Threads whose index has no target: what they do is undefined, and here they end."""
         message = f"{instruction.text}: the index {number} has no target in a list of {len(targets)}"
         machine.fault("out-of-bounds", message, group)
-        machine.exit(group)
+        leave(machine, group)
 
     def end(machine: Machine, group: Group) -> int | None:
         values, rest = values_of(group), group
@@ -192,7 +193,7 @@ def check_depth(machine: Machine, group: Group) -> None:
 
 
 def _exit(machine: Machine, group: Group) -> int | None:
-    machine.exit(group)
+    leave(machine, group)
     return None
 
 
@@ -251,7 +252,7 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
             name = image.function_at(int(value))
             if name is None:
                 machine.fault("out-of-bounds", f"call through 0x{int(value):x}, which is no function", chosen)
-                machine.exit(chosen)
+                leave(machine, chosen)
                 continue
             where = enter(machine, chosen, name)
             if where is not None:
@@ -306,7 +307,7 @@ def _hand_over(machine: Machine, group: Group, argument: Operand, inner: Group, 
 
 def _return(machine: Machine, group: Group) -> int | None:
     if not group.stack:
-        machine.exit(group)
+        leave(machine, group)
         return None
     caller, block, following, base = group.stack[-1]
     back = machine.group(group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
@@ -327,7 +328,7 @@ def _return(machine: Machine, group: Group) -> int | None:
             value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
             back.set(operand.register.index, value.reshape(group.selection.shape))
     if following < 0:
-        machine.exit(back)
+        leave(machine, back)
     else:
         machine.push(back)
     return None

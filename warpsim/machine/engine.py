@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from warpsim.errors import ExecutionError
+from warpsim.machine.asynchrony import transfers
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import ATTEND, BoundBlock
@@ -85,7 +86,7 @@ class Run:
             return
         batch, state.entered = state.turns.pop(0), False
         if not machine.waits():
-            machine.finish()
+            transfers.finish(machine)
             if self.window.batch_ended is not None:
                 self.window.batch_ended(machine)
             state.batches = [other for other in state.batches if other is not batch]

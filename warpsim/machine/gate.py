@@ -19,7 +19,6 @@ from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.collectives import Members, alive, membermask, taking_part, wanted
 from warpsim.machine.meetings import meet
 from warpsim.machine.plan import FunctionPlan, Step
-from warpsim.machine.selection import Selection
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
@@ -89,8 +88,8 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
             return take_apart(machine, group, active)
         if selection.n == machine.batch.shape.n and (not whole or machine.batch.shape.n_threads % 128 == 0):
             return step(machine, group)
-        places, present = _present(selection)
-        lacking = (present < _needed(machine))[places]
+        places, sizes = selection.warpgroup_of, selection.warpgroup_sizes
+        lacking = (sizes < _needed(machine))[places]
         if lacking.any():
             if machine.window.collective_waits is not None:
                 machine.window.collective_waits(machine, group)
@@ -101,8 +100,8 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
             machine.push(goes)
             machine.park(stays)
             return True
-        if whole and (present[places] < 128).any():
-            return _pass_over(machine, group, (present < 128)[places])
+        if whole and (sizes[places] < 128).any():
+            return _pass_over(machine, group, (sizes < 128)[places])
         return step(machine, group)
 
     return gated
@@ -118,17 +117,6 @@ def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
     if goes is not None:
         machine.push(goes)
     return True
-
-
-def _present(selection: Selection) -> tuple[Array, Array]:
-    """The warpgroup (times CTAs, plus CTA) of each thread, and how many threads of each are here; kept."""
-    found: tuple[Array, Array] | None = getattr(selection, "_warpgroups", None)
-    if found is None:
-        shape = selection.batch_shape
-        places = (selection.threads >> 7) * shape.n_ctas + selection.ctas
-        present = np.bincount(places.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
-        found = selection._warpgroups = places, present  # type: ignore[attr-defined]
-    return found
 
 
 def _needed(machine: Machine) -> Array:

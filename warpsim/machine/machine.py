@@ -6,18 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.asynchrony.cp_async import AsyncGroups
-from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
-from warpsim.machine.asynchrony.register_counts import RegisterCounts
-from warpsim.machine.asynchrony.tile_swizzles import TileSwizzles
-from warpsim.machine.asynchrony.transfers import Transfers
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.reporting import ends_launch, record, stop
-from warpsim.machine.runtime import make_ports
 from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
-from warpsim.machine.state.batch import Barrier, BatchState
+from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Affine, Array, Value
@@ -25,7 +19,6 @@ from warpsim.machine.window import Window
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.wgmma import Wgmma
     from warpsim.machine.plan import FunctionPlan
 
 U32 = np.dtype(np.uint32)
@@ -38,7 +31,6 @@ class Machine:
         self.launch = launch
         self.window: Window = window
         self.batch: BatchState = batch
-        self.wgmma: Wgmma | None = None
         self.delivering = False
         """True while an operation takes effect that was told of when it began."""
         self.muted = 0
@@ -47,12 +39,6 @@ class Machine:
         self.attention = False
         """A watcher asks to be told when the present step is done."""
         self.memory: Memory = Memory(self, launch.memory, batch.shared, batch.local)
-        self.transfers = Transfers(self)
-        self.tile_swizzles = TileSwizzles(self)
-        self.async_groups = AsyncGroups(self)
-        self.objects = MbarrierObjects(self)
-        self.register_counts = RegisterCounts(self)
-        self.ports: dict[str, Any] = {"memory": self.memory, "device": launch.device, **make_ports(self)}
         self._specials: dict[str, Any] = {}
         self._parameters: dict[tuple[int, str], Any] = {}
 
@@ -60,7 +46,7 @@ class Machine:
 
     def frame(self, depth: int, plan: FunctionPlan) -> Frame:
         """The storage of one activation depth."""
-        key = depth, id(plan)
+        key = depth, plan.name
         frame = self.batch.frames.get(key)
         if frame is None:
             values: list[Any] = [None] * plan.n_registers
@@ -88,6 +74,11 @@ class Machine:
         """Threads at a place of a function; their registers come from the frame of its depth."""
         frame = self.frame(len(stack), plan)
         return Group(frame, selection, plan, stack, block, at, local_base, generation)
+
+    def stand_in(self, group: Group, selection: Selection | None = None) -> Group:
+        """A group of the same threads (or of some) at the same place, with none of its registers fetched."""
+        selection = group.selection if selection is None else selection
+        return self.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
     def need(self, group: Group, index: int, use: str) -> Value:
         """A register's value where its content matters."""
@@ -175,131 +166,11 @@ class Machine:
         """Whether any group of the batch waits for something."""
         batch = self.batch
         return (
-            bool(batch.parked or self.register_counts.waiting)
+            bool(batch.parked or batch.sleeping)
             or any(barrier.waiting for barrier in batch.barriers.values())
             or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
-            or bool(batch.sleeping)
+            or bool(batch.register_counts is not None and batch.register_counts.waiting)
         )
-
-    def finish(self) -> None:
-        """All threads have ended."""
-        self.transfers.finish()
-
-    def exit(self, group: Group) -> None:
-        """The group's threads end."""
-        if self.window.group_exiting is not None:
-            self.window.group_exiting(self, group)
-        if group.selection.n == self.batch.shape.n:
-            self.batch.alive[:] = 0
-            self.batch.exited = np.ones(self.batch.shape.n, np.bool_)
-            self._tell_exit(group)
-            return
-        if self.batch.exited is None:
-            self.batch.exited = np.zeros(self.batch.shape.n, np.bool_)
-        self.batch.exited[group.selection.positions.reshape(-1)] = True
-        self.batch.alive -= group.selection.per_cta
-        self._tell_exit(group)
-        for barrier in list(self.batch.barriers.values()):
-            self.release(barrier)
-        if self.batch.cluster_barrier is not None:
-            self.batch.cluster_barrier.turn()
-        if self.batch.parked:
-            self.batch.runnable += self.batch.parked
-            self.batch.parked = []
-
-    def _tell_exit(self, group: Group) -> None:
-        if self.window.group_exited is not None:
-            self.window.group_exited(self, group)
-
-    # ---- barriers ----------------------------------------------------------------------------
-
-    def barrier(self, number: int) -> Barrier:
-        """A named barrier of the CTAs."""
-        found = self.batch.barriers.get(number)
-        if found is None:
-            found = self.batch.barriers[number] = Barrier.of(number, self.batch.shape.n_ctas)
-        return found
-
-    def arrive(
-        self, group: Group, number: int, count: int, waits: bool, finish: Any = None, vote: Array | None = None
-    ) -> bool:
-        """A group arrives at a barrier; True where it has to wait (it is kept here until then).
-
-        ``finish(group, barrier_votes)`` runs on each released group (reductions write their result there)."""
-        barrier = self.barrier(number)
-        selection = group.selection
-        window = self.window
-        unused = vote is None and not barrier.waiting and not barrier.arrived.any()
-        if waits and unused and selection.n == self.batch.shape.n and count in (0, self.batch.shape.n_threads):
-            self.batch.meetings += 1
-            if window.barrier_left is not None:
-                window.barrier_left(self, None, number, False)
-            return False
-        if count not in (0, self.batch.shape.n_threads):
-            barrier.partial = True
-        if window.barrier_arrived is not None:
-            window.barrier_arrived(self, group, number, count not in (0, self.batch.shape.n_threads))
-        per_cta = selection.per_cta
-        here = per_cta > 0
-        barrier.arrived += per_cta
-        barrier.expected[here] = count
-        if vote is not None:
-            barrier.votes.append((selection, np.broadcast_to(vote, selection.shape)))
-        if waits:
-            barrier.waiting.append((group, finish))
-        self.release(barrier)
-        return waits
-
-    def release(self, barrier: Barrier) -> None:
-        """Let the CTAs whose barrier is complete go on."""
-        needed = np.where(barrier.expected > 0, barrier.expected, self.batch.alive)
-        done = (barrier.arrived >= needed) & (barrier.arrived > 0)
-        if not done.any():
-            return
-        self.batch.meetings += 1
-        votes = self._votes(barrier, done)
-        waiting, barrier.waiting = barrier.waiting, []
-        for group, finish in waiting:
-            go, stay = self._by_cta(group, done)
-            if stay is not None:
-                barrier.waiting.append((stay, finish))
-            if go is not None:
-                if self.window.barrier_left is not None:
-                    self.window.barrier_left(self, go, barrier.number, barrier.partial)
-                if finish is not None:
-                    finish(self, go, votes)
-                go.generation = self.batch.generation
-                self.push(go)
-        if barrier.partial and self.window.barrier_completed is not None:
-            self.window.barrier_completed(self, barrier.number, np.flatnonzero(done))
-        barrier.arrived[done] = 0
-        barrier.expected[done] = 0
-
-    def _votes(self, barrier: Barrier, done: Array) -> tuple[Array, Array]:
-        """For each CTA: how many threads voted true, and how many voted."""
-        true = np.zeros(self.batch.shape.n_ctas, np.int64)
-        total = np.zeros(self.batch.shape.n_ctas, np.int64)
-        kept = []
-        for selection, vote in barrier.votes:
-            ctas = selection.ctas.reshape(-1)
-            here = done[ctas]
-            true += np.bincount(ctas, weights=vote.reshape(-1) & here, minlength=self.batch.shape.n_ctas).astype(
-                np.int64
-            )
-            total += np.bincount(ctas, weights=here, minlength=self.batch.shape.n_ctas).astype(np.int64)
-            if not here.all():
-                kept.append((selection, vote))
-        barrier.votes = kept
-        return true, total
-
-    def _by_cta(self, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:
-        """The part of a group in the chosen CTAs, and the rest."""
-        inside = chosen[group.selection.ctas]
-        if inside.all():
-            return group, None
-        if not inside.any():
-            return None, group
-        return self.divide(group, inside)
 
     def divide(self, group: Group, mask: Array) -> tuple[Group, Group]:
         """A group cut in two where it stands; ``mask`` in the shape of its positions."""
@@ -332,6 +203,11 @@ class Machine:
         return cluster_peer(self.launch, self.batch, columns, rank)
 
     # ---- findings ----------------------------------------------------------------------------
+
+    @property
+    def errors(self) -> int:
+        """How many errors have been found so far."""
+        return sum(finding.count for finding in self.launch.findings.values() if finding.severity == "error")
 
     def fault(self, rule: str, message: str, group: Group, lanes: Array | None = None, **values: object) -> None:
         """Report a broken rule at the group's present step; ``lanes`` in the group's shape. Where ``before`` is among the

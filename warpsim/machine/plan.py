@@ -22,6 +22,7 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
+from warpsim.machine.issue import Issue
 from warpsim.machine.values import Affine
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
@@ -73,6 +74,7 @@ class FunctionPlan:
         if not kernel.program.debug:
             function = contract(fold(function))
         self.function = function
+        self.name = function.name
         self.kernel = kernel
         self.n_registers = len(function.registers)
         self.extras: list[Any] = []
@@ -84,6 +86,8 @@ class FunctionPlan:
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
         self.wgmma_rows: dict[int, int] = {}
+        self.issues: dict[int, Issue] = {}
+        """What is bound of each wgmma, by the identity of its instruction."""
         self.notes: dict[str, Any] = {}
         """What watchers have found out about the function, by their names: it serves every launch."""
         self.flow: list[Block] = []

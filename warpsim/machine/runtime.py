@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine import heap
-from warpsim.machine.asynchrony.bulk import BulkCopies
-from warpsim.machine.asynchrony.map_fences import TensorMapFences
-from warpsim.machine.clusters import ClusterBarrier
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
@@ -26,8 +23,8 @@ class Clusters:
     """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;
     nothing there is the thread's own CTA."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine, self.group = machine, group
 
     def map_shared(self, address: Array, rank: Array) -> Array:
         """The shared::cluster address of the same offset in the CTA of a rank."""
@@ -52,28 +49,7 @@ class Clusters:
             return np.zeros(1, np.uint32)
         x, y, z = cta_coordinates(self.machine.launch, self.machine.batch)
         ranks = (x % cx + cx * (y % cy + cy * (z % cz))).astype(np.uint32)
-        return ranks[self.machine.memory.group.selection.ctas]
-
-
-def make_ports(machine: Machine) -> dict[str, Any]:
-    """Ports by name."""
-    return {
-        "async_groups": machine.async_groups,
-        "cluster": Clusters(machine),
-        "bulk": BulkCopies(machine),
-        "maps": TensorMapFences(machine),
-        "objects": machine.objects,
-    }
-
-
-def cluster_barrier(machine: Machine, group: Group, arrives: bool, waits: bool) -> bool:
-    """barrier.cluster.arrive and .wait; True where the group has to wait."""
-    barrier = machine.batch.cluster_barrier
-    if barrier is None:
-        barrier = machine.batch.cluster_barrier = ClusterBarrier(machine)
-    if arrives:
-        barrier.arrive(group)
-    return waits and barrier.wait(group)
+        return ranks[self.group.selection.ctas]
 
 
 def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import FLAT, SINGLE, Affine, Array
+from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value, as_array, repeated
 
 Axis = tuple[int, int, int]  # start, step, count
 
@@ -70,6 +70,28 @@ class Selection:
         present = np.zeros((self.batch_shape.n_threads // 32 + 1) * self.batch_shape.n_ctas, np.bool_)
         present[(self.threads >> 5) * self.batch_shape.n_ctas + self.ctas] = True
         return int(np.count_nonzero(present))
+
+    @cached_property
+    def warps(self) -> Warps:
+        """How its lanes lie in whole warps."""
+        return Warps(self)
+
+    @cached_property
+    def warpgroup_of(self) -> Array:
+        """The warpgroup (times CTAs, plus CTA) of each position, in their shape."""
+        found: Array = (self.threads >> 7) * self.batch_shape.n_ctas + self.ctas
+        return found
+
+    @cached_property
+    def warpgroups(self) -> Array:
+        """The warpgroups that have threads here, numbered so."""
+        return np.unique(self.warpgroup_of)
+
+    @cached_property
+    def warpgroup_sizes(self) -> Array:
+        """How many threads of each warpgroup of the batch are here."""
+        shape = self.batch_shape
+        return np.bincount(self.warpgroup_of.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
 
     def fetch(self, value: Any) -> Any:
         """The part of a batch-wide value that belongs to these threads."""
@@ -193,6 +215,87 @@ class Lanes(Selection):
         target.reshape(-1)[self.positions] = value.reshape(-1)
 
 
+class Warps:
+    """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
+
+    ``active`` marks lanes that are here; ``complete`` is True where every warp has all its 32 lanes (or all that the
+    block has).
+    """
+
+    def __init__(self, selection: Selection) -> None:
+        shape = selection.batch_shape
+        self.selection = selection
+        self.dense = isinstance(selection, Rect) and selection.warp_range
+        if self.dense:
+            assert isinstance(selection, Rect)
+            n1, n0, m1, m0 = selection.shape
+            self.n_lanes = n1 * n0
+            self.n, self.m = -(-self.n_lanes // 32), m1 * m0
+            self.padded = self.n * 32 != self.n_lanes
+            self.active = np.ones((self.n, 32, self.m), np.bool_)
+            if self.padded:
+                self.active.reshape(-1, self.m)[self.n_lanes :] = False
+            (a1, s1, n1), (a0, s0, n0) = selection.axes[:2]
+            threads = (a1 + s1 * np.arange(n1))[:, None] * shape.extents[1] + (a0 + s0 * np.arange(n0))
+            self.first_thread = threads.reshape(-1)[::32]
+            return
+        positions = selection.positions.reshape(-1)
+        threads, ctas = positions // shape.n_ctas, positions % shape.n_ctas
+        keys = ctas * (shape.n_threads + 31) + (threads >> 5)
+        unique, inverse = np.unique(keys, return_inverse=True)
+        self.n, self.m = len(unique), 1
+        self.slots = inverse.reshape(-1) * 32 + (threads & 31)
+        active = np.zeros(self.n * 32, np.bool_)
+        active[self.slots] = True
+        self.active = active.reshape(self.n, 32, 1)
+        self.warp_threads = (unique % (shape.n_threads + 31)) * 32
+        self.warp_ctas = unique // (shape.n_threads + 31)
+
+    def spread(self, value: Value) -> Array:
+        """A register's value as ``[n, 32, m]``; axes on which it does not depend may be 1."""
+        array: Any = as_array(value)
+        full: Any
+        out: Any
+        if array.size == 1:
+            return repeated(array, 32)
+        if not self.dense:
+            out = np.zeros(self.n * 32, array.dtype)
+            out[self.slots] = np.broadcast_to(
+                array.reshape(-1) if array.ndim == 1 else array, self.selection.shape
+            ).reshape(-1)
+            return out.reshape(self.n, 32, 1)
+        if array.shape == self.selection.shape and not self.padded:
+            whole: Array = array.reshape(self.n, 32, self.m)
+            return whole
+        n1, n0, m1, m0 = self.selection.shape
+        a1, a0, b1, b0 = array.shape
+        if b1 == b0 == 1:
+            m1 = m0 = 1
+        if a1 == a0 == 1:
+            full = np.broadcast_to(array, (1, 1, m1, m0)).reshape(1, 1, m1 * m0)
+            return np.broadcast_to(full, (1, 32, m1 * m0))
+        full = np.broadcast_to(array, (n1, n0, m1, m0)).reshape(n1 * n0, m1 * m0)
+        if self.padded:
+            out = np.zeros((self.n * 32, m1 * m0), array.dtype)
+            out[: self.n_lanes] = full
+            full = out
+        return full.reshape(self.n, 32, m1 * m0)
+
+    def collect(self, array: Array) -> Array:
+        """Back from ``[n, 32, m]`` to the group's shape."""
+        if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
+            return array[:, :1, :].reshape((1,) * len(self.selection.shape))
+        if not self.dense:
+            return np.broadcast_to(array, (self.n, 32, 1)).reshape(-1).take(self.slots).reshape(self.selection.shape)
+        if array.shape == (self.n, 32, self.m) and not self.padded:
+            return array.reshape(self.selection.shape)
+        n1, n0, m1, m0 = self.selection.shape
+        if array.shape[2] == 1:
+            m1 = m0 = 1
+        full = np.broadcast_to(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
+        return full[: self.n_lanes].reshape(n1, n0, m1, m0)
+
+
 def from_positions(batch: Shape, positions: Array) -> Selection:
     """The simplest selection of ascending positions: the whole batch, a run of whole threads, or lanes."""
     n = len(positions)
@@ -277,4 +380,4 @@ def union(selections: list[Selection]) -> Selection:
     return from_positions(batch, positions)
 
 
-__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "from_positions", "split", "union"]
+__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "split", "union"]

@@ -116,6 +116,16 @@ def cta_coordinates(launch: LaunchState, batch: BatchState) -> Array:
     return np.stack([batch.ctas % gx, batch.ctas // gx % gy, batch.ctas // (gx * gy)])
 
 
+def clusters_of(launch: LaunchState, batch: BatchState) -> Array:
+    """The cluster of every CTA of the batch, numbered from 0."""
+    x, y, z = cta_coordinates(launch, batch)
+    cx, cy, cz = launch.cluster
+    gx, gy, _ = launch.grid
+    number = x // cx + (gx // cx) * (y // cy + (gy // cy) * (z // cz))
+    found: Array = np.unique(number, return_inverse=True)[1].reshape(-1)
+    return found
+
+
 def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Any:
     sizes, grid = launch.cluster, launch.grid
     if axis == 3:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from warpsim.machine.selection import Shape
     from warpsim.machine.state.batch import Barrier
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.values import Array
 
 
@@ -80,12 +79,12 @@ def deadlock(machines: list[Machine]) -> None:
         for group in machine.batch.sleeping:
             polling[id(machine)][group.selection.positions.reshape(-1)] = True
     collectives = [_collective(machine, g, polling[id(machine)]) for machine in machines for g in machine.batch.parked]
-    collectives += [_registers(machine, g) for machine in machines for g in machine.register_counts.waiting]
+    collectives += [_registers(machine, g) for machine in machines for g in _registers_wanted(machine)]
     barriers = [
         _barrier(machine, barrier, group, polling[id(machine)])
         for machine in machines
         for barrier in machine.batch.barriers.values()
-        for group, _ in barrier.waiting
+        for group in barrier.waiting
     ]
     clusters = [
         _cluster(machine, g)
@@ -101,17 +100,12 @@ def deadlock(machines: list[Machine]) -> None:
     machine, launch = first.machine, first.machine.launch
     values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
     message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
-    before = _errors(launch)
+    before = machine.errors
     if machine.window.stalled is not None:
         machine.window.stalled(machine, first, message, values)
-    if _errors(launch) == before:
+    if machine.errors == before:
         machine.fault("deadlock", message, first.group, **values)
     stop(launch, list(launch.findings.values())[-1])
-
-
-def _errors(launch: LaunchState) -> int:
-    """How many errors have been found so far."""
-    return sum(finding.count for finding in launch.findings.values() if finding.severity == "error")
 
 
 def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
@@ -154,7 +148,6 @@ def _units(shape: Shape, width: int) -> Array:
 
 
 def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -> Stall:
-    group.at = max(group.at - 1, 0)
     ctas = np.unique(group.selection.ctas)
     cta = int(ctas[np.flatnonzero(barrier.arrived[ctas])[:1]].sum())
     expected = int(barrier.expected[cta]) or int(machine.batch.alive[cta])
@@ -168,9 +161,13 @@ def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -
 
 
 def _cluster(machine: Machine, group: Group) -> Stall:
-    group.at = max(group.at - 1, 0)
     note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
     return Stall(machine, group, CLUSTER, note, "every living thread of the cluster arrives once before each wait")
+
+
+def _registers_wanted(machine: Machine) -> list[Group]:
+    counts = machine.batch.register_counts
+    return [] if counts is None else counts.waiting
 
 
 def _registers(machine: Machine, group: Group) -> Stall:

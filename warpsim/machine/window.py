@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
-    from warpsim.machine.asynchrony.transfers import Transfer
-    from warpsim.machine.binding.wgmma_steps import Issue
     from warpsim.machine.collectives import Members
+    from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
     from warpsim.machine.stalled import Stall
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.transfers import Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 
@@ -183,6 +183,19 @@ class Watcher:
     ) -> None:
         """Warpgroups read shared memory by a matrix descriptor: addresses ``[..., n, m]`` of ``nbytes`` within ``limits``."""
 
+    def descriptor_read(
+        self,
+        machine: Machine,
+        group: Group,
+        bits: Array,
+        columns: Array,
+        matrix: tuple[int, int, int, bool],
+        limits: tuple[int, int],
+    ) -> None:
+        """Warpgroups are about to read a matrix by descriptors: their ``bits`` and ``columns`` ``[n, m]`` (bits may be one for
+        all), its extent along K and along M or N, the size of an element and whether it is transposed, and the addresses
+        that it lies within."""
+
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
@@ -282,7 +295,7 @@ class Watcher:
         """Warpgroups have ordered their register accesses with the wgmma that follow (wgmma.fence)."""
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
-        """Warpgroups are about to start a wgmma; ``machine.wgmma.issued`` is the number of that before."""
+        """Warpgroups are about to start a wgmma; ``machine.batch.wgmma.issued`` is the number of that before."""
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """Warpgroups have closed a group of wgmma."""
@@ -337,6 +350,7 @@ class Window:
     stack_extended: Callable[..., None] | None
     rows_accessed: Callable[..., None] | None
     tile_read: Callable[..., None] | None
+    descriptor_read: Callable[..., None] | None
     global_tile_accessed: Callable[..., None] | None
     fence: Callable[..., None] | None
     warp_synchronised: Callable[..., None] | None

@@ -169,6 +169,9 @@ class Instruction:
     span: Span
     source: tuple[str, int] | None = None
 
+    def __deepcopy__(self, memo: object) -> Instruction:
+        return self  # never changes
+
     @property
     def text(self) -> str:
         """The instruction's opcode with all its modifiers as written."""

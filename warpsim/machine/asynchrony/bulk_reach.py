@@ -15,6 +15,8 @@ from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory.strays import global_stray, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Receivers
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.window import ATOMIC, READ, WRITE
 
@@ -35,33 +37,21 @@ class Lanes:
     positions: Array
 
 
-@attrs.frozen(eq=False)
-class Receivers:
-    """Where copies to shared memory go: for each receiver the lane, its column, the start there, and its mbarrier."""
-
-    lane: Array
-    columns: Array
-    start: Array
-    bar_columns: Array
-    bar: Array
-
-
 class BulkReach:
     """The part of the port that reaches lanes and memory."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine, self.group, self.active = machine, group, active
 
     # ---- lanes and addresses -----------------------------------------------------------------
 
     def lanes(self) -> Lanes:
         """The active lanes of the step, in the order CTA, warp, lane."""
-        memory = self.machine.memory
-        selection = memory.group.selection
-        if memory.active is None:
+        selection = self.group.selection
+        if self.active is None:
             index = np.arange(selection.n)
         else:
-            index = np.flatnonzero(np.broadcast_to(memory.active, selection.shape).reshape(-1))
+            index = np.flatnonzero(np.broadcast_to(self.active, selection.shape).reshape(-1))
         columns, threads = selection.ctas.reshape(-1)[index], selection.threads.reshape(-1)[index]
         order = np.lexsort((threads, columns))
         index = index[order]
@@ -69,7 +59,7 @@ class BulkReach:
 
     def flat(self, value: Any, lanes: Lanes) -> Array:
         """An operand's value for each of the lanes."""
-        shape = self.machine.memory.group.selection.shape
+        shape = self.group.selection.shape
         array = as_array(value)
         if array.size == 1:
             return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
@@ -108,7 +98,7 @@ class BulkReach:
 
     def fault(self, rule: str, message: str, **more: object) -> None:
         """Report a broken rule at the present step."""
-        self.machine.fault(rule, message, self.machine.memory.group, self.machine.memory.active, **more)
+        self.machine.fault(rule, message, self.group, self.active, **more)
 
     def inside(self, start: Array, nbytes: int) -> bool:
         """Whether runs lie in shared memory (reported where not)."""
@@ -214,7 +204,7 @@ class BulkReach:
     def _use(self, address: int, columns: Array) -> None:
         told = self.machine.window.map_used
         if told is not None:
-            told(self.machine, self.machine.memory.group, address, columns)
+            told(self.machine, self.group, address, columns)
 
     def map_bytes(self, column: int, address: int) -> Array | None:
         """The 128 bytes of a map in global memory or among the parameters."""
@@ -226,9 +216,9 @@ class BulkReach:
 
     def global_bytes(self, address: int, nbytes: int, write: bool) -> Array | None:
         """Bytes of global memory, in place; None where a fault was reported."""
-        allocation = self.machine.memory.globals.find(address, address + nbytes)
+        allocation = self.machine.launch.memory.find(address, address + nbytes)
         if allocation is None:
-            text, advice = global_stray(self.machine.memory.globals, address, nbytes)
+            text, advice = global_stray(self.machine.launch.memory, address, nbytes)
             self.fault("out-of-bounds", text, address=address, advice=advice)
             return None
         if write and allocation.read_only:
@@ -240,7 +230,7 @@ class BulkReach:
         """Tell of accesses through the async proxy."""
         told = self.machine.window.global_tile_accessed
         if told is not None:
-            told(self.machine, self.machine.memory.group, self.machine.transfers.lanes(), access, addresses, nbytes)
+            told(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
 
     def runs(self, addresses: Array, nbytes: int, combines: bool = False) -> Array:
         """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction, which is

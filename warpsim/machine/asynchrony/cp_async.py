@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.asynchrony.footprints import Footprint
-from warpsim.machine.asynchrony.transfers import Signal, Transfer
+from warpsim.machine.asynchrony import transfers
+from warpsim.machine.asynchrony.moves import copy_threads
+from warpsim.machine.asynchrony.transfers import CP_ASYNC as KIND
+from warpsim.machine.state.footprints import Footprint
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Signal, ThreadCopy, Transfer
+from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.transfers import Which
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Address
 
-KIND = "cp.async"
-
 
 class AsyncGroups:
-    """The groups of ``cp.async`` copies of each thread of a batch."""
+    """The groups of ``cp.async`` copies of each thread of a group."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine, self.group, self.active = machine, group, active
 
-    def copy(self, dst: Address, nbytes: int, act: Callable[[], None]) -> None:
-        """A copy of each active lane to ``nbytes`` of shared memory at ``dst``; ``act`` makes it, through the memory port."""
-        transfers, memory = self.machine.transfers, self.machine.memory
-        if not (transfers.late or transfers.watched):
-            act()
+    def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
+        """A copy of each active lane of ``nbytes`` to shared memory, of which ``take`` are read."""
+        machine, group = self.machine, self.group
+        if not transfers.kept(machine):
+            copy_threads(machine.memory, dst, src, nbytes, take)
             return
-        place, _, columns, _, active = memory.word_port.address("shared", dst, nbytes)
-        group = memory.group
+        place, _, columns, _, active = machine.memory.word_port.address("shared", dst, nbytes)
         shape = group.selection.shape
         lanes = (
             np.arange(group.selection.n)
@@ -42,51 +42,26 @@ class AsyncGroups:
             return
         starts = np.broadcast_to(np.asarray(place, np.int64), shape).reshape(-1)[lanes]
         owners = np.broadcast_to(columns, shape).reshape(-1)[lanes]
-        transfers.start(
-            Transfer(
-                group,
-                group.selection.positions.reshape(-1)[lanes],
-                self.replay(lanes, act),
-                writes=Footprint(owners, starts, nbytes),
-                kind=KIND,
-                asynchronous=False,
-            )
+        transfer = Transfer(
+            group,
+            group.selection.positions.reshape(-1)[lanes],
+            ThreadCopy(machine.stand_in(group) if transfers.late(machine) else None, lanes, dst, src, nbytes, take),
+            writes=Footprint(owners, starts, nbytes),
+            kind=KIND,
+            asynchronous=False,
         )
-
-    def replay(self, lanes: Any, act: Callable[[], None]) -> Callable[[Which], None]:
-        """``act`` for some of the ``lanes`` (places in the group) of the present step, now or later."""
-        memory = self.machine.memory
-        if not self.machine.transfers.late:
-            return lambda which: act()
-        group = memory.group
-        then = self.machine.group(group.selection, group.plan, group.stack, group.block, group.at, group.local_base)
-
-        def deliver(which: Which) -> None:
-            outer = memory.group, memory.active
-            chosen = np.zeros(then.selection.n, np.bool_)
-            chosen[lanes[which]] = True
-            memory.group, memory.active = then, chosen.reshape(then.selection.shape)
-            act()
-            memory.group, memory.active = outer
-
-        return deliver
+        transfers.start(machine, group, self.active, transfer)
 
     def commit(self) -> None:
         """Close the present group."""
-        self.machine.transfers.commit(KIND)
+        transfers.commit(self.machine, self.group, self.active, KIND)
 
     def wait(self, n: int, *, everything: bool = False) -> None:
         """Wait until at most ``n`` groups are unfinished; with ``everything`` for copies outside of groups too."""
-        self.machine.transfers.wait(KIND, n, everything=everything)
+        transfers.wait(self.machine, self.group, self.active, KIND, n, everything=everything)
 
     def arrive(self, columns: Any, address: Any) -> None:
         """Arrive at the mbarriers of the active lanes when all earlier copies of the thread are complete."""
-        machine = self.machine
-        machine.transfers.start(
-            Transfer(
-                machine.memory.group,
-                machine.transfers.lanes(),
-                lambda which: None,
-                signal=Signal(columns, address, np.zeros(1, np.int64), arrivals=1),
-            )
-        )
+        signal = Signal(columns, address, np.zeros(1, np.int64), arrivals=1)
+        lanes = self.group.lanes(self.active)
+        transfers.start(self.machine, self.group, self.active, Transfer(self.group, lanes, None, signal=signal))

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
+from warpsim.machine.asynchrony.bulk_reach import BulkReach
 
 
-class TensorMapFences:
-    """The port of a batch."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+class TensorMapFences(BulkReach):
+    """The port of a group."""
 
     def release(self) -> None:
         """The threads of the step make their changes of maps visible."""
         told = self.machine.window.map_changed
         if told is not None:
-            told(self.machine, self.machine.memory.group, self.machine.transfers.lanes())
+            told(self.machine, self.group, self.group.lanes(self.active))
 
     def acquire(self, map: Any) -> None:
         """The threads of the step are to see the maps at these addresses."""
         told = self.machine.window.map_acquired
         if told is not None:
-            bulk = self.machine.ports["bulk"]
-            lanes = bulk.lanes()
-            told(self.machine, self.machine.memory.group, bulk.address(map, lanes), lanes.columns)
+            lanes = self.lanes()
+            told(self.machine, self.group, self.address(map, lanes), lanes.columns)

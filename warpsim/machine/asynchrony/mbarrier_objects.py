@@ -1,4 +1,4 @@
-"""The mbarrier objects of a batch: the port through which instructions reach them."""
+"""The port of mbarrier objects in shared memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.layout import mbarriers
+from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import SHARED_WINDOW
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.types import TYPES
 
@@ -21,16 +23,16 @@ U64 = np.dtype(np.uint64)
 
 
 class MbarrierObjects:
-    """The port."""
+    """The port of a group."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine, self.group, self.active = machine, group, active
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Make objects that expect ``count`` arrivals."""
         told = self.machine.window.mbarrier_initialised
         if told is not None:
-            told(self.machine, self.machine.memory.group, *self.places(space, address), count)
+            told(self.machine, self.group, *self.places(space, address), count)
         self.machine.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
@@ -38,7 +40,7 @@ class MbarrierObjects:
         told = self.machine.window.mbarrier_invalidated
         if told is not None:
             old = self.machine.memory.load(space, address, B64)[0].view(U64)
-            told(self.machine, self.machine.memory.group, *self.places(space, address), old)
+            told(self.machine, self.group, *self.places(space, address), old)
         self.machine.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
@@ -53,16 +55,16 @@ class MbarrierObjects:
         """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
         machine, window = self.machine, self.machine.window
         if window.mbarrier_reached is not None and space == "shared::cluster":
-            window.mbarrier_reached(machine, machine.memory.group, *self.places(space, address))
+            window.mbarrier_reached(machine, self.group, *self.places(space, address))
         if window.mbarrier_arrived is not None:
-            lanes = machine.transfers.lanes()
-            window.mbarrier_arrived(machine, machine.memory.group, lanes, *self.places(space, address))
+            lanes = self.group.lanes(self.active)
+            window.mbarrier_arrived(machine, self.group, lanes, *self.places(space, address))
 
         def changed(old: Array, *values: Array) -> Array:
             word = old.view(U64)
             new = change(word, *values)
             if window.mbarrier_changed is not None:
-                window.mbarrier_changed(machine, machine.memory.group, word, new)
+                window.mbarrier_changed(machine, self.group, word, new)
             return new.view(old.dtype)
 
         # arrivals that a phase lacks do the same together: only the last may end it
@@ -72,36 +74,36 @@ class MbarrierObjects:
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""
         machine = self.machine
-        if machine.transfers.open:
+        if machine.batch.transfers.open:
             columns, place = self.places(space, address)
             wanted = np.broadcast_to(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
             lanes = self._lanes()
-            machine.transfers.observe(columns, place, wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1))
+            parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
+            transfers.observe(machine, self.group, self.active, columns, place, parities)
         word = machine.memory.load(space, address, B64)[0].view(U64)
         if machine.window.mbarrier_read is not None:
-            machine.window.mbarrier_read(machine, machine.memory.group, word)
+            machine.window.mbarrier_read(machine, self.group, word)
         told = machine.window.mbarrier_observed
         if told is not None:
             over = np.broadcast_to(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
             columns, place = self.places(space, address)
-            told(machine, machine.memory.group, machine.transfers.lanes()[over], columns[over], place[over])
+            told(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
 
     def fence(self) -> None:
         """What the threads of the step initialised is visible to other proxies and CTAs."""
         told = self.machine.window.mbarrier_fenced
         if told is not None:
-            told(self.machine, self.machine.memory.group)
+            told(self.machine, self.group)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each lane that takes part."""
-        memory = self.machine.memory
         base, offset = address
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
-        place, _, columns, _, _ = memory.word_port.address(space, (base, offset), 8)
+        place, _, columns, _, _ = self.machine.memory.word_port.address(space, (base, offset), 8)
         shape, lanes = self._shape(), self._lanes()
         return (
             np.broadcast_to(columns, shape).reshape(-1)[lanes].astype(np.int64),
@@ -109,17 +111,15 @@ class MbarrierObjects:
         )
 
     def _shape(self) -> tuple[int, ...]:
-        return self.machine.memory.group.selection.shape
+        return self.group.selection.shape
 
     def _lanes(self) -> Any:
-        active = self.machine.memory.active
-        return slice(None) if active is None else np.broadcast_to(active, self._shape()).reshape(-1)
+        return slice(None) if self.active is None else np.broadcast_to(self.active, self._shape()).reshape(-1)
 
-    def use_by_copies(self, columns: Array, address: Array) -> None:
-        """Copies of the async proxy are to signal these objects."""
-        machine = self.machine
-        if machine.window.mbarrier_read is not None:
-            words = machine.batch.shared.gather(address, columns, U64)
-            machine.window.mbarrier_read(machine, machine.memory.group, words)
-        if machine.window.mbarrier_reached is not None:
-            machine.window.mbarrier_reached(machine, machine.memory.group, columns, address)
+
+def use_by_copies(machine: Machine, group: Group, columns: Array, address: Array) -> None:
+    """Copies of the async proxy are to signal these objects."""
+    if machine.window.mbarrier_read is not None:
+        machine.window.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64))
+    if machine.window.mbarrier_reached is not None:
+        machine.window.mbarrier_reached(machine, group, columns, address)

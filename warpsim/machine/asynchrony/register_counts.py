@@ -13,80 +13,70 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.state.batch import RegisterCounts
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.program.program import Imm, Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan, Step
-    from warpsim.machine.state.group import Group
 
 UNIT = 8
 """Registers of a thread are allocated in multiples of this."""
 SM_REGISTERS = 1 << 16
 
 
-class RegisterCounts:
-    """The counts of a batch, by warps ``[W, n_ctas]`` (W: whole warpgroups)."""
+def _begin(machine: Machine) -> RegisterCounts:
+    """The first setmaxnreg of the batch: all warps hold what they have at launch."""
+    shape = machine.batch.shape
+    extent = -(-shape.n_threads // 128) * 4, shape.n_ctas
+    at_launch = registers_at_launch(machine.launch.plan.entry.directives)
+    real = np.arange(extent[0])[:, None] < -(-shape.n_threads // 32)
+    held = np.broadcast_to(np.where(real, at_launch or 0, 0), extent).copy()
+    return RegisterCounts(held, np.zeros(shape.n_ctas, np.int64), at_launch is not None)
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.waiting: list[Group] = []
-        self._used = False
 
-    def _begin(self) -> None:
-        """The first setmaxnreg of the batch: all warps hold what they have at launch."""
-        shape = self.machine.batch.shape
-        extent = -(-shape.n_threads // 128) * 4, shape.n_ctas
-        at_launch = registers_at_launch(self.machine.launch.plan.entry.directives)
-        real = np.arange(extent[0])[:, None] < -(-shape.n_threads // 32)
-        self._used, self._bounded = True, at_launch is not None
-        self._held = np.broadcast_to(np.where(real, at_launch or 0, 0), extent).copy()
-        self._free = np.zeros(shape.n_ctas, np.int64)
+def change(machine: Machine, group: Group, count: int, increase: bool) -> bool:
+    """The warps of a group ask for ``count`` registers a thread; True where some have to wait."""
+    counts = machine.batch.register_counts
+    if counts is None:
+        counts = machine.batch.register_counts = _begin(machine)
+    warps = np.zeros(counts.held.shape, np.bool_)
+    warps[group.selection.threads >> 5, group.selection.ctas] = True
+    if increase and counts.bounded and not _grant(machine, counts, group, warps, count):
+        return True
+    if machine.window.registers_changed is not None:
+        machine.window.registers_changed(machine, group, count)
+    if not increase:
+        _give_back(machine, counts, warps, count)
+    return False
 
-    def change(self, group: Group, count: int, increase: bool) -> bool:
-        """The warps of a group ask for ``count`` registers a thread; True where some have to wait."""
-        if not self._used:
-            self._begin()
-        warps = self._warps(group)
-        if increase and self._bounded and not self._grant(group, warps, count):
-            return True
-        if self.machine.window.registers_changed is not None:
-            self.machine.window.registers_changed(self.machine, group, count)
-        if not increase:
-            self._give_back(warps, count)
-        return False
 
-    def _warps(self, group: Group) -> Array:
-        warps = np.zeros(self._held.shape, np.bool_)
-        warps[group.selection.threads >> 5, group.selection.ctas] = True
-        return warps
+def _grant(machine: Machine, counts: RegisterCounts, group: Group, warps: Array, count: int) -> bool:
+    """Take the registers for as many warps as there are some for; False where the group was parted or waits."""
+    need = np.where(warps, np.maximum(count - counts.held, 0), 0)
+    granted = warps & (np.cumsum(need, axis=0) <= counts.free)
+    counts.free -= np.where(granted, need, 0).sum(axis=0)
+    counts.held = np.where(granted, np.maximum(count, counts.held), counts.held)
+    if granted[warps].all():
+        return True
+    inside = granted[group.selection.threads >> 5, group.selection.ctas]
+    if inside.any():
+        goes, group = machine.divide(group, inside)
+        machine.push(goes)  # comes back here and needs nothing more
+    counts.waiting.append(group)
+    return False
 
-    # ---- registers ---------------------------------------------------------------------------
 
-    def _grant(self, group: Group, warps: Array, count: int) -> bool:
-        """Take the registers for as many warps as there are some for; False where the group was parted or waits."""
-        need = np.where(warps, np.maximum(count - self._held, 0), 0)
-        granted = warps & (np.cumsum(need, axis=0) <= self._free)
-        self._free -= np.where(granted, need, 0).sum(axis=0)
-        self._held = np.where(granted, np.maximum(count, self._held), self._held)
-        if granted[warps].all():
-            return True
-        inside = granted[group.selection.threads >> 5, group.selection.ctas]
-        if inside.any():
-            goes, group = self.machine.divide(group, inside)
-            self.machine.push(goes)  # comes back here and needs nothing more
-        self.waiting.append(group)
-        return False
-
-    def _give_back(self, warps: Array, count: int) -> None:
-        kept = np.where(warps, np.minimum(self._held, count), self._held)
-        freed = (self._held - kept).sum(axis=0)
-        self._held, self._free = kept, self._free + freed
-        if freed.any() and self.waiting:
-            for group in self.waiting:
-                self.machine.push(group)
-            self.waiting = []
+def _give_back(machine: Machine, counts: RegisterCounts, warps: Array, count: int) -> None:
+    kept = np.where(warps, np.minimum(counts.held, count), counts.held)
+    freed = (counts.held - kept).sum(axis=0)
+    counts.held, counts.free = kept, counts.free + freed
+    if freed.any() and counts.waiting:
+        for group in counts.waiting:
+            machine.push(group)
+        counts.waiting = []
 
 
 def registers_at_launch(directives: dict[str, tuple[int | str, ...]]) -> int | None:
@@ -111,6 +101,6 @@ def bind_register_count(plan: FunctionPlan, instruction: Instruction) -> Step:
     def step(machine: Machine, group: Group) -> bool:
         if guard is not None and guard(machine, group) is False:
             return False
-        return machine.register_counts.change(group, count, increase)
+        return change(machine, group, count, increase)
 
     return step

@@ -13,8 +13,7 @@ from warpsim.machine.values import Array
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-RULE = "descriptor"
-_ADVICE = "see the matrix descriptor format and the table of canonical layouts"
+ADVICE = "see the matrix descriptor format and the table of canonical layouts"
 
 
 class SharedMatrix:
@@ -35,20 +34,14 @@ class SharedMatrix:
     def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Array:
         """The matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1), ``W`` being ``n * m``."""
         size, n_columns = dtype.itemsize, self.machine.batch.shape.n_ctas
+        one: descriptors.Elements | None = None
         if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
             one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
-            problems = {int(bits.reshape(-1)[0]): one.problem}
             address, low, high = one.address, one.low, one.high
-            if one.moved_span and one.problem is None:
-                problems = {int(bits.reshape(-1)[0]): self._mislaid(one)}
         else:
-            one = None
-            fields = descriptors.decode(bits)
-            address = descriptors.byte_addresses(fields, k, extent, size, transposed=transposed)
+            address = descriptors.byte_addresses(descriptors.decode(bits), k, extent, size, transposed=transposed)
             low, high = int(address.min()), int(address.max()) + size
-            numbers = dict.fromkeys(int(b) for b in bits.reshape(-1))
-            problems = {b: descriptors.problem(b, k, extent, size, transposed=transposed) for b in numbers}
-        self._report(problems, low, high)
+        self._check(bits, (k, extent, size, transposed), low, high)
         space = self.machine.batch.shared
         if low < 0 or high > space.size:
             space.spare()
@@ -70,35 +63,16 @@ class SharedMatrix:
         full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
-    def _mislaid(self, tile: descriptors.Elements) -> str | None:
-        """Whether tensor copies have laid out the tile with the pattern at multiples of its size."""
+    def _check(self, bits: Array, matrix: tuple[int, int, int, bool], low: int, high: int) -> None:
+        """Tell of descriptors, and report those that leave shared memory if nobody else does."""
         machine = self.machine
-        if tile.low < 0 or tile.high > machine.batch.shared.size:
-            return None
-        columns = np.unique(np.broadcast_to(self.columns, self.extent))
-        copy = machine.tile_swizzles.made_by(tile.chunks, columns, tile.moved_span)
-        if copy is None:
-            return None
-        return (
-            f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} has laid out the"
-            " tile with a pattern that begins at multiples of its size: 0 is right"
-        )
-
-    def _report(self, problems: dict[int, str | None], low: int, high: int) -> None:
-        machine = self.machine
-        if low < 0 or high > machine.batch.shared.size:
-            machine.fault(
-                RULE if RULE in machine.launch.settings.checks else "out-of-bounds",
-                f"wgmma reads shared memory up to 0x{high:x}; the CTA has {machine.batch.shared.size} bytes"
-                f" (descriptor {descriptors.describe(next(iter(problems)))})",
-                self.group,
-                address=high,
-                advice=_ADVICE,
-            )
-        for bits, found in problems.items():
-            if found:
-                message = f"{found} (descriptor {descriptors.describe(bits)})"
-                machine.fault(RULE, message, self.group, advice=_ADVICE, descriptor=bits)
+        size, before = machine.batch.shared.size, machine.errors
+        told = machine.window.descriptor_read
+        if told is not None:
+            told(machine, self.group, bits, np.broadcast_to(self.columns, self.extent), matrix, (low, high))
+        if (low < 0 or high > size) and machine.errors == before:
+            message = descriptors.beyond(int(bits.reshape(-1)[0]), high, size)
+            machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)
 
     def _watch(self, address: Array, low: int, high: int, size: int) -> None:
         """Tell those who follow accesses to shared memory."""

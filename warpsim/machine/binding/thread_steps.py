@@ -148,7 +148,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
     commit = commit_of(instruction)
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports))
-    loads = "memory" in ports
+    loads = not form.ports.isdisjoint(("memory", "async_groups"))
 
     def step(machine: Machine, group: Group) -> object:
         active = None

@@ -11,7 +11,8 @@ from warpsim.machine.binding.accumulators import bind_accumulators
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
-from warpsim.machine.state.group import Group, Warps
+from warpsim.machine.selection import Warps
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, repeated
 from warpsim.program.program import (
     Instruction,

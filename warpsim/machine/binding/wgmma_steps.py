@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.wgmma_moves import moved, operand_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
-from warpsim.machine.asynchrony.wgmma import Wgmma
+from warpsim.machine.asynchrony import wgmma
 from warpsim.machine.binding.operand_slots import value_getter
+from warpsim.machine.issue import Issue
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
@@ -23,60 +23,37 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
-@attrs.frozen(eq=False)
-class Issue:
-    """A ``wgmma.mma_async`` with the registers it uses: slots, and rows of `RegisterUse`."""
-
-    instruction: Instruction
-    shape: str
-    slots_d: tuple[int, ...]
-    slots_other: tuple[int, ...]
-    rows_d: Array
-    rows_a: Array
-    rows: Array = attrs.field(init=False)
-
-    key: bytes = attrs.field(init=False)
-    """The same for the same accumulators in the same shape, with A by descriptor."""
-
-    @rows.default
-    def _all_rows(self) -> Array:
-        return np.r_[self.rows_d, self.rows_a]
-
-    @key.default
-    def _key(self) -> bytes:
-        return b"A" if len(self.rows_a) else self.shape.encode() + self.rows_d.tobytes()
-
-
 def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
     """The step of a wgmma instruction; ``execute`` computes a product at once."""
     traits = instruction.traits
     if traits.is_async(Family.WGMMA, Stage.FENCE):
-        return lambda machine, group: state(machine, group).fence(group)
+        return wgmma.fence
     if traits.is_async(Family.WGMMA, Stage.COMMIT):
-        return lambda machine, group: state(machine, group).commit(group)
+        return wgmma.commit
     if traits.is_async(Family.WGMMA, Stage.WAIT):
         count = instruction.operands[0]
         n = count.bits if isinstance(count, Imm) else 0
-        return lambda machine, group: state(machine, group).wait(group, n)
+        return lambda machine, group: wgmma.wait(machine, group, n)
     slots_d, slots_a = operand_registers(instruction)
     used = set(slots_d) | set(slots_a)
     reads, _ = reads_and_writes(instruction)
-    issue = Issue(
+    issue = plan.issues[id(instruction)] = Issue(
         instruction,
         str(instruction.op.shape),
         tuple(dict.fromkeys(slots_d)),
         tuple(dict.fromkeys(s for s in reads if s not in used)),
         np.array([plan.wgmma_rows[s] for s in slots_d], np.int64),
         np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
+        execute,
     )
     names = [o.name for o in instruction.form.operands]
     scale_d = value_getter(plan, dict(zip(names, instruction.operands, strict=False))["scale_d"])
 
     def start(machine: Machine, group: Group) -> None:
-        found = state(machine, group)
-        if machine.window.register_needed is not None and not found.uses(group.plan).used[issue.rows_d[0]]:
+        told = machine.window.register_needed
+        if told is not None and not wgmma.state_of(machine).use(group.plan).used[issue.rows_d[0]]:
             _tell_accumulator(machine, group, issue, scale_d)
-        found.issue(group, issue, execute)
+        wgmma.start(machine, group, issue)
 
     return start
 
@@ -105,10 +82,9 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     guard = instruction.guard
 
     def watched(machine: Machine, group: Group) -> object:
-        found = machine.wgmma
-        if found is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
+        if machine.batch.wgmma is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
             return step(machine, group)
-        if renames and found.rename(group, reads, writes):
+        if renames and wgmma.rename(machine, group, reads, writes):
             return step(machine, group)
         told = machine.window.wgmma_registers_accessed
         if told is not None:
@@ -125,11 +101,3 @@ def _skipped(group: Group, slot: int, negated: bool) -> bool:
     """Whether no thread of the group passes a guard."""
     value = as_array(group.read(slot)).view(np.bool_)
     return not (~value if negated else value).any()
-
-
-def state(machine: Machine, group: Group) -> Wgmma:
-    """The wgmma of the group's batch."""
-    found = machine.wgmma
-    if found is None:
-        found = machine.wgmma = Wgmma(machine)
-    return found

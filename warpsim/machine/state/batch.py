@@ -9,6 +9,8 @@ import numpy as np
 
 from warpsim.machine.selection import Selection, Shape
 from warpsim.machine.state.group import Frame, Group
+from warpsim.machine.state.transfers import Transfers
+from warpsim.machine.state.wgmma import Wgmma
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array
 
@@ -24,13 +26,47 @@ class Barrier:
     arrived: Array
     expected: Array
     partial: bool = False
-    waiting: list[tuple[Group, Any]] = attrs.field(factory=list)
+    waiting: list[Group] = attrs.field(factory=list)
+    """Groups that stand at the instruction where they have arrived."""
     votes: list[tuple[Selection, Array]] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, number: int, n_ctas: int) -> Barrier:
         """A barrier at which nobody has arrived."""
         return cls(number, np.zeros(n_ctas, np.int64), np.zeros(n_ctas, np.int64))
+
+
+NEVER = 1 << 62
+"""The phase of a cluster's barrier that a thread waits for which has not arrived since it waited last."""
+
+
+@attrs.define(eq=False)
+class ClusterBarrier:
+    """The barriers of the clusters of a batch: the ``cluster`` of each CTA, arrivals in each cluster's present ``phase``, the
+    phase in which each thread ``entered``, and the groups that wait, as at a `Barrier`."""
+
+    cluster: Array
+    arrived: Array
+    phase: Array
+    entered: Array
+    waiting: list[Group] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, cluster: Array, n_threads: int) -> ClusterBarrier:
+        """Barriers at which nobody has arrived."""
+        n = int(cluster.max()) + 1
+        return cls(cluster, np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n_threads, NEVER, np.int64))
+
+
+@attrs.define(eq=False)
+class RegisterCounts:
+    """The registers of a thread that each warp ``[W, n_ctas]`` (W: whole warpgroups) holds, those that its CTA has free, and
+    the groups that wait for some. Nobody waits unless they are ``bounded``."""
+
+    held: Array
+    free: Array
+    bounded: bool
+    waiting: list[Group] = attrs.field(factory=list)
 
 
 @attrs.define(eq=False)
@@ -43,7 +79,8 @@ class BatchState:
     local: WordSpace
     alive: Array
     """Threads of each CTA that have not exited."""
-    frames: dict[tuple[int, int], Frame] = attrs.field(factory=dict)
+    frames: dict[tuple[int, str], Frame] = attrs.field(factory=dict)
+    """By activation depth and function."""
     runnable: list[Group] = attrs.field(factory=list)
     parked: list[Group] = attrs.field(factory=list)
     """Groups that wait for lanes of their warps."""
@@ -53,11 +90,24 @@ class BatchState:
     meetings: int = 0
     """How many times a barrier of CTAs has been passed."""
     barriers: dict[int, Barrier] = attrs.field(factory=dict)
-    cluster_barrier: Any = None
+    cluster_barrier: ClusterBarrier | None = None
+    register_counts: RegisterCounts | None = None
+    """None until the first setmaxnreg."""
+    transfers: Transfers = attrs.field(factory=Transfers)
+    wgmma: Wgmma | None = None
+    """None until the first wgmma."""
     exited: Array | None = None
     warpgroups: tuple[int, Array] | None = None
+    """How many threads have not exited, and how many of each warpgroup."""
     notes: dict[str, Any] = attrs.field(factory=dict)
     """What watchers know of the batch, by their names."""
+
+    def barrier(self, number: int) -> Barrier:
+        """A named barrier of the CTAs."""
+        found = self.barriers.get(number)
+        if found is None:
+            found = self.barriers[number] = Barrier.of(number, self.shape.n_ctas)
+        return found
 
     @classmethod
     def of(cls, shape: Shape, ctas: Array, shared_size: int, local_size: int) -> BatchState:

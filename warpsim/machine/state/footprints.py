@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import numpy as np
 
+from warpsim.layout.boxes import Boxes
 from warpsim.machine.values import Array
 
 GRANULE = 16
@@ -38,18 +37,37 @@ class Footprint:
 
 @attrs.define(eq=False)
 class GlobalTarget:
-    """What a store writes, within ``[low, high)``: ``spread`` gives the addresses of elements, the receiver of each, and the
-    size of an element."""
+    """What a store writes, within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at the address of each receiver."""
 
     low: int
     high: int
-    spread: Callable[[], tuple[Array, Array, int]]
+    boxes: Boxes | None = None
+    address: Array | None = None
+    nbytes: int = 0
     _runs: tuple[Array, Array, int] | None = None
+
+    @classmethod
+    def of_boxes(cls, boxes: Boxes) -> GlobalTarget:
+        """Boxes of a tensor."""
+        return cls(*boxes.span(), boxes)
+
+    @classmethod
+    def of_runs(cls, address: Array, nbytes: int) -> GlobalTarget:
+        """Runs of bytes."""
+        return cls(int(address.min()), int(address.max()) + nbytes, None, address, nbytes)
+
+    def _spread(self) -> tuple[Array, Array, int]:
+        """The addresses of elements, the receiver of each, and the size of an element."""
+        if self.boxes is not None:
+            return self.boxes.spread()
+        assert self.address is not None
+        address = (self.address[:, None] + np.arange(0, self.nbytes, GRANULE)).reshape(-1)
+        return address, np.repeat(np.arange(len(self.address)), self.nbytes // GRANULE), GRANULE
 
     def runs(self) -> tuple[Array, Array, int]:
         """Addresses in order, receivers and size of runs; of 16 bytes where whole ones are written."""
         if self._runs is None:
-            address, receiver, size = self.spread()
+            address, receiver, size = self._spread()
             whole = np.unique(receiver << 44 | address // GRANULE)
             if len(whole) * GRANULE == len(address) * size:
                 address, receiver, size = (whole & (1 << 44) - 1) * GRANULE, whole >> 44, GRANULE

@@ -1,0 +1,123 @@
+"""descriptor: matrix descriptors of wgmma that no layout has, or that read a tile otherwise than a copy has laid it out.
+
+The swizzle of a tensor copy is anchored at absolute multiples of its pattern, wherever the box begins. A descriptor whose
+base offset anchors the pattern elsewhere then reads other bytes than the copy meant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.checks.proxies import RULE as PROXY
+from warpsim.checks.proxies import Proxies
+from warpsim.layout import descriptors, tensor_map
+from warpsim.machine.reporting import present
+from warpsim.machine.state.transfers import BoxLoad
+from warpsim.machine.values import Array
+from warpsim.machine.window import Watcher
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.footprints import Footprint
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.transfers import Transfer
+    from warpsim.program.program import Instruction
+
+RULE = "descriptor"
+ADVICE = "see the matrix descriptor format and the table of canonical layouts"
+ROW = 128
+
+
+class TileSwizzles:
+    """The copy that wrote each row of 128 bytes of each CTA last, as an index into ``copies``; 0 where none did."""
+
+    def __init__(self, size: int, n_ctas: int) -> None:
+        self.rows: Array = np.zeros((-(-size // ROW), n_ctas), np.int16)
+        self.copies: list[tuple[Instruction | None, int]] = [(None, 0)]
+
+    def copied(self, instruction: Instruction, written: Footprint, span: int) -> None:
+        """A copy writes, with a swizzle row of ``span`` bytes (0: none)."""
+        if not len(written.start):
+            return
+        number = 0
+        if span:
+            copies = enumerate(self.copies)
+            number = next((k for k, (i, s) in copies if i is instruction and s == span), len(self.copies))
+            if number == len(self.copies):
+                self.copies.append((instruction, span))
+        rows = written.start[:, None] // ROW + np.arange(-(-written.nbytes // ROW))
+        self.rows[np.minimum(rows, len(self.rows) - 1), written.columns[:, None]] = number
+
+    def made_by(self, chunks: Array, columns: Array, span: int, proxies: Proxies) -> Instruction | None:
+        """The copy with this swizzle that brought all bytes at ``chunks`` in one of the ``columns``, None where there is no
+        such; what threads have written there since is theirs."""
+        chunks = chunks.reshape(-1, 1)
+        found = self.rows[np.minimum(chunks // ROW, len(self.rows) - 1), columns]
+        known = np.array([made == span for _, made in self.copies])[found].all(axis=0)
+        if not known.any():
+            return None
+        untouched = known & ~proxies.wrote(chunks, columns[None]).any(axis=0)
+        return self.copies[int(found[0, np.flatnonzero(untouched)[0]])][0] if untouched.any() else None
+
+
+class Descriptors(Watcher):
+    """Looks at the descriptors of wgmma. How copies have laid out tiles is known only where proxy fences are followed, too."""
+
+    def batch_began(self, machine: Machine) -> None:
+        """No copy has laid out anything."""
+        machine.batch.notes[RULE] = TileSwizzles(machine.batch.shared.size, machine.batch.shape.n_ctas)
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies lay out tiles."""
+        if transfer.writes is not None and not transfer.kind:
+            work = transfer.work
+            span = tensor_map.SPANS[work.boxes.fields.swizzle] if isinstance(work, BoxLoad) else 0
+            swizzles: TileSwizzles = machine.batch.notes[RULE]
+            swizzles.copied(present(transfer.group), transfer.writes, span)
+
+    def descriptor_read(
+        self,
+        machine: Machine,
+        group: Group,
+        bits: Array,
+        columns: Array,
+        matrix: tuple[int, int, int, bool],
+        limits: tuple[int, int],
+    ) -> None:
+        """Report what no descriptor may say."""
+        problems: dict[int, str | None]
+        numbers = dict.fromkeys(bits.reshape(-1).tolist())
+        if len(numbers) == 1:
+            one = descriptors.elements(next(iter(numbers)), *matrix)
+            problem = one.problem
+            if one.moved_span and problem is None:
+                problem = _mislaid(machine, one, columns)
+            problems = dict.fromkeys(numbers, problem)
+        else:
+            problems = {b: descriptors.problem(b, *matrix[:3], transposed=matrix[3]) for b in numbers}
+        size = machine.batch.shared.size
+        if limits[0] < 0 or limits[1] > size:
+            machine.fault(
+                RULE, descriptors.beyond(next(iter(problems)), limits[1], size), group, address=limits[1], advice=ADVICE
+            )
+        for number, found in problems.items():
+            if found:
+                message = f"{found} (descriptor {descriptors.describe(number)})"
+                machine.fault(RULE, message, group, advice=ADVICE, descriptor=number)
+
+
+def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> str | None:
+    """Whether tensor copies have laid out the tile with the pattern at multiples of its size."""
+    proxies: Proxies | None = machine.batch.notes.get(PROXY)
+    if proxies is None or tile.low < 0 or tile.high > machine.batch.shared.size:
+        return None
+    swizzles: TileSwizzles = machine.batch.notes[RULE]
+    copy = swizzles.made_by(tile.chunks, np.unique(columns), tile.moved_span, proxies)
+    if copy is None:
+        return None
+    return (
+        f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} has laid out the"
+        " tile with a pattern that begins at multiples of its size: 0 is right"
+    )

@@ -1,0 +1,136 @@
+"""Barriers of CTAs: threads arrive, wait, vote, and go on; and threads that end, for which no barrier waits any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.machine import clusters
+from warpsim.machine.binding.operand_slots import destination
+from warpsim.machine.state.batch import Barrier
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bool, vote: Array | None = None) -> bool:
+    """A group arrives at a barrier; True where it has to wait (it is kept here until then, and goes on behind the barrier)."""
+    batch, window, selection = machine.batch, machine.window, group.selection
+    barrier = batch.barrier(number)
+    everybody = count in (0, batch.shape.n_threads)
+    unused = vote is None and not barrier.waiting and not barrier.arrived.any()
+    if waits and unused and selection.n == batch.shape.n and everybody:
+        batch.meetings += 1
+        if window.barrier_left is not None:
+            window.barrier_left(machine, None, number, False)
+        return False
+    if not everybody:
+        barrier.partial = True
+    if window.barrier_arrived is not None:
+        window.barrier_arrived(machine, group, number, not everybody)
+    per_cta = selection.per_cta
+    barrier.arrived += per_cta
+    barrier.expected[per_cta > 0] = count
+    if vote is not None:
+        barrier.votes.append((selection, np.broadcast_to(vote, selection.shape)))
+    if waits:
+        barrier.waiting.append(group)
+    release(machine, barrier)
+    return waits
+
+
+def release(machine: Machine, barrier: Barrier) -> None:
+    """Let the CTAs whose barrier is complete go on."""
+    needed = np.where(barrier.expected > 0, barrier.expected, machine.batch.alive)
+    done = (barrier.arrived >= needed) & (barrier.arrived > 0)
+    if not done.any():
+        return
+    machine.batch.meetings += 1
+    votes = _votes(barrier, done)
+    waiting, barrier.waiting = barrier.waiting, []
+    for group in waiting:
+        go, stay = _by_cta(machine, group, done)
+        if stay is not None:
+            barrier.waiting.append(stay)
+        if go is not None:
+            if machine.window.barrier_left is not None:
+                machine.window.barrier_left(machine, go, barrier.number, barrier.partial)
+            _give_result(machine, go, votes)
+            go.at += 1
+            go.generation = machine.batch.generation
+            machine.push(go)
+    if barrier.partial and machine.window.barrier_completed is not None:
+        machine.window.barrier_completed(machine, barrier.number, np.flatnonzero(done))
+    barrier.arrived[done] = 0
+    barrier.expected[done] = 0
+
+
+def _votes(barrier: Barrier, done: Array) -> tuple[Array, Array]:
+    """For each CTA: how many threads voted true, and how many voted."""
+    n_ctas = len(done)
+    true, total = np.zeros(n_ctas, np.int64), np.zeros(n_ctas, np.int64)
+    kept = []
+    for selection, vote in barrier.votes:
+        ctas = selection.ctas.reshape(-1)
+        here = done[ctas]
+        true += np.bincount(ctas, weights=vote.reshape(-1) & here, minlength=n_ctas).astype(np.int64)
+        total += np.bincount(ctas, weights=here, minlength=n_ctas).astype(np.int64)
+        if not here.all():
+            kept.append((selection, vote))
+    barrier.votes = kept
+    return true, total
+
+
+def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> None:
+    """What the barrier at which a group stands has found out, into its destination."""
+    instruction = group.instruction
+    barrier = instruction.traits.barrier
+    if barrier is None or barrier.reduction is None:
+        return
+    (true, total), ctas = votes, group.selection.ctas
+    if barrier.reduction == "popc":
+        result: Array = true[ctas].astype(np.uint32)
+    else:
+        result = (true == total)[ctas] if barrier.reduction == "and" else (true > 0)[ctas]
+    destination(instruction.operands[0])(machine, group, result, None)
+
+
+def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:
+    """The part of a group in the chosen CTAs, and the rest."""
+    inside = chosen[group.selection.ctas]
+    if inside.all():
+        return group, None
+    if not inside.any():
+        return None, group
+    return machine.divide(group, inside)
+
+
+# ---- ends ---------------------------------------------------------------------------------------
+
+
+def leave(machine: Machine, group: Group) -> None:
+    """The threads of a group end."""
+    batch, window = machine.batch, machine.window
+    if window.group_exiting is not None:
+        window.group_exiting(machine, group)
+    everybody = group.selection.n == batch.shape.n
+    if everybody:
+        batch.alive[:] = 0
+        batch.exited = np.ones(batch.shape.n, np.bool_)
+    else:
+        if batch.exited is None:
+            batch.exited = np.zeros(batch.shape.n, np.bool_)
+        batch.exited[group.selection.positions.reshape(-1)] = True
+        batch.alive -= group.selection.per_cta
+    if window.group_exited is not None:
+        window.group_exited(machine, group)
+    if everybody:
+        return
+    for barrier in list(batch.barriers.values()):
+        release(machine, barrier)
+    clusters.turn(machine)
+    batch.runnable += batch.parked
+    batch.parked = []

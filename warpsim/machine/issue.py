@@ -1,0 +1,38 @@
+"""What is bound of a ``wgmma.mma_async``: the registers that it uses, and the step that computes its product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.machine.values import Array
+from warpsim.program.program import Instruction
+
+
+@attrs.frozen(eq=False)
+class Issue:
+    """Slots of the accumulator and of operands other than it and A, and rows (`FunctionPlan.wgmma_rows`) of the accumulator
+    and of A; ``execute(machine, group)`` computes the product at once."""
+
+    instruction: Instruction
+    shape: str
+    slots_d: tuple[int, ...]
+    slots_other: tuple[int, ...]
+    rows_d: Array
+    rows_a: Array
+    execute: Callable[..., Any]
+    rows: Array = attrs.field(init=False)
+
+    key: bytes = attrs.field(init=False)
+    """The same for the same accumulators in the same shape, with A by descriptor."""
+
+    @rows.default
+    def _all_rows(self) -> Array:
+        return np.r_[self.rows_d, self.rows_a]
+
+    @key.default
+    def _key(self) -> bytes:
+        return b"A" if len(self.rows_a) else self.shape.encode() + self.rows_d.tobytes()

@@ -1,0 +1,171 @@
+"""Asynchronous copies in flight: what they do, to whom, and how far they have come.
+
+A `Transfer` is what one step started, for a number of receivers: all of its arrays have one element for each. Its
+``work`` says what is left to do of it; the functions of `warpsim.machine.asynchrony.moves` do it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.isa.ports import Choose
+from warpsim.layout.boxes import Boxes
+from warpsim.machine.state.footprints import Footprint, GlobalTarget
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array
+from warpsim.program.program import Instruction
+from warpsim.types import ScalarType
+
+Which = Array
+"""Indices of receivers."""
+Address = tuple[Any, int]
+
+
+@attrs.frozen(eq=False)
+class Receivers:
+    """Where copies to shared memory go: for each receiver the lane, its column, the start there, and its mbarrier."""
+
+    lane: Array
+    columns: Array
+    start: Array
+    bar_columns: Array
+    bar: Array
+
+
+# ---- what there is to do ------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class ThreadCopy:
+    """``cp.async``: ``nbytes`` from global to shared memory, of which all (None) or ``take`` are read, the others zero. Addresses
+    and ``take`` are those of ``group`` (None: the present step's), whose ``lanes`` are the receivers."""
+
+    group: Group | None
+    lanes: Array
+    dst: Address
+    src: Address
+    nbytes: int
+    take: Array | None
+
+
+@attrs.frozen(eq=False)
+class RemoteStore:
+    """``st.async`` and ``red.async``: values into shared memory of the cluster, or combined with what is there; ``group`` and
+    ``lanes`` as of `ThreadCopy`."""
+
+    group: Group | None
+    lanes: Array
+    dst: Address
+    type: ScalarType
+    values: tuple[Array, ...]
+    operation: str | None
+
+
+@attrs.frozen(eq=False)
+class BoxLoad:
+    """Boxes of a tensor into shared memory."""
+
+    boxes: Boxes
+    to: Receivers
+
+
+@attrs.frozen(eq=False)
+class BoxStore:
+    """Boxes from shared memory into a tensor, or combined with it; ``taken`` keeps what was read."""
+
+    boxes: Boxes
+    source: Footprint
+    taken: Array
+    reduction: Choose | None
+
+
+@attrs.frozen(eq=False)
+class RunLoad:
+    """Runs of bytes into shared memory (or combined with it), from global memory or from shared memory (``source``)."""
+
+    to: Receivers
+    nbytes: int
+    address: Array
+    source: Footprint | None
+    reduction: Choose | None
+    type: ScalarType | None
+
+
+@attrs.frozen(eq=False)
+class RunStore:
+    """Runs of bytes from shared memory into global memory, or combined with it; ``taken`` keeps what was read."""
+
+    address: Array
+    source: Footprint
+    taken: Array
+    reduction: Choose | None
+    type: ScalarType | None
+
+
+Work = ThreadCopy | RemoteStore | BoxLoad | BoxStore | RunLoad | RunStore | None
+
+
+# ---- transfers ----------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Signal:
+    """The mbarrier of each receiver, and what completion counts there: bytes, or ``arrivals``."""
+
+    columns: Array
+    address: Array
+    nbytes: Array
+    arrivals: int = 0
+    keys: Array = attrs.field(init=False)
+    """One number for each mbarrier."""
+
+    @keys.default
+    def _keys(self) -> Array:
+        return self.columns << 32 | self.address
+
+
+@attrs.define(eq=False)
+class Transfer:
+    """Copies of one step; ``asynchronous`` where they go through the async proxy, ``reduces`` where they are combined
+    with what is there. What has acted has no ``work`` any more."""
+
+    group: Group
+    positions: Array
+    work: Work
+    writes: Footprint | None = None
+    reads: Footprint | None = None
+    kind: str = ""
+    asynchronous: bool = True
+    reduces: bool = False
+    signal: Signal | None = None
+    target: GlobalTarget | None = None
+    number: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    phase: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    """The group of each receiver, and the phase of its mbarrier when the copy began."""
+    place: Instruction | None = None
+    serial: int = 0
+    open: Array = attrs.field(init=False)
+    fetched: Array = attrs.field(init=False)
+    free: Array = attrs.field(init=False)
+    """Receivers that are not complete; whose source was taken; whose source may be written again."""
+
+    def __attrs_post_init__(self) -> None:
+        self.open = np.ones(len(self.positions), np.bool_)
+        self.fetched = ~self.open
+        self.free = ~self.open
+
+
+@attrs.define(eq=False)
+class Transfers:
+    """The copies of a batch, in the order in which they were started.
+
+    ``freed`` are stores that have read their sources: what they write is there, but not yet to be seen. ``groups`` holds
+    the number of the present group of each thread, by kind."""
+
+    open: list[Transfer] = attrs.field(factory=list)
+    freed: list[Transfer] = attrs.field(factory=list)
+    started: int = 0
+    groups: dict[str, Array] = attrs.field(factory=dict)
