@@ -1,34 +1,55 @@
 """What the documentation shows is what the program does."""
 
+import importlib
 import re
 from pathlib import Path
+
+import pytest
 
 from warpsim.cli import main
 from warpsim.numerics import matrix
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 
 
-def test_readme_s_example(capsys, monkeypatch):
-    """The example in the README prints what stands below it."""
-    monkeypatch.chdir(DOCS.parent)
-    code, shown = re.search(
-        r"```python\n(.*?)```\n\n```text\n(.*?)```", Path("README.md").read_text(), re.DOTALL
-    ).groups()
-    exec(code, {})
-
-    assert capsys.readouterr().out == shown
+THEIRS = ()
+"""Pages whose examples have tests of their own."""
+PAGES = [Path("README.md"), *sorted(p.relative_to(ROOT) for p in DOCS.rglob("*.md") if p.name not in THEIRS)]
 
 
-def test_watchers_example(capsys, monkeypatch):
-    """The example in docs/watchers.md prints what stands below it."""
-    monkeypatch.chdir(DOCS.parent)
-    code, shown = re.search(
-        r"```python\n(.*?)```\n\n```text\n(.*?)```", (DOCS / "watchers.md").read_text(), re.DOTALL
-    ).groups()
-    exec(code, {})
+@pytest.fixture
+def blocks(monkeypatch):
+    """What runs the code blocks of a page."""
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("docs.tools.blocks")
 
-    assert capsys.readouterr().out == shown
+
+@pytest.mark.parametrize("page", PAGES, ids=[p.as_posix() for p in PAGES])
+def test_every_example(blocks, page):
+    """Each code block of a page runs, and prints what stands below it."""
+    assert blocks.run_page(ROOT / page) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", PAGES, ids=[p.as_posix() for p in PAGES])
+def test_every_long_example(blocks, page):
+    """The same with the blocks that take longer."""
+    if "<!-- long -->" in (ROOT / page).read_text(encoding="utf-8"):
+        assert blocks.run_page(ROOT / page, long=True) == []
+
+
+def test_a_stale_example(blocks, tmp_path):
+    """An output that is not what the program prints is found, and rewritten on request."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nx = 6\nprint(x * 7)\n```\n\n```text\n41\n```\n\n```console\n$ warpsim --version\n0\n```\n"
+    )
+
+    assert len(blocks.run_page(page)) == 2
+    blocks.run_page(page, write=True)
+    assert blocks.run_page(page) == []
+    assert "```text\n42\n```\n\n```console\n$ warpsim --version\nwarpsim " in page.read_text()
 
 
 def test_layouts_shows_a_true_output(capsys):

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 def case_of(name):
     """The directory of a recorded launch."""
-    found = ROOT / "programs" / name
-    return found if found.exists() else ROOT / "tests" / "cases" / name
+    found = ROOT / "tests" / "cases" / name
+    return found if found.exists() else ROOT / "programs" / name
 
 
 class Ablation:

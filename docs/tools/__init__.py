@@ -1,0 +1,1 @@
+"""What makes and checks the pages of the site."""

@@ -1,0 +1,16 @@
+"""An inclusive scan in one pass with decoupled look-back: CTAs wait for what earlier ones publish (nvcc)."""
+
+from pathlib import Path
+
+import numpy as np
+
+import warpsim
+
+kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["scan_lookback"]
+ctas, threads = 12, 128
+x = np.random.default_rng(0).integers(0, 1000, ctas * threads).astype(np.uint32)
+y = np.zeros_like(x)
+states, ticket = np.zeros(ctas, np.uint64), np.zeros(1, np.uint32)
+result = kernel((ctas,), (threads,), (x, y, states, ticket))
+assert np.array_equal(y, np.cumsum(x))
+print(f"{result.instructions} warp-instructions in {result.seconds:.3f} s")

@@ -1,0 +1,77 @@
+"""Tasks of a contributor: ``python tasks.py TASK [ARGUMENTS]``, or without a task the list."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+
+
+def run(*command: str) -> None:
+    """Run a Python module of this environment; its failure is ours."""
+    print("$", "python -m", *command, flush=True)
+    status = subprocess.run([sys.executable, "-m", *command], cwd=ROOT).returncode
+    if status:
+        sys.exit(status)
+
+
+def check() -> None:
+    """Lint, formatting and types."""
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("mypy")
+
+
+def test(*arguments: str) -> None:
+    """The tests (two to three minutes); arguments go to pytest."""
+    run("pytest", "-q", *arguments)
+
+
+def long(*arguments: str) -> None:
+    """The long tests as well (an hour); arguments go to pytest."""
+    run("pytest", "-q", "-m", "long or not long", *arguments)
+
+
+def pages() -> None:
+    """Make the generated pages of the site anew: rules, instructions, gallery, picture."""
+    run("docs.tools.generate")
+
+
+def docs(*arguments: str) -> None:
+    """Build the site into site/; a warning or a dead link is an error. With ``serve``: look at it while you write."""
+    if arguments:
+        run("mkdocs", *arguments)
+    else:
+        run("mkdocs", "build", "--strict", "--quiet")
+        run("docs.tools.links", "site")
+
+
+def package() -> None:
+    """Build sdist and wheel into dist/, and check that the description renders."""
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    run("build")
+    run("twine", "check", "--strict", *(str(p) for p in (ROOT / "dist").iterdir()))
+
+
+def profile(*arguments: str) -> None:
+    """Where a launch spends its time: ``profile CASE [--lines N] [--repeat N]``."""
+    run("benchmarks.profile_launch", *arguments)
+
+
+def mutants(*arguments: str) -> None:
+    """Change the package at random points and name the changes that no test notices."""
+    run("tests.mutants", *arguments)
+
+
+TASKS = {t.__name__: t for t in (check, test, long, pages, docs, package, profile, mutants)}
+
+if __name__ == "__main__":
+    wanted, *rest = sys.argv[1:] or [""]
+    if wanted not in TASKS:
+        for name, task in TASKS.items():
+            print(f"  {name:8} {(task.__doc__ or '').splitlines()[0]}")
+        sys.exit(2 if wanted else 0)
+    TASKS[wanted](*rest)
