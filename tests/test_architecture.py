@@ -22,7 +22,7 @@ ORDER = {
     "machine": 5,
     "checks": 6,
     "observe": 6,
-    "report": 6,
+    "report": 4,
     "host": 7,
     "cli": 8,
     "testing": 8,

@@ -70,3 +70,20 @@ def test_numerics_shows_the_table():
     units = {sm: (u.fraction, u.block_bytes, u.floor32, u.floor16) for sm, u in matrix.UNITS.items()}
 
     assert shown == units
+
+
+def test_profiling_shows_a_true_output(capsys, monkeypatch):
+    """The example and the table in docs/profiling.md are what the program prints, but for times."""
+    monkeypatch.chdir(DOCS.parent)
+    page = (DOCS / "profiling.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == shown
+
+    def timeless(text):
+        lines = re.sub(r"\b\d+\.\d\d\b( s)?", "", text.replace(str(DOCS.parent.resolve()) + "/", "")).splitlines()
+        return [" ".join(line.split()) for line in lines]
+
+    words, table = re.search(r"\$ warpsim (replay .* --profile)\n(.*?)```", page, re.DOTALL).groups()
+    main(words.split())
+    assert timeless(capsys.readouterr().out) == timeless(table)

@@ -23,11 +23,25 @@ from warpsim.host.checks import resolve_checks
 from warpsim.host.files import Target
 from warpsim.host.module import load_file
 from warpsim.report.findings import finding_record, sarif
+from warpsim.report.profile import Profile
 
 
 def _print_findings(findings: tuple[Finding, ...]) -> None:
     for finding in findings:
         print(f"{finding.severity}: {finding}", file=sys.stderr)
+
+
+def show_profile(profile: Profile | None, options: Namespace) -> None:
+    """Print what every line did, or leave it in a file."""
+    if profile is None:
+        return
+    if options.profile_to:
+        text = (
+            profile.html() if options.profile_to.endswith((".html", ".htm")) else json.dumps(profile.record(), indent=1)
+        )
+        Target(options.profile_to).write(lambda stream: stream.write(text.encode()))
+    if options.profile and not options.json:
+        print(profile)
 
 
 def _write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
@@ -75,6 +89,7 @@ def command_replay(options: Namespace) -> int:
         results.append(result)
         if not options.json:
             print_case(result, options.bits)
+        show_profile(result.profile, options)
     _write_sarif(options.sarif, [f for result in results for f in result.findings])
     status = report_cases(results, options, interrupted)
     return 2 if unusable and not interrupted else status
@@ -95,7 +110,8 @@ def report_cases(results: list[CaseResult], options: Namespace, interrupted: boo
 
 
 def _case_json(result: CaseResult) -> dict[str, Any]:
-    record: dict[str, Any] = attrs.asdict(result, recurse=True)
+    record: dict[str, Any] = attrs.asdict(result, recurse=True, filter=lambda field, value: field.name != "profile")
+    record["profile"] = result.profile.record() if result.profile else None
     record["findings"] = [finding_record(f) for f in result.findings]
     return record
 
@@ -247,6 +263,7 @@ def command_run(options: Namespace) -> int:
         _write_sarif(options.sarif, problem.findings)
         return failed(problem, options.json)
     _write_sarif(options.sarif, launch.result.findings)
+    show_profile(launch.result.profile, options)
     status = report_launch(launch, options.json)
     if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
         print("  nothing found; races are looked for with --checks default+race")
@@ -258,6 +275,7 @@ def report_launch(launch: Launched, as_json: bool) -> int:
     result = launch.result
     if as_json:
         record = attrs.asdict(result, recurse=False)
+        record["profile"] = result.profile.record() if result.profile else None
         record["findings"] = [finding_record(f) for f in result.findings]
         document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})
     else:

@@ -44,6 +44,7 @@ def launch_options(options: Namespace) -> dict[str, Any]:
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
         "on_finding": "collect",
+        "profile": options.profile or bool(options.profile_to),
         "progress": PROGRESS if sys.stderr.isatty() and not options.json else None,
     }
 

@@ -40,6 +40,10 @@ def _common(max_seconds: float | None) -> _Parser:
     common.add_argument(
         "--max-seconds", type=number, metavar="S", default=max_seconds, help="of wall-clock time, or none"
     )
+    common.add_argument("--profile", action="store_true", help="count what every line does")
+    common.add_argument(
+        "--profile-to", metavar="FILE", help="write the counts there: FILE.html on the source, or FILE.json"
+    )
     common.add_argument("--json", action="store_true", help="one JSON document on standard output")
     return common
 

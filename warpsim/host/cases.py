@@ -20,6 +20,7 @@ from warpsim.host.files import read_archive, reason
 from warpsim.host.module import load_text
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
+from warpsim.report.profile import Profile
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -71,6 +72,7 @@ class CaseResult:
     error: str | None
     findings: tuple[Finding, ...]
     outputs: tuple[OutputResult, ...]
+    profile: Profile | None = attrs.field(default=None, repr=False)
 
 
 @contextlib.contextmanager
@@ -136,6 +138,7 @@ def run_case(
     error: str | None = None
     instructions = 0
     findings: tuple[Finding, ...] = ()
+    profile: Profile | None = None
     try:
         module = load_text(*source)
         result = module[entry](
@@ -148,7 +151,7 @@ def run_case(
             device=gpu,
             **options,
         )
-        instructions, findings = result.instructions, result.findings
+        instructions, findings, profile = result.instructions, result.findings, result.profile
     except WarpsimError as problem:
         error, findings = str(problem), problem.findings
     seconds = time.perf_counter() - started
@@ -180,6 +183,7 @@ def run_case(
         error,
         findings,
         outputs,
+        profile,
     )
 
 

@@ -24,6 +24,8 @@ from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.host.module import Module
+    from warpsim.observe.profiler import Profiler
+    from warpsim.report.profile import Profile
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -48,7 +50,8 @@ class KernelParam:
 
 @attrs.frozen
 class LaunchResult:
-    """What a launch did. ``instructions`` are warp-instructions; ``opcodes`` counts them by opcode."""
+    """What a launch did. ``instructions`` are warp-instructions; ``opcodes`` counts them by opcode; ``profile`` says for each
+    line what it did, where that was asked for."""
 
     instructions: int
     thread_instructions: int
@@ -56,6 +59,13 @@ class LaunchResult:
     findings: tuple[Finding, ...]
     stdout: str
     seconds: float
+    profile: Profile | None = attrs.field(default=None, repr=False)
+
+
+def _profiler() -> Profiler:
+    from warpsim.observe.profiler import Profiler
+
+    return Profiler()
 
 
 class Kernel:
@@ -89,6 +99,7 @@ class Kernel:
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
         watchers: Sequence[Watcher] = (),
+        profile: bool = False,
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
     ) -> LaunchResult:
@@ -111,6 +122,7 @@ class Kernel:
         cluster3 = self._cluster(cluster, grid3, device)
         if not (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers)):
             raise LaunchError(f"watchers holds instances of warpsim.Watcher, not {shown(watchers)}")
+        profiler = _profiler() if integer("profile", profile, 0, 1) else None
         printed: list[str] = []
 
         def stdout(text: str) -> None:
@@ -140,7 +152,7 @@ class Kernel:
                 params = pack(self.function, args, device, mapped)
                 plan = image.plan(self.name)
                 state = LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings)
-                run(state, [*watchers_of(state), *watchers], stdout, progress)
+                run(state, [*watchers_of(state), *watchers, *([profiler] if profiler else [])], stdout, progress)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             except WarpsimError as problem:
@@ -156,6 +168,7 @@ class Kernel:
             tuple(state.findings.values()),
             "".join(printed),
             seconds,
+            profiler.profile() if profiler else None,
         )
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:

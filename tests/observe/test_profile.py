@@ -1,0 +1,216 @@
+"""Counts of a launch by line, held against counting one lane after the other."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.cli import main
+from warpsim.host.cases import run_case
+
+PROGRAMS = Path(__file__).parent.parent.parent / "programs"
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+
+
+def banks_of(addresses, nbytes):
+    """(pieces, passes) of a warp's access of shared memory, lane after lane; addresses of lanes, None for those left out."""
+    lanes = 32 // max(nbytes // 4, 1)
+    pieces = passes = 0
+    for first in range(0, 32, lanes):
+        words = {
+            a // 4 + k for a in addresses[first : first + lanes] if a is not None for k in range(max(nbytes // 4, 1))
+        }
+        if words:
+            pieces += 1
+            passes += max(len([w for w in words if w % 32 == bank]) for bank in range(32))
+    return pieces, passes
+
+
+def sectors_of(addresses):
+    """32-byte sectors of a warp's access of global memory."""
+    return len({a // 32 for a in addresses if a is not None})
+
+
+GATHER = (
+    HEAD
+    + """
+.visible .entry gather(.param .u64 index, .param .u64 data, .param .u64 out)
+{
+    .shared .align 16 .b8 tile[4096];
+    .reg .b32 %r<8>; .reg .b64 %rd<12>; .reg .pred %p<2>; .reg .TYPE %v<4>;
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;
+    ld.param.u64 %rd1, [index]; ld.param.u64 %rd2, [data]; ld.param.u64 %rd3, [out];
+    mul.wide.u32 %rd4, %r4, 4; add.u64 %rd5, %rd1, %rd4; ld.global.s32 %r5, [%rd5];
+    setp.ge.s32 %p1, %r5, 0;
+    mul.wide.s32 %rd6, %r5, SIZE; add.u64 %rd7, %rd2, %rd6;
+    mov.u32 %r6, tile; mul.lo.s32 %r7, %r5, SIZE; add.u32 %r6, %r6, %r7;
+    @%p1 ld.globalVECTOR.TYPE VALUES, [%rd7];
+    @%p1 st.sharedVECTOR.TYPE [%r6], VALUES;
+    @%p1 st.globalVECTOR.TYPE [%rd7], VALUES;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("batch_threads", [96, 1 << 17])
+def test_banks_and_sectors(size, batch_threads):
+    """Random addresses with some lanes left out: passes, sectors, bytes and active lanes are those counted lane by lane."""
+    type, vector, values = {1: "u8", 2: "u16", 4: "f32", 8: "f64", 16: "f32"}[size], "", "%v1"
+    if size == 16:
+        vector, values = ".v4", "{%v0, %v1, %v2, %v3}"
+    text = GATHER.replace("TYPE", "b16" if size == 1 else type, 1).replace("SIZE", str(size))
+    text = text.replace("VECTOR", vector).replace("VALUES", values).replace("TYPE", type)
+    rng = np.random.default_rng(size)
+    index = rng.integers(0, 4096 // size, (3, 96)).astype(np.int32)
+    index[rng.random(index.shape) < 0.2] = -1
+    kernel = warpsim.load(text)["gather"]
+    data = np.zeros(4096, np.uint8)
+    result = kernel((3,), (96,), (index, data, None), profile=True, checks="none", batch_threads=batch_threads)
+    shared, loaded = (
+        next(line.counts for line in result.profile.lines if line.text.startswith(f"@%p1 {opcode}"))
+        for opcode in ("st.shared", "ld.global")
+    )
+    warps = [[int(i) * size if i >= 0 else None for i in warp] for warp in index.reshape(-1, 32)]
+    counted = np.array([banks_of(warp, size) for warp in warps]).sum(axis=0)
+    active = int((index >= 0).sum())
+
+    assert (shared.shared_pieces, shared.shared_passes) == tuple(counted)
+    assert loaded.sectors == sum(sectors_of(warp) for warp in warps)
+    assert (shared.shared_bytes, loaded.global_bytes) == (active * size, active * size)
+    assert (shared.active, shared.lanes, shared.executions) == (active, 288, 9)
+    assert (shared.shared_accesses, loaded.global_accesses) == (9, 9)
+
+
+def test_the_worst_conflict_is_named():
+    """Lanes 128 bytes apart want words of one bank: which, and who wants them."""
+    code = "mov.u32 %r0, %laneid; shl.b32 %r1, %r0, 7; mov.u32 %r2, smem; add.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 511; ld.shared.u32 %r3, [%r1];"
+    text = HEAD + ".visible .entry k() { .shared .align 128 .b8 smem[512]; .reg .b32 %r<4>; CODE ret; }".replace(
+        "CODE", code
+    )
+    profile = warpsim.load(text)["k"]((1,), (32,), (), profile=True, checks="none").profile
+    (conflict,) = [line.conflict for line in profile.lines if line.conflict]
+
+    assert (conflict.passes, conflict.bank, conflict.warp) == (4, 0, 0)
+    assert conflict.words == tuple((128 * k, tuple(range(k, 32, 4))) for k in range(4))
+    assert "4 words of bank 0 in CTA (0, 0, 0), warp 0: 0x0 (lanes 0, 4, 8," in str(profile)
+
+
+@pytest.mark.parametrize(("stride", "passes"), [(128, 32), (144, 4), (64, 16)])
+def test_rows_of_matrices(stride, passes):
+    """ldmatrix reads eight rows at a time: rows a multiple of 128 bytes apart conflict, padded ones do not."""
+    text = (
+        HEAD
+        + f""".visible .entry k() {{ .shared .align 128 .b8 smem[{32 * stride}]; .reg .b32 %r<8>;
+        mov.u32 %r0, %laneid; mov.u32 %r1, smem; mad.lo.u32 %r2, %r0, {stride}, %r1;
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r4, %r5, %r6, %r7}}, [%r2];
+        ret; }}"""
+    )
+    profile = warpsim.load(text)["k"]((2,), (64,), (), profile=True, checks="none").profile
+    counts = next(line.counts for line in profile.lines if "ldmatrix" in line.text)
+
+    assert (counts.shared_pieces, counts.shared_passes) == (4 * 4, 4 * passes)
+    assert counts.shared_bytes == 4 * 512
+
+
+def test_divergence():
+    """Lanes 0 to 9 of each warp take another way; the last warp of a CTA has 16 threads, and is whole with them."""
+    text = (
+        HEAD
+        + """.visible .entry k()
+{
+    .reg .b32 %r<4>; .reg .pred %p<3>;
+    mov.u32 %r0, %laneid;
+    setp.lt.u32 %p0, %r0, 10;
+    @!%p0 bra END;
+    add.u32 %r1, %r0, 1;
+    setp.lt.u32 %p1, %r0, 3;
+    @%p1 add.u32 %r1, %r1, 1;
+END:
+    ret;
+}
+"""
+    )
+    result = warpsim.load(text)["k"]((3,), (48,), (), profile=True)
+    lines = {line.text: line.counts for line in result.profile.lines}
+    branch, inside = lines["@!%p0 bra END;"], lines["add.u32 %r1, %r0, 1;"]
+    guarded = lines["@%p1 add.u32 %r1, %r1, 1;"]
+
+    assert (branch.executions, branch.parted, branch.partial) == (6, 6, 0)
+    assert (inside.executions, inside.lanes, inside.partial) == (6, 60, 6)
+    assert (guarded.lanes, guarded.active) == (60, 18)
+
+
+@pytest.mark.parametrize("program", ["reduce_shfl", "histogram", "softmax_rows", "gemm_multicast"])
+def test_sums(program):
+    """The lines sum up to what the launch counts, and are the same whenever asynchronous effects appear."""
+    found = []
+    for effects in ("eager", "at_wait"):
+        result = run_case(PROGRAMS / program, profile=True, async_effects=effects)
+        assert result.profile.total.executions == result.instructions
+        record = result.profile.record()
+        for line in [record["total"], *record["lines"], *record["source_lines"]]:
+            line.pop("seconds")
+        found.append(record)
+
+    assert found[0] == found[1]
+
+
+def test_cuda_lines(tmp_path):
+    """Lines of .loc sum up the PTX lines behind them; functions are counted too."""
+    text = (
+        HEAD
+        + """.func f() { .loc 1 9 0
+    ret; }
+.visible .entry k()
+{
+    .reg .b32 %r<2>;
+    .loc 1 5 0
+    mov.u32 %r0, 1;
+    mov.u32 %r1, 2;
+    .loc 1 6 0
+    call f, ();
+    ret;
+}
+.file 1 "/nowhere/k.cu"
+"""
+    )
+    profile = warpsim.load(text)["k"]((1,), (64,), (), profile=True).profile
+
+    assert [(line.file, line.number, line.counts.executions) for line in profile.by_source()] == [
+        ("/nowhere/k.cu", 5, 4),
+        ("/nowhere/k.cu", 6, 4),
+        ("/nowhere/k.cu", 9, 2),
+    ]
+
+
+def test_command_line(tmp_path, capsys):
+    """`--profile` prints a table; `--profile-to` writes data or a page; with --json the document has it."""
+    assert main(["replay", str(PROGRAMS / "histogram"), "--profile", "--profile-to", str(tmp_path / "p.json")]) == 0
+    shown = capsys.readouterr().out
+    data = json.loads((tmp_path / "p.json").read_text())
+    assert main(["replay", str(PROGRAMS / "histogram"), "--json", "--profile-to", str(tmp_path / "p.html")]) == 0
+    document = json.loads(capsys.readouterr().out)
+
+    assert "worst bank conflicts" in shown
+    assert (
+        data["total"]["executions"]
+        == document["cases"][0]["instructions"]
+        == document["cases"][0]["profile"]["total"]["executions"]
+    )
+    assert "atom.shared.add.u32" in (tmp_path / "p.html").read_text()
+
+
+def test_costs_nothing_unasked():
+    """A launch without a profile has none, and does not even load what counts."""
+    code = "import sys, warpsim; k = warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']; r = k((1,), (1,), ()); print(r.profile, 'warpsim.observe.profiler' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [
+        "None",
+        "False",
+    ]

@@ -1,0 +1,108 @@
+"""What accesses of warps ask of memory: words of banks of shared memory, sectors of global memory.
+
+A warp's access of shared memory is made in pieces of at most 128 bytes: all lanes of accesses of up to 4 bytes, half a warp
+of 8, a quarter of 16, eight rows of 16 bytes of a matrix. A piece takes as many passes as its busiest bank has words to
+give; lanes that want the same word share it. Global memory moves in sectors of 32 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.machine.state.group import Group
+
+Array = NDArray[Any]
+BANKS = 32
+"""Of 4 bytes each."""
+PIECE = 4 * BANKS
+SECTOR = 32
+
+
+@attrs.frozen(eq=False)
+class Lanes:
+    """The lanes of accesses, a row for each warp: ``address`` and ``here``, ``[rows, lanes]``; each row stands for ``weight``
+    warps, which are in other CTAs and do the same. ``warps`` are numbers of warps in the CTA, ``columns`` of CTAs."""
+
+    address: Array
+    here: Array
+    weight: int
+    warps: Array
+    columns: Array
+
+
+def warp_rows(group: Group, place: Any, active: Any, of_rows: bool = False) -> Lanes:
+    """What a group accesses, by warps. ``of_rows``: ``place`` and ``active`` are in warp view already (rows of matrices)."""
+    warps = group.warps
+    at, mask = np.asarray(place, np.int64), None if active is None else np.asarray(active)
+    if of_rows:
+        present = np.ones((warps.n, at.shape[1], warps.m), np.bool_)
+    else:
+        at = warps.spread(at.reshape(1) if at.ndim == 0 else at)
+        present = warps.active
+        mask = None if mask is None else warps.spread(mask)
+    alike = warps.dense and at.shape[2] == 1 and (mask is None or mask.shape[2] == 1)
+    here = present[:, :, :1] if alike else present
+    if mask is not None:
+        here = here & mask
+    shape = np.broadcast_shapes(at.shape, here.shape)
+    numbers = warps.first_thread >> 5 if warps.dense else warps.warp_threads >> 5
+    columns = np.arange(shape[2])[None] if warps.dense else warps.warp_ctas[:, None]
+    return Lanes(
+        np.moveaxis(np.broadcast_to(at, shape), 1, 2).reshape(-1, shape[1]),
+        np.moveaxis(np.broadcast_to(here, shape), 1, 2).reshape(-1, shape[1]),
+        warps.m if alike else 1,
+        np.broadcast_to(numbers[:, None], (shape[0], shape[2])).reshape(-1),
+        np.broadcast_to(columns, (shape[0], shape[2])).reshape(-1),
+    )
+
+
+@attrs.frozen(eq=False)
+class Passes:
+    """Of each piece (``[rows, pieces]``): passes, 0 where no lane takes part; ``words``, ``[rows * pieces, 32]``, -1 for none."""
+
+    passes: Array
+    words: Array
+
+
+def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
+    """Passes that accesses of ``nbytes`` by each lane (row of a matrix) take."""
+    rows, count = lanes.address.shape
+    per = max(nbytes // 4, 1)
+    words = (lanes.address >> 2)[:, :, None] + np.arange(per)
+    words = np.where(lanes.here[:, :, None], words, -1).reshape(rows, count * per)
+    if words.shape[1] % BANKS:
+        words = np.pad(words, ((0, 0), (0, -words.shape[1] % BANKS)), constant_values=-1)
+    words = words.reshape(-1, BANKS)
+    ordered = np.sort(words, axis=1)
+    new = ordered >= 0
+    new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    piece = np.nonzero(new)[0]
+    each = np.bincount(piece * BANKS + ordered[new] % BANKS, minlength=len(words) * BANKS)
+    return Passes(each.reshape(-1, BANKS).max(axis=1).reshape(rows, -1), words)
+
+
+def worst(lanes: Lanes, found: Passes, nbytes: int) -> tuple[int, int, int, tuple[tuple[int, tuple[int, ...]], ...]]:
+    """Of the piece with most passes: its row, passes, bank, and the addresses there with the lanes (rows) that want them."""
+    index = int(np.argmax(found.passes.reshape(-1)))
+    row, piece = divmod(index, found.passes.shape[1])
+    words = found.words[index]
+    distinct = np.unique(words[words >= 0])
+    bank = int(np.argmax(np.bincount(distinct % BANKS, minlength=BANKS)))
+    per, first = max(nbytes // 4, 1), piece * BANKS
+    wanted = [
+        (int(word) * 4, tuple(sorted({(first + int(at)) // per for at in np.flatnonzero(words == word)})))
+        for word in distinct[distinct % BANKS == bank]
+    ]
+    return row, int(found.passes.reshape(-1)[index]), bank, tuple(wanted)
+
+
+def sectors(lanes: Lanes) -> int:
+    """How many sectors of global memory the warps touch, each counted once for each warp."""
+    numbers = np.sort(np.where(lanes.here, lanes.address // SECTOR, -1), axis=1)
+    new = numbers >= 0
+    new[:, 1:] &= numbers[:, 1:] != numbers[:, :-1]
+    return int(np.count_nonzero(new)) * lanes.weight

@@ -1,0 +1,238 @@
+"""Counts what a launch does, instruction by instruction."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import BoundBlock
+from warpsim.machine.state.global_memory import PARAM_WINDOW
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array, as_array
+from warpsim.machine.window import Watcher
+from warpsim.observe.counts import Lanes, bank_passes, sectors, warp_rows, worst
+from warpsim.program.program import Instruction
+from warpsim.report.profile import Conflict, Counts, Line, Profile
+
+
+@attrs.define(eq=False)
+class Entry:
+    """What is known of one instruction."""
+
+    instruction: Instruction
+    counts: Counts = attrs.field(factory=Counts)
+    conflict: Conflict | None = None
+    left_out: int = 0
+    """Threads that its guard left out."""
+
+
+class Profiler(Watcher):
+    """Counts for each instruction; `profile` gives them by line once the launch has ended.
+
+    Warps and threads are counted as a launch counts them, where they enter a block of instructions, so that the lines sum up
+    to ``LaunchResult.instructions``."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, Entry] = {}
+        self._blocks: dict[BoundBlock, list[int]] = {}
+        self._launch: Any = None
+        self._running: Entry | None = None
+        self._since = 0
+        self._guard: tuple[Entry, int] | None = None
+        self._reached: dict[str, Array] = {}
+
+    def _entry(self, instruction: Instruction) -> Entry:
+        found = self._entries.get(id(instruction))
+        if found is None:
+            found = self._entries[id(instruction)] = Entry(instruction)
+        return found
+
+    # ---- steps -------------------------------------------------------------------------------
+
+    def batch_began(self, machine: Machine) -> None:
+        """The launch, for what is said of it in the end."""
+        self._launch = machine.launch
+
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Count the threads that enter a block, and those that a guard leaves out."""
+        self._stop()
+        entry = self._entry(instruction)
+        if group.at == 0:
+            seen = self._blocks.setdefault(group.plan.blocks[group.block], [0, 0, 0])
+            for index, number in enumerate((group.selection.n_warps, group.selection.n, _partial(group))):
+                seen[index] += number
+        if instruction.guard is not None and instruction.traits.ending is None:
+            count = _left_out(group, instruction)
+            entry.left_out += count
+            self._guard = entry, count
+        if self._reached:
+            self._reached = {}
+        self._running, self._since = entry, time.perf_counter_ns()
+
+    def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """What comes now is not its time."""
+        self._stop()
+
+    def batch_ended(self, machine: Machine) -> None:
+        """Likewise."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.counts.seconds += 1e-9 * (time.perf_counter_ns() - self._since)
+            self._running = None
+
+    def group_parked(self, machine: Machine, group: Group) -> None:
+        """The threads come to this instruction again."""
+        if self._guard is not None and self._guard[0].instruction is group.instruction:
+            self._guard[0].left_out -= self._guard[1]
+            self._guard = None
+
+    def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
+        """Count the warps that have threads in both parts."""
+        started = time.perf_counter_ns()
+        one, two = (np.unique(part.selection.ctas << 32 | part.selection.threads >> 5) for part in parts)
+        both = len(np.intersect1d(one, two, assume_unique=True))
+        self._entry(group.instruction).counts.parted += both
+        self._since += time.perf_counter_ns() - started
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Any,
+    ) -> None:
+        """Count bytes, passes of banks, sectors."""
+        started = time.perf_counter_ns()
+        entry, lanes = self._entry(group.instruction), warp_rows(group, place, active)
+        count = int(np.count_nonzero(lanes.here)) * lanes.weight * nbytes
+        if space == "local":
+            entry.counts.local_bytes += count
+        elif space == "global":
+            if int(lanes.address.reshape(-1)[0]) < PARAM_WINDOW:  # constants and parameters have caches of their own
+                entry.counts.global_bytes += count
+                entry.counts.sectors += sectors(lanes)
+                entry.counts.global_accesses += self._new(group, "global", lanes)
+        else:
+            entry.counts.shared_bytes += count
+            self._banks(machine, group, entry, lanes, nbytes)
+        self._since += time.perf_counter_ns() - started
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Count rows of matrices in shared memory."""
+        started = time.perf_counter_ns()
+        entry, lanes = self._entry(group.instruction), warp_rows(group, place, active, of_rows=True)
+        entry.counts.shared_bytes += int(np.count_nonzero(lanes.here)) * lanes.weight * nbytes
+        self._banks(machine, group, entry, lanes, nbytes)
+        self._since += time.perf_counter_ns() - started
+
+    def _banks(self, machine: Machine, group: Group, entry: Entry, lanes: Lanes, nbytes: int) -> None:
+        found, counts = bank_passes(lanes, nbytes), entry.counts
+        counts.shared_accesses += self._new(group, "shared", lanes)
+        counts.shared_pieces += int(np.count_nonzero(found.passes)) * lanes.weight
+        counts.shared_passes += int(found.passes.sum()) * lanes.weight
+        most = int(found.passes.max(initial=0))
+        if most > (entry.conflict.passes if entry.conflict else 1):
+            row, passes, bank, words = worst(lanes, found, nbytes)
+            number = int(machine.batch.ctas[int(lanes.columns[row])])
+            gx, gy, _ = machine.launch.grid
+            cta = number % gx, number // gx % gy, number // (gx * gy)
+            entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
+
+    def _new(self, group: Group, space: str, lanes: Lanes) -> int:
+        """Warps that have a lane here and had none in the same step before: accesses are told of allocation by allocation."""
+        here: Array = np.asarray(lanes.here.any(axis=1))
+        known = self._reached.get(space)
+        if known is not None and known.shape == here.shape:
+            here, known = here & ~known, known | here
+        self._reached[space] = here if known is None else known
+        return int(np.count_nonzero(here)) * lanes.weight
+
+    def async_issued(self, machine: Machine, transfer: Any) -> None:
+        """Count the bytes of bulk copies."""
+        if transfer.asynchronous and transfer.place is not None:
+            size = transfer.reads if transfer.signal is None else transfer.signal
+            each = 0 if size is None else np.broadcast_to(size.nbytes, len(transfer.positions)).sum()
+            self._entry(transfer.place).counts.async_bytes += int(each)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """Count the bytes of tiles that wgmma read."""
+        if not machine.delivering:  # told when it was issued
+            groups = group.warps.n // 4 * group.warps.m
+            self._entry(group.instruction).counts.async_bytes += math.prod(address.shape[:-2]) * nbytes * groups
+
+    # ---- the end -----------------------------------------------------------------------------
+
+    def profile(self) -> Profile:
+        """The counts by PTX line."""
+        launch, lines = self._launch, dict[int, list[Entry]]()
+        for block, (n_warps, n_threads, partial) in self._blocks.items():
+            for instruction in block.instructions:
+                counts = self._entry(instruction).counts
+                counts.executions += n_warps
+                counts.lanes += n_threads
+                counts.active += n_threads
+                counts.partial += partial
+        for entry in self._entries.values():
+            entry.counts.active -= entry.left_out
+            lines.setdefault(entry.instruction.span.line, []).append(entry)
+        program = launch.plan.program
+        return Profile(
+            launch.plan.entry.name,
+            program.file,
+            program.target,
+            launch.grid,
+            launch.block,
+            tuple(_line(program.file, number, program.lines, lines[number]) for number in sorted(lines)),
+            program.lines,
+        )
+
+
+def _line(file: str, number: int, text: tuple[str, ...], entries: list[Entry]) -> Line:
+    counts = Counts()
+    for entry in entries:
+        counts.add(entry.counts)
+    conflict = max((e.conflict for e in entries if e.conflict), key=lambda c: c.passes, default=None)
+    shown = text[number - 1].strip() if 0 < number <= len(text) else entries[0].instruction.text
+    return Line(file, number, shown, counts, entries[0].instruction.source, conflict)
+
+
+def _partial(group: Group) -> int:
+    """Warps of a group that have threads elsewhere, or had."""
+    warps = group.warps
+    if warps.dense:
+        return 0
+    size = group.selection.batch_shape.n_threads
+    whole = np.minimum(32, size - warps.warp_threads)
+    return int(np.count_nonzero(warps.active.sum(axis=1).reshape(-1) < whole))
+
+
+def _left_out(group: Group, instruction: Instruction) -> int:
+    """Threads of a group that the guard of an instruction leaves out. Nothing is fetched for the group: that would count as
+    a use of the predicate."""
+    assert instruction.guard is not None
+    register, negated = instruction.guard
+    value = group.env[register.index]
+    if value is None:
+        kept = group.frame.values[register.index]
+        value = group.plan.zeros[register.index] if kept is None else group.selection.fetch(kept)
+    array = as_array(value).view(np.bool_)
+    passed = int(np.count_nonzero(array)) * (group.selection.n // max(array.size, 1))
+    return passed if negated else group.selection.n - passed

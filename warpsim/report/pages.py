@@ -1,0 +1,55 @@
+"""Pages of HTML that need no server, no network and nothing beside them; light and dark as the reader's system is."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+STYLE = """
+.warpsim{--fg:#1f2328;--dim:#59636e;--bg:#ffffff;--soft:#f3f5f7;--line:#d1d9e0;--hot:#fb8f4455;--accent:#0969da;
+--error:#d1242f;--warning:#9a6700;--note:#0969da;color:var(--fg);font:14px/1.45 system-ui,sans-serif}
+@media (prefers-color-scheme:dark){.warpsim{--fg:#e6edf3;--dim:#9198a1;--bg:#0d1117;--soft:#161b22;--line:#30363d;
+--hot:#db6d2866;--accent:#58a6ff;--error:#ff7b72;--warning:#d29922;--note:#58a6ff}}
+.warpsim h1{font-size:20px;margin:0 0 4px}.warpsim h2{font-size:15px;margin:22px 0 6px}
+.warpsim p{margin:4px 0;color:var(--dim)}
+.warpsim .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:6px}
+.warpsim table{border-collapse:collapse;font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;width:100%;color:var(--fg);background:var(--bg)}
+.warpsim th{position:sticky;top:0;background:var(--soft);color:var(--dim);font-weight:600;text-align:right;padding:4px 8px;
+border-bottom:1px solid var(--line);white-space:nowrap}
+.warpsim td{padding:0 8px;text-align:right;white-space:pre;border:0;background:none}
+.warpsim td.text,.warpsim th.text{text-align:left;width:100%}
+.warpsim td.no{color:var(--dim);border-right:1px solid var(--line)}
+.warpsim td.bar{background:linear-gradient(to left,var(--hot) var(--w),transparent var(--w))}
+.warpsim tr.idle td{color:var(--dim)}.warpsim tr:hover td{background-color:var(--soft)}
+.warpsim .bad{color:var(--error);font-weight:600}
+.warpsim pre{font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;margin:6px 0;padding:4px 0 4px 10px;
+border-left:4px solid var(--note);color:var(--fg);background:none}
+.warpsim pre.error{border-color:var(--error)}.warpsim pre.warning{border-color:var(--warning)}
+@media (max-width:700px){.warpsim td,.warpsim th{padding:0 4px}.warpsim table{font-size:11px}}
+.warpsim a{color:var(--accent)}
+"""
+"""Scoped to ``.warpsim``: a notebook shows parts of pages beside other things."""
+
+
+def page(title: str, body: str, style: str = "", script: str = "") -> str:
+    """A whole page."""
+    scripts = f"<script>{script}</script>" if script else ""
+    return (
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
+        "<meta name=viewport content='width=device-width,initial-scale=1'><meta name=color-scheme content='light dark'>"
+        f"<title>{html.escape(title)}</title><style>body{{margin:0}}.warpsim.page{{background:var(--bg);min-height:100vh;"
+        f"padding:16px;box-sizing:border-box}}{STYLE}{style}</style></head>"
+        f"<body class='warpsim page'>\n{body}\n{scripts}</body></html>\n"
+    )
+
+
+def part(body: str) -> str:
+    """A part of a notebook."""
+    return f"<div class=warpsim><style>{STYLE}</style>{body}</div>"
+
+
+def table(heads: Iterable[str], rows: Iterable[str]) -> str:
+    """A table in a box that scrolls by itself; the last column is text."""
+    *first, last = (html.escape(head) for head in heads)
+    cells = "".join(f"<th>{head}</th>" for head in first) + f"<th class=text>{last}</th>"
+    return f"<div class=scroll><table><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
