@@ -212,8 +212,8 @@ def test_progress_goes_before_text(monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen)
     progress = Progress()
     progress(1000, 1, 2)
-    progress.clear()
-    progress.clear()
+    progress.erase()
+    progress.erase()
     print("done", file=screen)
 
     assert screen.getvalue().split("\r")[-1] == "done\n"
