@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import itertools
 import os
 from collections.abc import Iterable
 
@@ -152,7 +151,7 @@ def place_lines(finding: Finding, caret: bool = True) -> list[str]:
     """The PTX line (with a caret), the CUDA line, and the threads of a finding or of what it conflicts with."""
     lines = finding.excerpt().splitlines()[: None if caret else 1]
     if finding.source is not None:
-        lines.append(f"    {source_text(finding.source)}")
+        lines.append(f"    {source_text(finding.source, finding.file)}")
     who = where(finding)
     return [*lines, f"    {who}"] if who else lines
 
@@ -162,20 +161,21 @@ def source_name(source: tuple[str, int]) -> str:
     return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
 
 
-def source_text(source: tuple[str, int]) -> str:
+def source_text(source: tuple[str, int], ptx: str = "") -> str:
     """A CUDA line: ``reduce.cu:7``, with its text where the file is at hand."""
-    text = source_line(source)
+    lines = source_lines(source[0], ptx)
+    text = lines[source[1] - 1].strip() if 0 < source[1] <= len(lines) else ""
     return f"{source_name(source)}: {text[:EXCERPT]}" if text else source_name(source)
 
 
-def source_line(source: tuple[str, int]) -> str:
-    """The text of a CUDA line; empty where the file is not at hand."""
-    file, line = source
-    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
-        if line > 0 and os.path.isfile(file) and os.path.getsize(file) <= LARGEST_SOURCE:
-            with open(file, encoding="utf-8", errors="replace") as lines:
-                return "".join(itertools.islice(lines, line - 1, line)).strip()
-    return ""
+def source_lines(file: str, ptx: str = "") -> list[str]:
+    """The lines of a CUDA file; none where it is not at hand. A relative name counts from the place of the PTX file."""
+    for path in (os.path.join(os.path.dirname(ptx), file), file):
+        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            if os.path.isfile(path) and os.path.getsize(path) <= LARGEST_SOURCE:
+                with open(path, encoding="utf-8", errors="replace") as stream:
+                    return stream.read().split("\n")
+    return []
 
 
 def _describe(findings: tuple[Finding, ...]) -> str:

@@ -96,6 +96,15 @@ def test_without_the_cuda_file(files, tmp_path):
     assert "\n    rotate.cu:5\n" in str(race)
 
 
+def test_cuda_file_beside_the_ptx(files, tmp_path, monkeypatch):
+    """A relative name in .file counts from the place of the PTX file."""
+    files.write_text(RACE.replace("CUDA", "rotate.cu"))
+    monkeypatch.chdir("/")
+    (race,) = [f for f in launch(files, on_finding="collect").findings if f.line == 19]
+
+    assert str(race) == expected(files)
+
+
 def test_traceback_is_short(files):
     """Above a finding stand the caller's frames and one of ours, and no earlier exception."""
     with pytest.raises(warpsim.ExecutionError) as caught:

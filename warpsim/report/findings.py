@@ -56,11 +56,11 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
     text = [f"{finding.message}.", *([f"{where(finding)}."] if where(finding) else []), finding.advice]
     places = [_place(finding, "the PTX line")]
     if finding.source is not None:
-        places.insert(0, _cuda(finding.source, ""))
+        places.insert(0, _cuda(finding, ""))
     if finding.other is not None:
         places.append(_place(finding.other, finding.other.message))
         if finding.other.source is not None:
-            places.append(_cuda(finding.other.source, finding.other.message))
+            places.append(_cuda(finding.other, finding.other.message))
     key = f"{finding.rule}\0{finding.kernel}\0{finding.source or (finding.file, finding.line)}\0{finding.text.strip()}"
     properties = {
         "kernel": finding.kernel,
@@ -97,11 +97,14 @@ def _place(finding: Finding, message: str) -> dict[str, Any]:
     }
 
 
-def _cuda(source: tuple[str, int], message: str) -> dict[str, Any]:
+def _cuda(finding: Finding, message: str) -> dict[str, Any]:
+    assert finding.source is not None
+    file, line = finding.source
+    beside = os.path.join(os.path.dirname(finding.file), file)
     return {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(source[0])},
-            "region": {"startLine": max(source[1], 1)},
+            "artifactLocation": {"uri": _uri(beside if os.path.isfile(beside) else file)},
+            "region": {"startLine": max(line, 1)},
         },
         "message": {"text": message or "the CUDA line"},
     }

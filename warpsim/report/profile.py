@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.errors import plural, source_name, source_text, spans
+from warpsim.errors import plural, source_lines, source_name, spans
 
 SHOWN = 60
 """Lines of a table; of longer kernels it has the busiest."""
@@ -131,12 +131,12 @@ class Profile:
         for line in self.lines:
             if line.source is not None:
                 found.setdefault(line.source, []).append(line)
-        lines = []
+        lines, texts = [], {file: source_lines(file, self.file) for file, _ in found}
         for source in sorted(found):
             parts = found[source]
             conflicts = [part.conflict for part in parts if part.conflict is not None]
             conflict = max(conflicts, key=lambda c: c.passes, default=None)
-            text = source_text(source).partition(": ")[2]
+            text = "".join(texts[source[0]][source[1] - 1 : source[1]]).strip()
             lines.append(Line(source[0], source[1], text, _sum(p.counts for p in parts), conflict=conflict))
         return tuple(lines)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Iterable
 
-from warpsim.errors import LARGEST_SOURCE, plural, source_name
+from warpsim.errors import plural, source_lines, source_name
 from warpsim.report import pages
 from warpsim.report.profile import COLUMNS, Counts, Line, Profile, cells
 
@@ -46,7 +45,7 @@ def _body(profile: Profile, whole: bool) -> str:
     out, sources = [], profile.by_source()
     for file in dict.fromkeys(line.file for line in sources):
         mine = [line for line in sources if line.file == file]
-        out.append(_section(file, mine, _read(file) if whole else []))
+        out.append(_section(file, mine, source_lines(file, profile.file) if whole else []))
     out.append(_section(profile.file, profile.lines, profile.program if whole else []))
     conflicts = [line for line in profile.lines if line.conflict is not None]
     if conflicts:
@@ -57,17 +56,6 @@ def _body(profile: Profile, whole: bool) -> str:
 
 def _place(line: Line) -> str:
     return f"line {line.number}" + (f" ({html.escape(source_name(line.source))})" if line.source else "")
-
-
-def _read(file: str) -> list[str]:
-    """The lines of a CUDA file, where it is at hand."""
-    try:
-        if os.path.isfile(file) and os.path.getsize(file) <= LARGEST_SOURCE:
-            with open(file, encoding="utf-8", errors="replace") as stream:
-                return stream.read().splitlines()
-    except (OSError, ValueError):
-        pass
-    return []
 
 
 def _section(file: str, lines: Iterable[Line], text: Iterable[str]) -> str:
