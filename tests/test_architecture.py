@@ -24,10 +24,11 @@ ORDER = {
     "observe": 6,
     "report": 4,
     "host": 7,
-    "cli": 8,
-    "testing": 8,
-    "pytest_plugin": 9,
-    "__main__": 9,
+    "debug": 8,
+    "cli": 9,
+    "testing": 9,
+    "pytest_plugin": 10,
+    "__main__": 10,
 }
 
 

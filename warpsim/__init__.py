@@ -47,8 +47,13 @@ _HOMES = {
     "run": "warpsim.host.snippet",
 }
 
+_ROOMS = ("debug",)
+"""Packages of the public face, imported when they are first named."""
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"warpsim.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'warpsim' has no attribute {name!r}")
@@ -58,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, *_ROOMS, "__version__"]

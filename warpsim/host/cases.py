@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import read_archive, reason
+from warpsim.host.kernel import Kernel
 from warpsim.host.module import load_text
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
@@ -101,6 +102,7 @@ def run_case(
     device: str | None = None,
     numerics: str = "exact",
     keep: dict[str, Array] | None = None,
+    launch: Callable[..., Any] = Kernel.__call__,
     **options: Any,
 ) -> CaseResult:
     """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
@@ -110,6 +112,7 @@ def run_case(
         device: a target such as ``sm_90a`` instead of ``hardware.sm``.
         numerics: ``exact`` or ``ieee``.
         keep: takes every output buffer's bytes by the name of its member in data.npz.
+        launch: launches the kernel in place of `Kernel.__call__`, for example under a debugger.
         options: as for calling a kernel (checks, async_effects, max_instructions ...).
 
     Raises:
@@ -141,7 +144,8 @@ def run_case(
     profile: Profile | None = None
     try:
         module = load_text(*source)
-        result = module[entry](
+        result = launch(
+            module[entry],
             grid,
             block,
             arguments,

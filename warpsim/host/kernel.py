@@ -68,6 +68,19 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
+def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
+    """What a launch that is over has done."""
+    return LaunchResult(
+        state.instructions,
+        state.thread_instructions,
+        opcodes_of(state),
+        tuple(state.findings.values()),
+        stdout,
+        seconds,
+        profile,
+    )
+
+
 class Kernel:
     """An entry function of a module, called like CuPy's RawKernel: ``kernel(grid, block, args)``."""
 
@@ -114,12 +127,7 @@ class Kernel:
         import time
 
         __tracebackhide__ = True
-        device = self.module.device if device is None else device
-        if not isinstance(device, Device):
-            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
-        grid3, block3 = dims("grid", grid), dims("block", block)
-        shared_mem = integer("shared_mem", shared_mem)
-        cluster3 = self._cluster(cluster, grid3, device)
+        device = self.device(device)
         if not (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers)):
             raise LaunchError(f"watchers holds instances of warpsim.Watcher, not {shown(watchers)}")
         profiler = _profiler() if integer("profile", profile, 0, 1) else None
@@ -129,29 +137,26 @@ class Kernel:
             printed.append(text)
             device.stdout(text)
 
-        chosen = resolve_checks(device.checks if checks is None else checks)
-        settings = Settings(
-            dynamic_shared=shared_mem,
-            cluster=cluster3,
-            cooperative=bool(integer("cooperative", cooperative, 0, 1)),
-            checks=chosen,
-            on_finding=choice("on_finding", on_finding, ("raise", "collect")),
-            async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
-            max_instructions=budget("max_instructions", max_instructions),
-            max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
-            batch_threads=integer("batch_threads", batch_threads, 1),
-            batch_bytes=bytes_at_once(chosen),
-            whole_warps=DIVERGENCE in chosen,
-        )
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
-            self._check(device, grid3, block3, shared_mem)
-            image = self.module.image(device)
             try:
-                params = pack(self.function, args, device, mapped)
-                plan = image.plan(self.name)
-                state = LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings)
+                state = self.begin(
+                    grid,
+                    block,
+                    args,
+                    mapped,
+                    device,
+                    shared_mem=shared_mem,
+                    cluster=cluster,
+                    cooperative=cooperative,
+                    checks=checks,
+                    on_finding=on_finding,
+                    async_effects=async_effects,
+                    max_instructions=max_instructions,
+                    max_seconds=max_seconds,
+                    batch_threads=batch_threads,
+                )
                 run(state, [*watchers_of(state), *watchers, *([profiler] if profiler else [])], stdout, progress)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
@@ -161,15 +166,57 @@ class Kernel:
                 for address in mapped:
                     device.memory.unmap(address)
         seconds = time.perf_counter() - started
-        return LaunchResult(
-            state.instructions,
-            state.thread_instructions,
-            opcodes_of(state),
-            tuple(state.findings.values()),
-            "".join(printed),
-            seconds,
-            profiler.profile() if profiler else None,
+        return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None)
+
+    def device(self, chosen: Device | None) -> Device:
+        """The GPU that a launch runs on: the chosen one, or the module's own."""
+        device = self.module.device if chosen is None else chosen
+        if not isinstance(device, Device):
+            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
+        return device
+
+    def begin(
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any],
+        mapped: list[int],
+        device: Device,
+        *,
+        shared_mem: int = 0,
+        cluster: Dim | None = None,
+        cooperative: bool = False,
+        checks: Any = None,
+        on_finding: str = "raise",
+        async_effects: str = "eager",
+        max_instructions: int | None = 10**9,
+        max_seconds: float | None = None,
+        batch_threads: int = BATCH_THREADS,
+        by_warp: bool = False,
+    ) -> LaunchState:
+        """A launch before its first step; ``mapped`` takes the addresses at which arguments were mapped. The caller holds the
+        lock of the device."""
+        grid3, block3 = dims("grid", grid), dims("block", block)
+        shared_mem = integer("shared_mem", shared_mem)
+        chosen = resolve_checks(device.checks if checks is None else checks)
+        settings = Settings(
+            dynamic_shared=shared_mem,
+            cluster=self._cluster(cluster, grid3, device),
+            cooperative=bool(integer("cooperative", cooperative, 0, 1)),
+            checks=chosen,
+            on_finding=choice("on_finding", on_finding, ("raise", "collect")),
+            async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
+            max_instructions=budget("max_instructions", max_instructions),
+            max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
+            batch_threads=integer("batch_threads", batch_threads, 1),
+            batch_bytes=bytes_at_once(chosen),
+            whole_warps=DIVERGENCE in chosen,
+            by_warp=by_warp,
         )
+        self._check(device, grid3, block3, shared_mem)
+        plan = self.module.image(device).plan(self.name)
+        params = pack(self.function, args, device, mapped)
+        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings)
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:
         return Finding(

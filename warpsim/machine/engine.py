@@ -38,7 +38,6 @@ class Run:
         self._next_report = time.monotonic() + 2.0
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._resumed = False
         self._told = self.window.step_before is not None or self.window.step_after is not None
 
     def machine(self, batch: BatchState) -> Machine:
@@ -74,7 +73,10 @@ class Run:
 
     def _turn(self) -> None:
         """The first batch's turn: its next group, or nothing of it can run any more."""
-        state, machine = self.state, self.machine(self.state.turns[0])
+        state = self.state
+        if state.preferred is not None:
+            self._bring_forward(state.preferred)
+        machine = self.machine(state.turns[0])
         if not state.entered:
             wake(machine)
             state.entered = True
@@ -93,6 +95,16 @@ class Run:
             state.done_ctas += batch.shape.n_ctas
             state.moved = True
             del self._machines[id(batch)]
+
+    def _bring_forward(self, preferred: tuple[int, int]) -> None:
+        """Let the batch be the first whose turn it is that has the preferred warp, if that can run."""
+        state = self.state
+        for batch in state.turns[1:]:
+            machine = self.machine(batch)
+            if any(machine.number_of(group) == preferred for group in batch.runnable):
+                state.turns = [batch, *[other for other in state.turns if other is not batch]]
+                state.entered = False
+                return
 
     def _round(self) -> bool:
         """Every batch has had its turn: begin the next round; False at the end of the launch."""
@@ -134,8 +146,9 @@ class Run:
         while True:
             block = group.plan.blocks[group.block]
             if told:
-                if self._pauses(machine, group, block):
-                    return True
+                pause = self._pauses(machine, group, block)
+                if pause is not None:
+                    return pause
             elif group.at == 0:
                 self._count(machine, block, group)
             steps, carries = block.steps, group.carries
@@ -149,8 +162,10 @@ class Run:
                 if (carries or gone) and after is not None:
                     after(machine, group, block.instructions[at])
                     carries = carries or group.carries
-                if told and self._tell(machine, group, block):
-                    return True
+                if told:
+                    pause = self._tell(machine, group, block)
+                    if pause is not None:
+                        return pause
             group.at = len(steps)
             if carries and before is not None and len(steps) < len(block.instructions):
                 before(machine, group, block.instructions[-1])
@@ -169,27 +184,31 @@ class Run:
                 machine.push(group)
                 return False
 
-    def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool:
-        """Tell of the step that comes next, once; True where a watcher asks for a pause before it."""
-        window, instruction = self.window, block.instructions
-        if not self._resumed and window.step_before is not None and group.at < len(instruction):
-            window.step_before(machine, group, instruction[group.at])
+    def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
+        """Tell of the step that comes next, once; True where a watcher asks for a pause before it, False where the group is
+        given away."""
+        window, state, instructions = self.window, self.state, block.instructions
+        if state.settings.by_warp and machine.spreads(group):
+            machine.push(group)
+            return False
+        if not state.told and window.step_before is not None and group.at < len(instructions):
+            window.step_before(machine, group, instructions[group.at])
         if window.pausing:
-            window.pausing, self._resumed = False, True
+            window.pausing, state.told = False, True
             return True
-        self._resumed = False
+        state.told = False
         if group.at == 0:
             self._count(machine, block, group)
-        return False
+        return None
 
-    def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool:
-        """A step is done: tell of it and of the next; True for a pause before that."""
+    def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
+        """A step is done: tell of it and of the next, as `_pauses`."""
         window = self.window
         if window.step_after is not None:
             window.step_after(machine, group, block.instructions[group.at])
         group.at += 1
         if group.at == len(block.instructions):
-            return False
+            return None
         return self._pauses(machine, group, block)
 
     def _count(self, machine: Machine, block: BoundBlock, group: Group) -> None:

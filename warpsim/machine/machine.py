@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.isa.spec import Scope
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.reporting import ends_launch, record, stop
@@ -138,6 +139,8 @@ class Machine:
 
     def take(self) -> Group:
         """The group to run next: lowest generation, then lowest place; groups at that place join it."""
+        if self.launch.settings.by_warp:
+            return self._take_warp()
         runnable = self.batch.runnable
         if len(runnable) == 1:
             return runnable.pop()
@@ -151,11 +154,45 @@ class Machine:
         self.batch.runnable = others
         return self.merge(same, best.plan.blocks[best.block].live_in if best.at == 0 else None)
 
+    def _take_warp(self) -> Group:
+        """Likewise where groups are single warps: of the warp that is preferred, if any of it can run."""
+        runnable: list[Group] = []
+        for group in self.batch.runnable:
+            runnable += self.by_warps(group) if self.spreads(group) else [group]
+        preferred = self.launch.preferred
+        chosen = [g for g in runnable if self.number_of(g) == preferred] if preferred is not None else []
+        chosen = chosen or runnable
+        keys = [(g.generation, g.key) for g in chosen]
+        best = chosen[keys.index(min(keys))]
+        same = [g for g in chosen if g.same_place(best) and g.selection.first_warp == best.selection.first_warp]
+        self.batch.runnable = [g for g in runnable if not any(g is s for s in same)]
+        return self.merge(same, None)
+
+    def number_of(self, group: Group) -> tuple[int, int]:
+        """The first warp of a group: the linear number of its CTA, and its own in the CTA."""
+        column, warp = group.selection.first_warp
+        return int(self.batch.ctas[column]), warp
+
+    def spreads(self, group: Group) -> bool:
+        """Whether a group has several warps, and stands where each is to go by itself."""
+        return group.selection.n_warps > 1 and group.instruction.form.scope is not Scope.WARPGROUP
+
+    def by_warps(self, group: Group) -> list[Group]:
+        """A group as one group for each of its warps."""
+        parts, width = [], self.batch.shape.n_threads // 32 + 1
+        while group.selection.n_warps > 1:
+            warps = group.selection.ctas * width + (group.selection.threads >> 5)
+            part, group = self.divide(group, warps == warps.min())
+            parts.append(part)
+        return [*parts, group]
+
     def park(self, group: Group) -> None:
         """Let a group wait at its place for lanes of its warps; join those that wait there already."""
         if self.window.group_parked is not None:
             self.window.group_parked(self, group)
         same = [g for g in self.batch.parked if g.same_place(group)]
+        if self.launch.settings.by_warp and group.instruction.form.scope is not Scope.WARPGROUP:
+            same = [g for g in same if g.selection.first_warp == group.selection.first_warp]
         if same:
             self.batch.parked = [g for g in self.batch.parked if not any(g is s for s in same)]
             self.push(self.merge([*same, group], None))

@@ -93,6 +93,11 @@ class Selection:
         shape = self.batch_shape
         return np.bincount(self.warpgroup_of.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
 
+    @cached_property
+    def first_warp(self) -> tuple[int, int]:
+        """The warp of the first thread: the column of its CTA in the batch, and its number there."""
+        return int(self.ctas.flat[0]), int(self.threads.flat[0]) >> 5
+
     def fetch(self, value: Any) -> Any:
         """The part of a batch-wide value that belongs to these threads."""
         raise NotImplementedError

@@ -182,6 +182,15 @@ class GlobalMemory:
             return self._allocations[at]
         return None
 
+    def everything(self) -> list[Allocation]:
+        """All allocations, by address."""
+        return list(self._allocations)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all allocations."""
+        return sum(a.data.size for a in self._allocations)
+
     def total(self, name: str, each: int) -> int:
         """Bytes of the allocations of a name, and ``each`` for every one of them."""
         return sum(a.data.size + each for a in self._allocations if a.name == name)

@@ -40,6 +40,9 @@ class Settings:
     batch_threads: int = BATCH_THREADS
     batch_bytes: int = BATCH_BYTES
     whole_warps: bool = True
+    by_warp: bool = False
+    """For debuggers: a group is lanes of one warp (of one warpgroup at an instruction that takes four), and what registers
+    hold is kept though nothing reads it again."""
 
 
 @attrs.define(eq=False)
@@ -47,8 +50,9 @@ class LaunchState:
     """One kernel launch at a step boundary.
 
     ``turns`` are the batches that still have their turn in this round of all of them, the first in its turn if ``entered``;
-    ``running`` is the group of that batch whose steps are being executed; ``moved`` tells whether any group ran in the
-    round, ``version`` the version of memory when it began."""
+    ``running`` is the group of that batch whose steps are being executed, ``told`` whether the window knows of its next step;
+    ``moved`` tells whether any group ran in the round, ``version`` the version of memory when it began. ``preferred`` is a
+    warp (CTA, warp of the CTA) that goes before all others as long as it can, where groups are warps."""
 
     plan: KernelPlan
     grid: Dims
@@ -65,6 +69,8 @@ class LaunchState:
     turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False
     running: Group | None = None
+    told: bool = False
+    preferred: tuple[int, int] | None = None
     moved: bool = False
     version: int = 0
     instructions: int = 0

@@ -49,10 +49,12 @@ class WordSpace:
                 self.companion.grow(size)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
-        twin = WordSpace(0, self.n_columns)
-        twin.size, twin.words = self.size, self.words.copy()
+        twin = copy.copy(self)  # of its own kind: watchers have kinds of theirs
+        memo[id(self)] = twin
+        for name, value in vars(self).items():
+            if name != "flat":
+                setattr(twin, name, copy.deepcopy(value, memo))
         twin.flat = twin.words.reshape(-1)
-        twin.companion = copy.deepcopy(self.companion, memo)
         return twin
 
     def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:

@@ -1,0 +1,158 @@
+"""Where a session stops: places of the text, and values that change."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from warpsim.debug.places import DebugError
+from warpsim.program.program import Function, Instruction, Program
+
+Spot = tuple[int, int]
+"""Line and column of an instruction."""
+
+
+@attrs.define(eq=False)
+class Breakpoint:
+    """A place at which whoever comes there stops. ``lines`` are those that ``place`` means, ``hits`` how often it was
+    reached where ``condition`` held; the next ``ignore`` times nobody stops."""
+
+    number: int
+    place: str
+    spots: frozenset[Spot]
+    condition: str | None = None
+    ignore: int = 0
+    temporary: bool = False
+    enabled: bool = True
+    hits: int = 0
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The PTX lines."""
+        return tuple(sorted({line for line, _ in self.spots}))
+
+
+@attrs.define(eq=False)
+class Watchpoint:
+    """An expression at whose change, or at whose being read, whoever does it stops. ``scope``: of a register, in which threads:
+    ``lane``, ``warp`` (as in focus when it was set), or ``any``."""
+
+    number: int
+    expression: str
+    read: bool
+    write: bool
+    scope: str
+    target: Any
+    enabled: bool = True
+    hits: int = 0
+
+
+def spot(instruction: Instruction) -> Spot:
+    """The place of an instruction."""
+    return instruction.span.line, instruction.span.column
+
+
+def resolve(program: Program, place: int | str, function: str | None = None) -> frozenset[Spot]:
+    """The instructions that a place means: a PTX line, ``file.cu:12``, a label, a function, ``op:mma.sync*``.
+
+    Labels are looked for in ``function`` first.
+
+    Raises:
+        DebugError: there is no such place; says what there is."""
+    text = str(place).strip()
+    if isinstance(place, int) or (text.isascii() and text.isdigit()):
+        return _at_line(program, _line_number(text))
+    if text.startswith("op:"):
+        return _by_opcode(program, text[3:])
+    source = re.fullmatch(r"(.+):([0-9]+)", text)
+    if source is not None and source[1] not in program.functions:
+        return _at_source(program, source[1], _line_number(source[2]))
+    if text in program.functions:
+        code = program.functions[text].code
+        return frozenset({spot(code[0])}) if code else frozenset()
+    return _at_label(program, text, function)
+
+
+def _line_number(text: str) -> int:
+    if len(text) > 9:
+        raise DebugError(f"there is no line {text[:20]}...")
+    return int(text)
+
+
+def _code(program: Program) -> Iterator[tuple[Function, Instruction]]:
+    for function in program.functions.values():
+        for instruction in function.code:
+            yield function, instruction
+
+
+def _at_line(program: Program, line: int) -> frozenset[Spot]:
+    if not 1 <= line <= len(program.lines):
+        raise DebugError(f"there is no line {line}: the text has {len(program.lines)}")
+    here = frozenset(spot(i) for _, i in _code(program) if i.span.line == line)
+    if here:
+        return here
+    later = [i for _, i in _code(program) if i.span.line > line]
+    if not later:
+        raise DebugError(f"no instruction stands in line {line} or below it")
+    return _at_line(program, min(i.span.line for i in later))
+
+
+def _by_opcode(program: Program, pattern: str) -> frozenset[Spot]:
+    found = frozenset(spot(i) for _, i in _code(program) if fnmatch.fnmatchcase(i.text, pattern))
+    if not found:
+        raise DebugError(
+            f"no instruction matches {pattern!r}; the opcodes are: {_some({i.text for _, i in _code(program)})}"
+        )
+    return found
+
+
+def _at_source(program: Program, file: str, line: int) -> frozenset[Spot]:
+    """The first instruction of each run that a source line was compiled to; of the next line that has any."""
+    lines: dict[int, set[Spot]] = {}
+    files: set[str] = set()
+    before: tuple[Any, ...] = ()
+    for function, instruction in _code(program):
+        source = instruction.source
+        here = (function.name, source)
+        if source is not None:
+            files.add(source[0])
+            if here != before and _same_file(source[0], file):
+                lines.setdefault(source[1], set()).add(spot(instruction))
+        before = here
+    if not files:
+        raise DebugError("the module names no source lines: compile with -lineinfo")
+    if not lines:
+        raise DebugError(f"no code of {file}; there is code of {_some(files)}")
+    later = [number for number in lines if number >= line]
+    if not later:
+        raise DebugError(f"{file} has no code in line {line} or below it")
+    return frozenset(lines[min(later)])
+
+
+def _same_file(known: str, asked: str) -> bool:
+    known, asked = known.replace(os.sep, "/"), asked.replace(os.sep, "/")
+    return known == asked or known.endswith("/" + asked)
+
+
+def _at_label(program: Program, name: str, function: str | None) -> frozenset[Spot]:
+    wanted, _, label = name.rpartition(":")
+    functions = [f for f in program.functions.values() if not wanted or f.name == wanted]
+    functions.sort(key=lambda f: f.name != function)
+    for candidate in functions:
+        at = candidate.labels.get(label)
+        if at is not None and at < len(candidate.code):
+            return frozenset({spot(candidate.code[at])})
+    labels = {known for f in functions for known in f.labels}
+    raise DebugError(
+        f"no function, label or line {name!r}; functions are {_some(set(program.functions))}, labels {_some(labels)}"
+    )
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)
+    return (", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")) or "none"

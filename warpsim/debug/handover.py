@@ -1,0 +1,28 @@
+"""From the copy of memory on which a session ran to the memory of the device."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from warpsim.machine.heap import NAME as HEAP
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+
+
+def hand_over(source: GlobalMemory, target: GlobalMemory, known: list[Allocation], mapped: frozenset[int]) -> None:
+    """What a launch on a copy of memory has written, into the memory itself and the arrays of the caller."""
+    starts = {allocation.start for allocation in known}
+    for allocation in known:
+        twin = source.at(allocation.start)
+        if twin is None:  # freed by the kernel
+            if target.at(allocation.start) is allocation:
+                target.unmap(allocation.start)
+        elif not allocation.read_only:
+            np.copyto(allocation.data, twin.data)
+            allocation.companion = copy.deepcopy(twin.companion)
+    for twin in source.everything():
+        if twin.start not in starts and twin.name == HEAP:
+            data = twin.data.copy()
+            target.map(data, name=twin.name, address=twin.start)
+    target.version += 1

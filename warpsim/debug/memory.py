@@ -1,0 +1,109 @@
+"""The bytes of every state space, as a debugger reads and changes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug.places import DebugError
+from warpsim.machine.machine import Machine
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.word_space import WordSpace
+
+Array = NDArray[Any]
+LARGEST = 1 << 30
+WORDS = ("global", "const", "shared", "local", "param", "generic")
+
+
+class Place:
+    """A run of bytes of a state space, as a thread sees it: ``machine`` is the batch of its CTA, ``column`` the CTA's,
+    ``thread`` its number there."""
+
+    def __init__(
+        self, launch: LaunchState, space: str, address: int, machine: Machine | None, column: int, thread: int
+    ) -> None:
+        self.launch, self.machine = launch, machine
+        self.column, self.thread = column, thread
+        self.space, self.address = self._resolved(space, address)
+
+    def _resolved(self, space: str, address: int) -> tuple[str, int]:
+        if space not in WORDS:
+            raise DebugError(f"{space!r} is no state space; these are {', '.join(WORDS)}")
+        if space == "generic":
+            if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW:
+                return "shared", address - SHARED_WINDOW
+            if LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
+                return "local", address - LOCAL_WINDOW
+            return "global", address
+        if space == "const" and address < 1 << 32:
+            return "global", address + CONST_ADDRESS
+        return ("global", address) if space == "const" else (space, address)
+
+    def read(self, nbytes: int) -> bytes:
+        """The bytes from here on.
+
+        Raises:
+            DebugError: they do not all lie in memory."""
+        if not 0 <= nbytes <= LARGEST:
+            raise DebugError(f"{nbytes} bytes cannot be shown at once")
+        if self.space == "param":
+            return self._param(nbytes)
+        if self.space == "global":
+            return self._allocated(nbytes).tobytes()
+        space, column, address, first, last = self._words(nbytes)
+        raw = np.ascontiguousarray(space.words[first:last, column]).view(np.uint8)
+        return raw[address - 4 * first :][:nbytes].tobytes()
+
+    def write(self, data: bytes) -> None:
+        """Change the bytes from here on."""
+        if self.space == "param":
+            raise DebugError("parameters of a kernel are constant")
+        if self.space == "global":
+            self._allocated(len(data))[:] = np.frombuffer(data, np.uint8)
+            self.launch.memory.version += 1
+            return
+        space, column, address, first, last = self._words(len(data))
+        words = np.ascontiguousarray(space.words[first:last, column])
+        words.view(np.uint8)[address - 4 * first :][: len(data)] = np.frombuffer(data, np.uint8)
+        space.words[first:last, column] = words
+        self.launch.memory.version += 1
+
+    def _param(self, nbytes: int) -> bytes:
+        params = self.launch.params
+        if not 0 <= self.address <= len(params) - nbytes:
+            raise DebugError(f"the parameters take {len(params)} bytes")
+        return params[self.address : self.address + nbytes]
+
+    def _allocated(self, nbytes: int) -> Array:
+        memory, address = self.launch.memory, self.address
+        found = memory.find(address, address + nbytes) if address >= 0 else None
+        if found is None:
+            nearest = memory.nearest(max(address, 0))
+            near = (
+                f"; the nearest is {nearest[0].name} [0x{nearest[0].start:x}, 0x{nearest[0].end:x})" if nearest else ""
+            )
+            raise DebugError(f"{nbytes} bytes at 0x{address:x} are outside any allocation of global memory{near}")
+        return found.data[address - found.start : address - found.start + nbytes]
+
+    def _words(self, nbytes: int) -> tuple[WordSpace, int, int, int, int]:
+        """The memory, the column, the address, and the words from the first to behind the last."""
+        machine = self.machine
+        if machine is None:
+            raise DebugError(f"the CTA does not run: it has no {self.space} memory now")
+        address, column, batch = self.address, self.column, machine.batch
+        if self.space == "shared":
+            rank = address >> CLUSTER_SHIFT
+            if rank > 0:
+                column = int(machine.cluster_peer(np.array([column]), np.array([rank - 1]))[0])
+                address &= (1 << CLUSTER_SHIFT) - 1
+            space, size = batch.shared, self.launch.shared_size
+        else:
+            column = self.thread * batch.shape.n_ctas + column
+            space, size = batch.local, batch.local.size
+        if column < 0 or not 0 <= address <= size - nbytes:
+            raise DebugError(f"{nbytes} bytes at 0x{address:x} are outside the {size} bytes of {self.space} memory")
+        return space, column, address, address >> 2, -(-(address + nbytes) >> 2)

@@ -1,0 +1,147 @@
+"""Where the threads of a launch stand, and what their registers hold: read without leaving a trace in the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.errors import WarpsimError
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import as_array
+from warpsim.program.program import Instruction
+
+Array = NDArray[Any]
+
+
+class DebugError(WarpsimError, ValueError):
+    """What was asked of a session makes no sense, or cannot be answered here."""
+
+
+@attrs.frozen
+class Focus:
+    """The thread that a session looks at: its CTA as (x, y, z), its warp in the CTA, its lane."""
+
+    cta: tuple[int, int, int]
+    warp: int
+    lane: int = 0
+
+    def __str__(self) -> str:
+        return f"CTA ({self.cta[0]},{self.cta[1]},{self.cta[2]}), warp {self.warp}, lane {self.lane}"
+
+
+@attrs.frozen(eq=False)
+class Standing:
+    """A group, and what it does: ``runs``, ``ready``, or what it waits for; ``instruction`` is where."""
+
+    machine: Machine
+    group: Group
+    state: str
+    instruction: Instruction
+
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot go on by itself."""
+        return self.state not in ("runs", "ready")
+
+
+def standing(machine: Machine) -> Iterator[Standing]:
+    """Every group of a batch that has not exited."""
+    batch, launch = machine.batch, machine.launch
+    running = launch.running
+    if running is not None and launch.turns and launch.turns[0] is batch:
+        yield Standing(machine, running, "runs", running.instruction)
+    for group in batch.runnable:
+        yield Standing(machine, group, "ready", group.instruction)
+    for group in batch.parked:
+        unit = "warpgroup" if group.instruction.form.scope.name == "WARPGROUP" else "warp"
+        yield Standing(machine, group, f"waits for lanes of its {unit}", group.instruction)
+    for group in batch.sleeping:
+        yield Standing(machine, group, "polls memory", group.instruction)
+    for number, barrier in sorted(batch.barriers.items()):
+        for group, _ in barrier.waiting:
+            yield Standing(machine, group, f"waits at barrier {number}", behind(group))
+    for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
+        yield Standing(machine, group, "waits at the barrier of the cluster", behind(group))
+    for group in machine.register_counts.waiting:
+        yield Standing(machine, group, "waits for registers", group.instruction)
+
+
+def behind(group: Group) -> Instruction:
+    """The barrier behind which a waiting group stands already."""
+    return group.plan.blocks[group.block].instructions[max(group.at - 1, 0)]
+
+
+def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:
+    """The column of a CTA in a batch, if it is there."""
+    gx, gy, _ = machine.launch.grid
+    found = np.flatnonzero(np.asarray(machine.batch.ctas) == cta[0] + gx * (cta[1] + gy * cta[2]))
+    return int(found[0]) if len(found) else None
+
+
+def cta_at(machine: Machine, column: int) -> tuple[int, int, int]:
+    """The coordinates of a CTA of a batch."""
+    number = int(machine.batch.ctas[column])
+    gx, gy, _ = machine.launch.grid
+    return number % gx, number // gx % gy, number // (gx * gy)
+
+
+def places(machine: Machine, group: Group, focus: Focus, threads: int = 32) -> Array:
+    """Where the lanes of a warp (128 threads: of its warpgroup) stand among a group's threads; -1: elsewhere."""
+    column = column_of(machine, focus.cta)
+    if column is None:
+        return np.full(threads, -1)
+    first = focus.warp * 32 // threads * threads
+    wanted = (first + np.arange(threads)) * machine.batch.shape.n_ctas + column
+    positions = group.selection.positions.reshape(-1)
+    order = np.argsort(positions)
+    at = np.minimum(np.searchsorted(positions, wanted, sorter=order), len(positions) - 1)
+    found = order[at]
+    return np.where(positions[found] == wanted, found, -1)
+
+
+def holds(machine: Machine, group: Group, focus: Focus) -> bool:
+    """Whether the thread in focus is of a group."""
+    selection = group.selection
+    column, warp = selection.first_warp
+    if selection.n_warps == 1 and warp != focus.warp:
+        return False
+    if cta_at(machine, column) != focus.cta and selection.per_cta.size == 1:
+        return False
+    return bool(places(machine, group, focus)[focus.lane] >= 0)
+
+
+def first_of(machine: Machine, group: Group) -> Focus:
+    """The first thread of a group."""
+    column, warp = group.selection.first_warp
+    return Focus(cta_at(machine, column), warp, int(group.selection.threads.flat[0]) & 31)
+
+
+def peek(group: Group, index: int) -> Array:
+    """A register's value in every thread of a group, flat, as the machine keeps it."""
+    value = group.env[index]
+    if value is None:
+        kept = group.frame.values[index]
+        value = group.plan.zeros[index] if kept is None else group.selection.fetch(kept)
+    return np.broadcast_to(as_array(value), group.selection.shape).reshape(-1)
+
+
+def is_written(group: Group, index: int) -> bool:
+    """Whether anything was ever written to a register."""
+    return group.env[index] is not None or group.frame.values[index] is not None
+
+
+def of_type(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Register bits as a type of the same width."""
+    values = np.ascontiguousarray(values)
+    return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values
+
+
+def ranges(numbers: Array) -> str:
+    """Numbers as ranges: 0-3, 8."""
+    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))

@@ -1,0 +1,80 @@
+"""What a session says: where it stopped, calls, warps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.debug.places import Focus, Standing, first_of, places, ranges, standing
+from warpsim.errors import Finding
+from warpsim.machine.machine import Machine
+
+
+@attrs.frozen
+class Stop:
+    """Why and where a session stands. ``reason``: ``step``, ``breakpoint``, ``watchpoint``, ``finding``, ``end`` or
+    ``interrupted``; ``step`` how many steps have been begun; then the PTX line, its CUDA line, and the opcode that comes
+    next. ``number`` is that of the breakpoint or watchpoint, ``old`` and ``new`` what was watched."""
+
+    reason: str
+    step: int
+    line: int | None = None
+    source: tuple[str, int] | None = None
+    instruction: str | None = None
+    focus: Focus | None = None
+    finding: Finding | None = None
+    number: int | None = None
+    old: Any = attrs.field(default=None, eq=False)
+    new: Any = attrs.field(default=None, eq=False)
+
+
+@attrs.frozen
+class Call:
+    """One activation of the call stack."""
+
+    function: str
+    line: int
+    source: tuple[str, int] | None
+    text: str
+
+
+@attrs.frozen
+class WarpState:
+    """Lanes of a warp that stand together: where, and what they do or wait for."""
+
+    cta: tuple[int, int, int]
+    warp: int
+    lanes: str
+    line: int
+    instruction: str
+    function: str
+    state: str
+
+
+def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
+    """Where the warps of batches stand."""
+    found = []
+    for machine in machines:
+        for at in standing(machine):
+            name, instruction = at.group.plan.function.name, at.instruction
+            for focus in _warps_of(at):
+                lanes = ranges(np.flatnonzero(places(machine, at.group, focus) >= 0))
+                line, text = instruction.span.line, instruction.text
+                found.append(WarpState(focus.cta, focus.warp, lanes, line, text, name, at.state))
+    return tuple(sorted(found, key=lambda w: (w.cta[::-1], w.warp, int(w.lanes.split("-")[0].split(",")[0]))))
+
+
+def _warps_of(at: Standing) -> list[Focus]:
+    """The warps of a group, each by its first lane."""
+    selection = at.group.selection
+    if selection.n_warps == 1:
+        return [first_of(at.machine, at.group)]
+    gx, gy, _ = at.machine.launch.grid
+    pairs = sorted(
+        set(zip(selection.ctas.reshape(-1).tolist(), (selection.threads.reshape(-1) >> 5).tolist(), strict=True))
+    )
+    numbers = [(int(at.machine.batch.ctas[column]), warp) for column, warp in pairs]
+    return [Focus((n % gx, n // gx % gy, n // (gx * gy)), warp) for n, warp in numbers]

@@ -1,0 +1,400 @@
+"""The session: what a user asks of a launch that stands still."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug import expressions, motion
+from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve, spot
+from warpsim.debug.evaluation import Scene
+from warpsim.debug.handover import hand_over
+from warpsim.debug.places import DebugError, Focus, Standing, column_of, first_of, holds, is_written
+from warpsim.debug.places import standing as everyone
+from warpsim.debug.records import Call, Stop, WarpState, warps_of
+from warpsim.debug.timeline import Timeline
+from warpsim.debug.watching import target_of
+from warpsim.debug.writing import assign
+from warpsim.errors import ExecutionError, Finding
+from warpsim.host.kernel import Kernel, LaunchResult, result_of
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.program.program import Instruction
+
+Array = NDArray[Any]
+MEMORY = 1 << 28
+"""Bytes that copies of the state may take."""
+ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
+"""Arguments of a launch that say how it runs, not what it does: a session runs in its own way."""
+
+
+class Session:
+    """A launch under the user's control: ``Session(kernel, grid, block, args, **as for a launch)``.
+
+    It stands before the first instruction of the first warp. Every warp is a group of its own here, so that one step is one
+    instruction of one warp (of four, where a wgmma instruction takes a warpgroup), and CTAs run one after the other as far
+    as they do not wait for each other; values and findings are those of a launch. The launch runs on a copy of the device's
+    memory: arrays get what the kernel wrote when the end is reached.
+
+    Args:
+        kernel, grid, block, args: as for a launch; so are all other arguments.
+        history_bytes: what copies of the state for going back may take.
+
+    ``scheduler_locking``: ``"step"`` lets `step`, `next`, `finish` and `until` move the warp in focus alone, as long as it need
+    not wait for others; ``"off"`` lets all warps move. ``stop_at_findings`` may be switched off.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any] = (),
+        *,
+        history_bytes: int = MEMORY,
+        device: Any = None,
+        watchers: Sequence[Any] = (),
+        **options: Any,
+    ) -> None:
+        self.kernel = kernel
+        self.device = kernel.device(device)
+        self.scheduler_locking = "step"
+        self.stop_at_findings = True
+        self.breakpoints: dict[int, Breakpoint | Watchpoint] = {}
+        self._numbers = 0
+        self._began = time.perf_counter()
+        self._result: LaunchResult | None = None
+        self._told_end = False
+        chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
+        mapped: list[int] = []
+        with self.device.lock:
+            memory = self.device.memory
+            try:
+                state = kernel.begin(
+                    grid, block, args, mapped, self.device, **{**chosen, "batch_threads": 1, "by_warp": True}
+                )
+                self._allocations: list[Allocation] = memory.everything()
+                state.memory = copy.deepcopy(memory)
+            finally:
+                for address in mapped:
+                    memory.unmap(address)
+        self._mapped = frozenset(mapped)
+        self.timeline = Timeline(state, watchers, history_bytes)
+        self.thread = Focus((0, 0, 0), 0, 0)
+        """The thread in focus."""
+        self.timeline.forward(0, catch=False)
+        self.stop = self.stopped("step", refocus=True)
+
+    # ---- motion ------------------------------------------------------------------------------
+
+    def step(self, n: int = 1) -> Stop:
+        """Execute ``n`` instructions of the warp in focus."""
+        return self._repeat(n, motion.step)
+
+    def next(self) -> Stop:
+        """Execute one instruction; a called function as a whole."""
+        return self._repeat(1, motion.over)
+
+    def finish(self) -> Stop:
+        """Run until the present function has returned."""
+        return self._repeat(1, motion.out)
+
+    def until(self, place: int | str) -> Stop:
+        """Run until the warp in focus comes to a place, or its function returns."""
+        spots = resolve(self.timeline.state.plan.program, place, self._function)
+        return self._repeat(1, lambda session: motion.until(session, spots))
+
+    def cont(self) -> Stop:
+        """Run to the next breakpoint, change of what is watched, finding, or the end."""
+        self.timeline.prefer(None)
+        return self._repeat(1, motion.anywhere)
+
+    def run(self) -> Stop:
+        """Begin the launch anew, and run as `cont` does."""
+        self.timeline.restart()
+        return self.cont()
+
+    def goto(self, step: int) -> Stop:
+        """Be where ``step`` steps have been begun; breakpoints on the way do not count."""
+        if step < 0:
+            raise DebugError(f"steps count from 0, {step} is before the first")
+        return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
+
+    def back(self, n: int = 1) -> Stop:
+        """Undo the last ``n`` instructions of the warp in focus; stops at the start."""
+        stop = self.stop
+        for _ in range(n):
+            stop = motion.back(self)
+            if stop.step == 0:
+                break
+        return stop
+
+    def reverse_cont(self) -> Stop:
+        """Go back to the last position at which `cont` would have stopped, or to the start."""
+        return motion.reverse(self)
+
+    def interrupt(self) -> None:
+        """Let the command that runs stop soon; from a signal handler or another thread."""
+        self.timeline.interrupt()
+
+    def _repeat(self, n: int, move: Any) -> Stop:
+        stop = self.stop
+        for _ in range(n):
+            stop = move(self)
+            if stop.reason not in ("step",):
+                break
+        return stop
+
+    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
+        """Say where the session stands; ``refocus``: on whoever's step comes next."""
+        timeline = self.timeline
+        machine, group = timeline.machine, timeline.group
+        if timeline.ended:
+            self._finish()
+            found = timeline.error.findings if timeline.error is not None else ()
+            self.stop = Stop("end", timeline.step, focus=None, finding=next(iter(found), None))
+            return self.stop
+        finding = more.get("finding")
+        if machine is None or group is None:
+            line = finding.line if finding is not None else None
+            text = finding.instruction if finding is not None else None
+            source = finding.source if finding is not None else None
+            self.stop = Stop(reason, timeline.step, line, source, text, self.thread, **more)
+            return self.stop
+        if refocus and not holds(machine, group, self.thread):
+            self.thread = first_of(machine, group)
+        at = self.standing()
+        instruction = at.instruction if at is not None else group.instruction
+        self.stop = Stop(
+            reason, timeline.step, instruction.span.line, instruction.source, instruction.text, self.thread, **more
+        )
+        return self.stop
+
+    def _finish(self) -> None:
+        """Once the end is reached: hand over memory and text."""
+        timeline = self.timeline
+        state = timeline.state
+        text = "".join(text for _, text in state.printed)
+        if timeline.error is None:
+            self._result = result_of(state, text, time.perf_counter() - self._began)
+        if not self._told_end:
+            self._told_end = True
+            self.device.stdout(text)
+        with self.device.lock:
+            hand_over(state.memory, self.device.memory, self._allocations, self._mapped)
+            self.device.memory.nanoseconds += state.now
+
+    # ---- stops -------------------------------------------------------------------------------
+
+    def break_at(
+        self, place: int | str, condition: str | None = None, ignore: int = 0, temporary: bool = False
+    ) -> Breakpoint:
+        """Stop whoever comes to a place: a PTX line, ``"file.cu:12"``, a label, a function, or ``"op:mma.sync*"``.
+
+        Args:
+            place: where.
+            condition: an expression: stop where it holds in a lane.
+            ignore: pass so many times first.
+            temporary: delete it at the first stop."""
+        spots = resolve(self.timeline.state.plan.program, place, self._function)
+        if condition is not None:
+            expressions.parse(condition)
+        self._numbers += 1
+        made = Breakpoint(self._numbers, str(place), spots, condition, ignore, temporary)
+        self.breakpoints[made.number] = made
+        return made
+
+    def watch(self, expression: str, read: bool = False, write: bool = True, scope: str = "warp") -> Watchpoint:
+        """Stop behind the step that changes (``read``: before the step that reads) a register, a variable or memory.
+
+        ``scope``: a register of the ``lane`` or the ``warp`` in focus, or of ``any`` thread. Memory is watched whoever changes
+        it, asynchronous copies too."""
+        if scope not in ("lane", "warp", "any"):
+            raise DebugError(f"scope is lane, warp or any, not {scope!r}")
+        self._numbers += 1
+        target = target_of(self.scene, expression, read, scope)
+        made = Watchpoint(self._numbers, expression, read, write, scope, target)
+        self.breakpoints[made.number] = made
+        return made
+
+    def delete(self, number: int | None = None) -> None:
+        """Take a breakpoint or watchpoint away; without number all."""
+        if number is None:
+            self.breakpoints.clear()
+        elif self.breakpoints.pop(number, None) is None:
+            raise DebugError(f"no breakpoint {number}; there are {', '.join(map(str, self.breakpoints)) or 'none'}")
+
+    # ---- who ---------------------------------------------------------------------------------
+
+    def focus(self, cta: Any = None, warp: int | None = None, lane: int | None = None) -> Focus:
+        """The thread that `step`, `registers`, `evaluate` mean; change any part of it."""
+        old, launch = self.thread, self.timeline.state
+        if cta is not None:
+            parts = [int(v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
+            if not 1 <= len(parts) <= 3:
+                raise DebugError("a CTA has one to three coordinates")
+            x, y, z = (*parts, 0, 0)[:3]
+            if any(not 0 <= v < limit for v, limit in zip((x, y, z), launch.grid, strict=True)):
+                raise DebugError(f"there is no CTA ({x},{y},{z}) in a grid of {launch.grid}")
+            cta = (x, y, z)
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        chosen = Focus(cta or old.cta, old.warp if warp is None else int(warp), old.lane if lane is None else int(lane))
+        if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
+            chosen = attrs.evolve(chosen, lane=0)
+        warps = -(-threads // 32)
+        if not 0 <= chosen.warp < warps:
+            raise DebugError(f"there is no warp {chosen.warp}: a CTA has {warps}, from 0")
+        if not 0 <= chosen.lane < 32 or chosen.warp * 32 + chosen.lane >= threads:
+            raise DebugError(f"there is no lane {chosen.lane} in warp {chosen.warp} of {threads} threads")
+        if chosen != old:
+            self.thread = chosen
+            if lane is None and self.standing() is None:
+                self.thread = self._lowest(chosen)
+            self.stopped(self.stop.reason if self.stop.reason == "end" else "step")
+        return self.thread
+
+    def _lowest(self, focus: Focus) -> Focus:
+        """The lowest lane of the warp that has not exited, if there is one."""
+        for lane in range(32):
+            candidate = attrs.evolve(focus, lane=lane)
+            if self.standing(candidate) is not None:
+                return candidate
+        return focus
+
+    def standing(self, focus: Focus | None = None) -> Standing | None:
+        """Where a thread stands, if it runs."""
+        focus = self.thread if focus is None else focus
+        for machine in self.timeline.machines():
+            if column_of(machine, focus.cta) is not None:
+                return next((at for at in everyone(machine) if holds(machine, at.group, focus)), None)
+        return None
+
+    @property
+    def scene(self) -> Scene:
+        """The thread in focus as expressions see it."""
+        at = self.standing()
+        machine = at.machine if at is not None else self._machine(self.thread)
+        return Scene(self.timeline.state, machine, at.group if at is not None else None, self.thread)
+
+    def scene_of(self, timeline: Timeline, focus: Focus) -> Scene:
+        """The place of a thread in a launch that comes to the present position again."""
+        at = self.standing(focus)
+        return Scene(timeline.state, self._machine(focus), at.group if at is not None else None, focus)
+
+    def _machine(self, focus: Focus) -> Machine | None:
+        """The batch of a thread's CTA, while it runs."""
+        return next((m for m in self.timeline.machines() if column_of(m, focus.cta) is not None), None)
+
+    def has_begun(self, cta: tuple[int, int, int]) -> bool:
+        """Whether a CTA has begun: they do so in order."""
+        state = self.timeline.state
+        number = cta[0] + state.grid[0] * (cta[1] + state.grid[1] * cta[2])
+        if any(number in batch.ctas for batch in state.batches):
+            return True
+        cx, cy, cz = state.cluster
+        return number < state.waves * cx * cy * cz
+
+    def lock(self) -> None:
+        """Let the warp in focus go first, or whoever comes first, as ``scheduler_locking`` says."""
+        gx, gy, _ = self.timeline.state.grid
+        x, y, z = self.thread.cta
+        number = x + gx * (y + gy * z)
+        self.timeline.prefer(None if self.scheduler_locking == "off" else (number, self.thread.warp))
+
+    @property
+    def _function(self) -> str | None:
+        at = self.standing()
+        return at.group.plan.function.name if at is not None else None
+
+    @property
+    def instruction(self) -> Instruction | None:
+        """The instruction at which the thread in focus stands."""
+        at = self.standing()
+        return at.instruction if at is not None else None
+
+    # ---- what --------------------------------------------------------------------------------
+
+    @property
+    def registers(self) -> Mapping[str, Array]:
+        """The registers of the function in which the thread is, as arrays ``[32]`` over its warp; masked are lanes that
+        stand elsewhere. Those that nothing was written to are left out."""
+        scene = self.scene
+        group = scene.group
+        if group is None:
+            return {}
+        mask = ~scene.lanes()
+        return {
+            register.name: np.ma.MaskedArray(scene.held(register), mask)
+            for register in group.plan.function.registers
+            if is_written(group, register.index)
+        }
+
+    def evaluate(self, text: str) -> Any:
+        """The value of an expression for the thread in focus: for what differs by lane an array ``[32]``, masked where a
+        lane stands elsewhere. The grammar is that of `warpsim.debug.expressions`."""
+        scene = self.scene
+        return scene.result(scene.evaluate(expressions.parse(text)))
+
+    def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
+        """Bytes of a state space: of the CTA and the thread in focus unless others are named."""
+        focus = self.thread
+        if cta is not None or thread is not None:
+            number = focus.warp * 32 + focus.lane if thread is None else int(thread)
+            kept = self.thread
+            try:
+                self.focus(cta, number >> 5, number & 31)
+                scene = self.scene
+            finally:
+                self.thread = kept
+                self.stopped(self.stop.reason if self.stop.reason == "end" else "step")
+        else:
+            scene = self.scene
+        return scene.place(space, address).read(nbytes)
+
+    def set(self, what: str, value: Any) -> None:
+        """Change a register (in all lanes that stand here, or ``%r3[5]``), a variable, or memory; ``value`` is a number, an
+        array ``[32]``, or the text of an expression."""
+        assign(self, what, value)
+
+    def where(self) -> tuple[Call, ...]:
+        """The call stack of the thread in focus, innermost first."""
+        at = self.standing()
+        if at is None:
+            return ()
+        lines = self.timeline.state.plan.program.lines
+        calls = [(at.group.plan.function.name, at.instruction)]
+        for plan, block, _, _ in reversed(at.group.stack):
+            calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
+        return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
+
+    def warps(self) -> tuple[WarpState, ...]:
+        """Where the warps of the CTAs that run stand: one entry for lanes of a warp that stand together."""
+        return warps_of(self.timeline.machines())
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found up to here, and what the next step would find, if the session stopped for it."""
+        found = tuple(self.timeline.state.findings.values())
+        new = self.stop.finding
+        return found if new is None or any(f.rule == new.rule and f.line == new.line for f in found) else (*found, new)
+
+    @property
+    def result(self) -> LaunchResult | None:
+        """What the launch did, once it has ended; of one that ended with an error see `error`."""
+        return self._result if self.timeline.ended else None
+
+    @property
+    def error(self) -> ExecutionError | None:
+        """The error with which the launch ended, if it did."""
+        return self.timeline.error
+
+    def here(self, spots: frozenset[tuple[int, int]]) -> bool:
+        """Whether the thread in focus stands at one of these places."""
+        instruction = self.instruction
+        return instruction is not None and spot(instruction) in spots

@@ -1,0 +1,345 @@
+"""Time: a launch run forward step by step, copies of its state on the way, and any earlier step again from them.
+
+A step is what one group executes at once, and groups are warps here (`Settings.by_warp`). Position ``n`` is the state in
+which ``n`` steps have been begun and the next has not. It follows from the start and from what the user changed on the way
+(`Change`), and so is the same however one comes to it.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.checks.race_findings import RULE as RACE
+from warpsim.checks.watchers import watchers_of
+from warpsim.errors import ExecutionError, Finding
+from warpsim.machine.engine import Run
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.window import Watcher
+from warpsim.program.program import Instruction
+
+Hit = Callable[[Machine, Group, Instruction], int]
+"""Asked before each step: 1 to stop there, 2 where the step just done is meant, 0 to go on."""
+COPY_EVERY = 0.2
+"""Seconds of running between two copies of the state."""
+COPY_SHARE = 10
+"""... and at least this many times as long as a copy takes."""
+MOST_COPIES = 64
+STRIDE = 1024
+"""Steps after which it is looked whether the user has interrupted, and whether a copy is due."""
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """Something that the user did at a position: ``act(timeline)`` does it, and again when the launch comes there anew."""
+
+    step: int
+    key: tuple[Any, ...]
+    act: Callable[[Timeline], None]
+
+
+@attrs.frozen(eq=False)
+class Copy:
+    """The state at a position, with so many changes made."""
+
+    step: int
+    changes: int
+    state: LaunchState
+    nbytes: int
+
+
+class Timeline(Watcher):
+    """Runs a launch; ``step`` is the position, ``machine`` and ``group`` whose step comes next (None before the first and
+    after the last).
+
+    ``most_bytes`` bounds what copies may take. Where a state cannot be copied (see `copyable`), going back runs again from
+    the start."""
+
+    def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.changes: list[Change] = []
+        self.copies: list[Copy] = []
+        self.last: int | None = None
+        """How many steps the launch has, once its end was seen."""
+        self.leaving: Callable[[Machine, Group], None] | None = None
+        self.accessed: Callable[..., None] | None = None
+        self._watchers = watchers
+        self._start = Copy(-1, 0, state, 0)
+        self._copyable = copyable(state)
+        self.interrupted = self._catching = self._struck = False
+        self._known: set[tuple[int, str, int, int]] = set()
+        self._hit: Hit | None = None
+        self._alarm = self._ahead = -2
+        self.machine: Machine | None = None
+        self.group: Group | None = None
+        self.error: ExecutionError | None = None
+        self.found: tuple[Finding, int, bool] | None = None
+        """What a motion has just stopped for, in which step, and whether it was a step."""
+        self._restore(self._start)
+
+    # ---- events ------------------------------------------------------------------------------
+
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """The next position is reached."""
+        self.step += 1
+        self.machine, self.group = machine, group
+        if self.step == self._ahead:
+            machine.window.pausing = True
+        elif self._hit is not None and self._hit(machine, group, instruction):
+            self._struck = machine.window.pausing = True
+        elif self.step >= self._alarm:
+            machine.window.pausing = True
+
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """A rule is broken; each is told of once."""
+        key = (self.step, finding.rule, finding.line, finding.column)
+        if self._catching and key not in self._known:
+            self._known.add(key)
+            self.found = finding, self.step, self.state.running is not None
+            self._alarm = -1
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Any,
+    ) -> None:
+        """Lanes access memory: whoever watches for reads wants to know."""
+        if self.accessed is not None:
+            self.accessed(machine, group, access, space, place, nbytes, where, active)
+
+    def group_exiting(self, machine: Machine, group: Group) -> None:
+        """Threads leave: whoever follows them wants to know."""
+        if self.leaving is not None:
+            self.leaving(machine, group)
+
+    # ---- states ------------------------------------------------------------------------------
+
+    def _restore(self, kept: Copy) -> None:
+        """Be where a copy was made."""
+        self.state = copy.deepcopy(kept.state)
+        self.step = kept.step
+        self.made = kept.changes
+        self.ended = False
+        self.error = None
+        self.found = None
+        self.machine = self.group = None
+        self._run = Run(self.state, [*watchers_of(self.state), *self._watchers, self])
+        if self.state.running is not None:
+            self.machine, self.group = self._run.machine(self.state.turns[0]), self.state.running
+        self._next_copy = time.monotonic() + COPY_EVERY
+
+    def machines(self) -> list[Machine]:
+        """The batches that have begun and not ended."""
+        return [self._run.machine(batch) for batch in self.state.batches]
+
+    def _keep_copy(self) -> None:
+        """Copy the present state, and let go of some copies where they are too many."""
+        began = time.monotonic()
+        if not any(kept.step == self.step for kept in self.copies):
+            kept = Copy(self.step, self.made, copy.deepcopy(self.state), size_of(self.state))
+            self.copies = sorted([*self.copies, kept], key=lambda c: c.step)
+            self._thin_out()
+        took = time.monotonic() - began
+        self._next_copy = time.monotonic() + max(COPY_EVERY, COPY_SHARE * took)
+
+    def _thin_out(self) -> None:
+        """Drop copies, such that the gaps grow with the distance from the present position."""
+        while self.copies and (
+            len(self.copies) > MOST_COPIES or sum(kept.nbytes for kept in self.copies) > self.most_bytes
+        ):
+            steps = [self._start.step, *[kept.step for kept in self.copies]]
+            steps.append(steps[-1] + 1)
+            gaps = [
+                (steps[at + 2] - steps[at]) / (abs(self.step - steps[at + 1]) + 1) for at in range(len(self.copies))
+            ]
+            del self.copies[gaps.index(min(gaps))]
+
+    # ---- changes -----------------------------------------------------------------------------
+
+    def change(self, key: tuple[Any, ...], act: Callable[[Timeline], None]) -> None:
+        """Do something to the state here, and again whenever the launch comes to this position. What lay behind it is
+        forgotten: it follows anew."""
+        del self.changes[self.made :]
+        self.copies = [kept for kept in self.copies if kept.step <= self.step]
+        self._known = {key for key in self._known if key[0] <= self.step}
+        self.last = None
+        self.changes.append(Change(self.step, key, act))
+        act(self)
+        self.made += 1
+
+    def _make_changes(self) -> None:
+        """Make the changes that belong to this position."""
+        step = self.step
+        while self.made < len(self.changes) and self.changes[self.made].step <= step:
+            self.changes[self.made].act(self)
+            self.made += 1
+
+    def prefer(self, warp: tuple[int, int] | None) -> None:
+        """Let a warp (CTA, warp) go before all others from here on; None: the machine's own order."""
+        if self.state.preferred != warp:
+            self.change(("prefer", warp), lambda timeline: timeline.put_first(warp))
+
+    def put_first(self, warp: tuple[int, int] | None) -> None:
+        """Set who goes first, and let go of the group that runs, if it is another's."""
+        state = self.state
+        state.preferred = warp
+        running, machine = state.running, self.machine
+        if warp is None or running is None or machine is None or machine.number_of(running) == warp:
+            return
+        machine.push(running)
+        state.running, state.told = None, False
+        self.machine = self.group = None
+        self.step -= 1
+
+    # ---- motion ------------------------------------------------------------------------------
+
+    def forward(self, target: int | None = None, hit: Hit | None = None, *, catch: bool = True) -> str:
+        """Run to position ``target``, to the first position where ``hit`` says so, or to the end; why it stopped:
+        ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
+
+        ``catch``: stop for findings; such a stop stands before the step that broke the rule, where it was a step."""
+        self._hit, self._catching, self.interrupted, self.found = hit, catch, False, None
+        try:
+            return self._forward(target)
+        except KeyboardInterrupt:  # somewhere within a step
+            self._again(self.step)
+            return "interrupted"
+        finally:
+            self._hit, self._catching = None, False
+
+    def _forward(self, target: int | None) -> str:
+        self._make_changes()
+        while not self.ended:
+            if target is not None and self.step >= target and self.group is not None:
+                return "target"
+            ahead = self.changes[self.made : self.made + 1]
+            self._ahead = ahead[0].step if ahead else -2
+            self._alarm = self.step + STRIDE if target is None else min(self.step + STRIDE, target)
+            self._struck = False
+            try:
+                going = self._run.advance()
+            except ExecutionError as error:
+                return self._stop_at_finding() if self.found is not None else self._end(error)
+            if self.found is not None:
+                return self._stop_at_finding()
+            if not going:
+                return self._end(None)
+            if self._struck:
+                return "hit"
+            if self.step == self._ahead:
+                self._make_changes()
+                hit, machine, group = self._hit, self.machine, self.group
+                here = hit is not None and machine is not None and group is not None
+                if here and hit(machine, group, group.instruction):  # type: ignore[misc,arg-type,union-attr]
+                    return "hit"
+            if self.interrupted:
+                return "interrupted"
+            if self._copyable and self.group is not None and time.monotonic() > self._next_copy:
+                self._keep_copy()
+        return "end"
+
+    def _end(self, error: ExecutionError | None) -> str:
+        self.ended, self.error = True, error
+        self.step += 1
+        self.last = self.step
+        self.machine = self.group = None
+        return "end"
+
+    def _stop_at_finding(self) -> str:
+        found = self.found
+        assert found is not None
+        if found[2]:
+            self._again(found[1])
+        else:
+            self.machine = self.group = None
+        self.found = found
+        return "finding"
+
+    def _again(self, step: int) -> None:
+        """Leave a step that was not brought to its end, and be before it."""
+        self._restore(self._nearest(step))
+        self._hit, self._catching = None, False
+        self._forward(step)
+
+    def restart(self) -> None:
+        """Be at the first position of a launch to which nothing was done."""
+        self.changes, self.copies = [], []
+        self._known.clear()
+        self._restore(self._start)
+        self.forward(0, catch=False)
+
+    def interrupt(self) -> None:
+        """Stop soon: may be called from a signal handler, or from another thread."""
+        self.interrupted = True
+
+    def _nearest(self, step: int) -> Copy:
+        """The last copy at or before a position."""
+        return max([self._start, *[kept for kept in self.copies if kept.step <= step]], key=lambda c: c.step)
+
+    def goto(self, step: int) -> str:
+        """Be at a position, forward or back; ``end`` where the launch ends before it."""
+        here = self.step if not self.ended and self.group is not None else -2
+        if here == step:
+            return "target"
+        if not 0 <= here < step or self._nearest(step).step > here:
+            self._restore(self._nearest(step))
+        return self.forward(step, catch=False)
+
+    def latest(self, hit: Hit) -> int | None:
+        """The last position before this one at which ``hit`` holds, if there is one. Leaves the launch anywhere."""
+        before = high = self.step
+        found: list[int] = []
+
+        def note(machine: Machine, group: Group, instruction: Instruction) -> int:
+            answer = hit(machine, group, instruction)
+            if answer and self.step - answer + 1 < before:
+                found.append(self.step - answer + 1)
+            return 0
+
+        while high > 0:
+            kept = self._nearest(high - 1)
+            self._restore(kept)
+            found.clear()
+
+            self._make_changes()
+            if self.machine is not None and self.group is not None:
+                note(self.machine, self.group, self.group.instruction)
+            if self.forward(high, note, catch=False) == "interrupted":
+                return None
+            if found:
+                return found[-1]
+            high = kept.step
+        return None
+
+
+def copyable(state: LaunchState) -> bool:
+    """Whether copies of a launch's state hold all of it: what is in flight, and what some rules know, is not data yet."""
+    plan, cluster = state.plan, state.cluster
+    return not (plan.asynchronous or plan.counts_registers or cluster != (1, 1, 1) or RACE in state.settings.checks)
+
+
+def size_of(state: LaunchState) -> int:
+    """About how many bytes a copy of a state takes."""
+    nbytes = state.memory.nbytes
+    for batch in state.batches:
+        nbytes += batch.shared.words.nbytes + batch.local.words.nbytes
+        for frame in batch.frames.values():
+            nbytes += sum(value.nbytes for value in frame.values if isinstance(value, np.ndarray))
+    return nbytes
+
+
+__all__ = ["Change", "Hit", "Timeline"]

@@ -1,0 +1,193 @@
+"""What watchpoints look at, and whether a step has changed it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.analysis.flow import reads_and_writes
+from warpsim.debug import expressions as ex
+from warpsim.debug.evaluation import Location, Scene
+from warpsim.debug.memory import Place
+from warpsim.debug.places import DebugError, Focus, column_of, first_of, of_type, peek, places, standing
+from warpsim.isa.traits import Family, Stage
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.program.program import Instruction, Register
+
+Array = NDArray[Any]
+
+
+@attrs.frozen(eq=False)
+class RegisterTarget:
+    """A register of a function, in the lane or the warp of ``focus``, or (None) in any."""
+
+    function: str
+    register: Register
+    focus: Focus | None
+    lane: int | None
+
+
+@attrs.frozen(eq=False)
+class MemoryTarget:
+    """Bytes of a state space; of shared and local memory those of a CTA and a thread."""
+
+    location: Location
+    nbytes: int
+    focus: Focus
+
+
+def target_of(scene: Scene, text: str, read: bool, scope: str) -> RegisterTarget | MemoryTarget:
+    """What an expression names: a register, ``%r3[5]`` (of a lane), or something in memory.
+
+    Raises:
+        DebugError: it names nothing that can be watched."""
+    node, lane = ex.parse(text), scene.focus.lane if scope == "lane" else None
+    match node:
+        case ex.Index(ex.Name(name), ex.Number(number), None) if scene.register(name) is not None:
+            if not 0 <= number < 32:
+                raise DebugError(f"a lane is 0 to 31, not {number}")
+            node, lane, scope = ex.Name(name), int(number), "lane"
+    register = scene.register(node.text) if isinstance(node, ex.Name) else None
+    if register is not None:
+        if read:
+            raise DebugError("reads of registers are not watched; break at the lines that read it")
+        assert scene.group is not None
+        return RegisterTarget(scene.group.plan.function.name, register, None if scope == "any" else scene.focus, lane)
+    at = location_of(scene, node)
+    if at is None:
+        scene.evaluate(node)  # says what is wrong, if anything is
+        raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
+    if isinstance(at.address, np.ndarray):
+        at = attrs.evolve(at, address=int(at.address[scene.focus.lane]))
+    nbytes = at.each * (1 if at.count is None else at.count)
+    scene.place(at.space, at.address).read(nbytes)
+    return MemoryTarget(at, nbytes, scene.focus)
+
+
+def location_of(scene: Scene, node: ex.Node) -> Location | None:
+    """Where in memory an expression lies; None for what is no place."""
+    if isinstance(node, ex.Index):
+        stop = scene.evaluate(node.stop) if node.stop is not None else None
+        return scene.location(node.base, scene.evaluate(node.index), stop)
+    if isinstance(node, ex.Name) and scene.register(node.text) is None:
+        return scene.variable(node.text)
+    return None
+
+
+class RegisterWatch:
+    """Follows a register from step to step."""
+
+    def __init__(self, target: RegisterTarget) -> None:
+        self.target = target
+        self._writes: dict[int, bool] = {}
+        self._before: tuple[Machine, Focus, Array, Array] | None = None
+
+    def changed(self, machine: Machine, group: Group, instruction: Instruction) -> tuple[Any, Any] | None:
+        """Old and new value where the last step changed it; the step that comes next is noted."""
+        found = self._compare()
+        self._before = None
+        if self._may_write(instruction) and group.plan.function.name == self.target.function:
+            focus = first_of(machine, group)
+            watched = self.target.focus
+            if watched is None or (watched.cta, watched.warp) == (focus.cta, focus.warp):
+                at = places(machine, group, focus)
+                self._before = machine, focus, at >= 0, self._values(group, at)
+        return found
+
+    def _may_write(self, instruction: Instruction) -> bool:
+        found = self._writes.get(id(instruction))
+        if found is None:
+            late = instruction.traits.is_async(Family.WGMMA, Stage.WAIT)
+            found = late or self.target.register.index in reads_and_writes(instruction)[1]
+            self._writes[id(instruction)] = found
+        return found
+
+    def _values(self, group: Group, at: Array) -> Array:
+        return of_type(peek(group, self.target.register.index)[at].copy(), self.target.register.type.dtype)
+
+    def _compare(self) -> tuple[Any, Any] | None:
+        if self._before is None:
+            return None
+        machine, focus, lanes, before = self._before
+        after, known = before.copy(), np.zeros(32, np.bool_)
+        for at in standing(machine) if column_of(machine, focus.cta) is not None else ():
+            if at.group.plan.function.name == self.target.function:
+                where = places(machine, at.group, focus)
+                here = where >= 0
+                after[here], known[here] = self._values(at.group, where)[here], True
+        lane = self.target.lane
+        if lane is not None:
+            known &= np.arange(32) == lane
+        different = known & lanes & (_raw(before) != _raw(after))
+        if not different.any():
+            return None
+        if lane is not None:
+            return before[lane], after[lane]
+        mask = ~lanes
+        return np.ma.MaskedArray(before, mask), np.ma.MaskedArray(after, mask)
+
+
+def _raw(values: Array) -> Array:
+    """Elements as bits, so that equal NaNs are equal."""
+    return values if values.dtype.itemsize > 8 or values.dtype.kind == "b" else values.view(f"u{values.dtype.itemsize}")
+
+
+class MemoryWatch:
+    """Follows bytes of memory from step to step."""
+
+    def __init__(self, target: MemoryTarget, scene: Scene) -> None:
+        self.target = target
+        self._known = self._bytes(scene.machine, scene)
+
+    def _bytes(self, machine: Machine | None, scene: Scene) -> bytes | None:
+        target = self.target
+        column = column_of(machine, target.focus.cta) if machine is not None else None
+        if target.location.space in ("shared", "local") and column is None:
+            return None
+        thread = target.focus.warp * 32 + target.focus.lane
+        place = Place(scene.launch, target.location.space, target.location.address, machine, column or 0, thread)
+        try:
+            return place.read(target.nbytes)
+        except DebugError:
+            return None
+
+    def changed(self, machine: Machine, scene: Scene) -> tuple[Any, Any] | None:
+        """Old and new content where it is not what it was."""
+        if self.target.location.space in ("shared", "local") and column_of(machine, self.target.focus.cta) is None:
+            return None
+        old, new = self._known, self._bytes(machine, scene)
+        self._known = new
+        if old is None or new is None or old == new:
+            return None
+        return self._shown(scene, old), self._shown(scene, new)
+
+    def _shown(self, scene: Scene, raw: bytes) -> Any:
+        dtype = self.target.location.type.dtype
+        values = np.frombuffer(raw, dtype if dtype != np.bool_ else np.uint8)
+        return values[0] if self.target.location.count is None and len(values) == 1 else values
+
+    def touches(
+        self, machine: Machine, space: str, place: Any, nbytes: int, where: Any, active: Any, shape: Any
+    ) -> bool:
+        """Whether an access of lanes touches the bytes."""
+        at = self.target.location
+        low, high = at.address, at.address + self.target.nbytes
+        if at.space == "generic" or space.split("::")[0] != ("global" if at.space == "const" else at.space):
+            return False
+        address = place.array() if hasattr(place, "array") else np.asarray(place)
+        inside = (address.astype(np.int64) < high) & (address.astype(np.int64) + nbytes > low)
+        if space != "global":
+            column = column_of(machine, self.target.focus.cta)
+            if column is None:
+                return False
+            mine = column
+            if at.space == "local":
+                mine = (self.target.focus.warp * 32 + self.target.focus.lane) * machine.batch.shape.n_ctas + column
+            inside = inside & (np.asarray(where) == mine)
+        if active is not None:
+            inside = np.broadcast_to(inside, shape) & np.broadcast_to(active, shape)
+        return bool(inside.any())
