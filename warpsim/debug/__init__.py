@@ -11,6 +11,7 @@
 
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint
 from warpsim.debug.places import DebugError, Focus
-from warpsim.debug.session import Session, Stop
+from warpsim.debug.records import Call, Stop, WarpState
+from warpsim.debug.session import Session
 
-__all__ = ["Breakpoint", "DebugError", "Focus", "Session", "Stop", "Watchpoint"]
+__all__ = ["Breakpoint", "Call", "DebugError", "Focus", "Session", "Stop", "WarpState", "Watchpoint"]

@@ -13,7 +13,8 @@ from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
-    from warpsim.debug.session import Session, Stop
+    from warpsim.debug.records import Stop
+    from warpsim.debug.session import Session
 
 Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[Any, int, int]
@@ -128,8 +129,7 @@ class _Follower:
         """The thread stands where its next instruction has not been told yet."""
         if at is not None:
             group = at.group
-            passing = at.waits and at.instruction is not group.instruction  # stands behind a barrier already
-            self.last = group.stack, group.block, group.at - 1 if passing else group.at
+            self.last = where(group)
             self.coming = not at.waits and group is not session.timeline.group
 
     def leaving(self, machine: Machine, group: Group) -> None:

@@ -63,17 +63,12 @@ def standing(machine: Machine) -> Iterator[Standing]:
     for group in batch.sleeping:
         yield Standing(machine, group, "polls memory", group.instruction)
     for number, barrier in sorted(batch.barriers.items()):
-        for group, _ in barrier.waiting:
-            yield Standing(machine, group, f"waits at barrier {number}", behind(group))
+        for group in barrier.waiting:
+            yield Standing(machine, group, f"waits at barrier {number}", group.instruction)
     for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
-        yield Standing(machine, group, "waits at the barrier of the cluster", behind(group))
-    for group in machine.register_counts.waiting:
+        yield Standing(machine, group, "waits at the barrier of the cluster", group.instruction)
+    for group in batch.register_counts.waiting if batch.register_counts is not None else ():
         yield Standing(machine, group, "waits for registers", group.instruction)
-
-
-def behind(group: Group) -> Instruction:
-    """The barrier behind which a waiting group stands already."""
-    return group.plan.blocks[group.block].instructions[max(group.at - 1, 0)]
 
 
 def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.race_findings import RULE as RACE
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding
@@ -327,9 +328,9 @@ class Timeline(Watcher):
 
 
 def copyable(state: LaunchState) -> bool:
-    """Whether copies of a launch's state hold all of it: what is in flight, and what some rules know, is not data yet."""
-    plan, cluster = state.plan, state.cluster
-    return not (plan.asynchronous or plan.counts_registers or cluster != (1, 1, 1) or RACE in state.settings.checks)
+    """Whether copies of a launch's state hold all of it: what the rules of races and of proxies know is not data yet."""
+    checks = state.settings.checks
+    return not (RACE in checks or (PROXY in checks and state.plan.async_proxy))
 
 
 def size_of(state: LaunchState) -> int:
