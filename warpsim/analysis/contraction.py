@@ -121,8 +121,8 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
         kind, product_here = _kind(instruction), _is_product(instruction)
         reads, writes = reads_and_writes(instruction)
         if at in dead:  # the assembler drops it; here it still writes
-            kind, reads = (), []
-        held = {r: holds[r] for r in reads if r in holds}
+            kind, reads = (), ()
+        held = {r: holds[r] for r in reads if r in holds} if holds else {}
         copied: tuple[_Product, bool] | None = None
         if kind and not product_here:
             sums[at] = []
@@ -209,10 +209,10 @@ def _dead(function: Function, places: range, live: set[int]) -> set[int]:
         reads, writes = reads_and_writes(instruction)
         form = instruction.form
         plain = form.scope is Scope.THREAD and not form.ports
-        if plain and writes and not live & set(writes):
+        if plain and writes and live.isdisjoint(writes):
             dead.add(at)
             continue
         if instruction.guard is None:
-            live -= set(writes)
-        live |= set(reads)
+            live.difference_update(writes)
+        live.update(reads)
     return dead

@@ -100,8 +100,16 @@ def registers_of(operand: Operand) -> list[int]:
     return []
 
 
-def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
+def reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Indices of the registers that an instruction reads and writes."""
+    found = instruction.uses
+    if found is None:
+        found = _reads_and_writes(instruction)
+        object.__setattr__(instruction, "uses", found)
+    return found
+
+
+def _reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
     n_dest, operands = instruction.form.n_dest, instruction.operands
     writes: list[int] = []
     reads: list[int] = []
@@ -118,7 +126,7 @@ def reads_and_writes(instruction: Instruction) -> tuple[list[int], list[int]]:
             reads += registers_of(operand)
     if instruction.guard is not None:
         reads = [*reads, instruction.guard[0].index, *writes]
-    return reads, writes
+    return tuple(reads), tuple(writes)
 
 
 def _liveness(function: Function, blocks: list[Block]) -> None:
@@ -131,8 +139,10 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
         for instruction in function.code[block.first : block.last]:
             reads, writes = reads_and_writes(instruction)
             if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
-                reads += in_flight
-            used.update(r for r in reads if r not in killed)
+                reads = (*reads, *in_flight)
+            for r in reads:
+                if r not in killed:
+                    used.add(r)
             if instruction.guard is None:
                 killed.update(writes)
         uses.append(used)

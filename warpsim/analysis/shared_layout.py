@@ -7,7 +7,7 @@ import re
 import attrs
 
 from warpsim.isa.traits import Ending
-from warpsim.program.program import Function, FunctionRef, Program, SymbolAddress, Variable
+from warpsim.program.program import Function, FunctionRef, Imm, Program, Reg, SymbolAddress, Variable
 from warpsim.types import StateSpace
 
 
@@ -91,6 +91,8 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
         seen.add(name)
         for instruction in program.functions[name].code:
             for operand in instruction.operands:
+                if isinstance(operand, (Reg, Imm)):
+                    continue
                 base = getattr(operand, "base", None) or getattr(operand, "symbol", None)
                 if isinstance(base, Variable) and base.space is StateSpace.SHARED:
                     names.add(base.unique)

@@ -24,6 +24,7 @@ from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.issue import Issue
 from warpsim.machine.values import Affine
+from warpsim.program.collector import no_collection
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 
@@ -251,8 +252,9 @@ class KernelPlan:
         name = self.program.aliases.get(name, name)
         plan = self._functions.get(name)
         if plan is None:
-            plan = self._functions[name] = FunctionPlan(self.program.functions[name], self)
-            self.image.bind(plan)
+            with no_collection():
+                plan = self._functions[name] = FunctionPlan(self.program.functions[name], self)
+                self.image.bind(plan)
         return plan
 
     def address(self, symbol: Variable | str) -> int:

@@ -7,6 +7,7 @@ import attrs
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
+from warpsim.program.collector import no_collection
 from warpsim.program.names import BUILTINS
 from warpsim.program.problems import Problems
 from warpsim.program.program import (
@@ -26,6 +27,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.parser import read
 
 
+@no_collection()
 def program_of(text: str, file: str = "<ptx>") -> Program:
     """The typed program of a text.
 

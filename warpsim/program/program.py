@@ -168,6 +168,8 @@ class Instruction:
     guard: tuple[Register, bool] | None
     span: Span
     source: tuple[str, int] | None = None
+    uses: tuple[tuple[int, ...], tuple[int, ...]] | None = attrs.field(default=None, init=False, eq=False, repr=False)
+    """The registers that it reads and writes, once somebody has asked (`warpsim.analysis.flow.reads_and_writes`)."""
 
     def __deepcopy__(self, memo: object) -> Instruction:
         return self  # never changes

@@ -57,11 +57,11 @@ def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> 
     found = set()
     for number in range(len(body) - 1, -1, -1):
         reads, writes = reads_and_writes(body[number])
-        if writes and not any(w in live for w in writes):
+        if writes and live.isdisjoint(writes):
             found.add(number)
         if body[number].guard is None:
-            live -= set(writes)
-        live |= set(reads)
+            live.difference_update(writes)
+        live.update(reads)
     return found
 
 

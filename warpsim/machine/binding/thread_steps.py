@@ -67,20 +67,19 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     target, sources = instruction.operands[0], instruction.operands[1:]
     if not isinstance(target, Reg) or not 1 <= len(sources) <= 3:
         return None
-    if not all(isinstance(s, (Reg, Imm, Special, SymbolAddress)) for s in sources):
-        return None
-    if any(
-        (isinstance(s, Reg) and s.negated)
-        or (isinstance(s, Special) and s.name in CLOCKS)
-        or (isinstance(s, SymbolAddress) and in_frame(plan, s))
-        for s in sources
-    ):
-        return None
-    slots = [slot_of(plan, s) for s in sources]
-    dtypes = [s.type.dtype for s in sources]  # type: ignore[union-attr]
+    pairs = []
+    for source in sources:
+        if isinstance(source, Reg):
+            plain = not source.negated
+        elif isinstance(source, Special):
+            plain = source.name not in CLOCKS
+        else:
+            plain = isinstance(source, Imm) or (isinstance(source, SymbolAddress) and not in_frame(plan, source))
+        if not plain:
+            return None
+        pairs.append((slot_of(plan, source), source.type.dtype))  # type: ignore[union-attr]
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
     function, linear = form.function, form.linear
-    pairs = list(zip(slots, dtypes, strict=True))
 
     def step(machine: Machine, group: Group) -> None:
         env = group.env
@@ -114,7 +113,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         for k, value in enumerate(values):
             if type(value) is Affine:
                 array = value.array()
-                dtype = dtypes[k]
+                dtype = pairs[k][1]
                 values[k] = array if array.dtype is dtype else retype(array, dtype)
         result = function(op, *values)
         if result.dtype.itemsize != width:
