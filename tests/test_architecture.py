@@ -23,12 +23,13 @@ ORDER = {
     "checks": 6,
     "observe": 6,
     "report": 4,
-    "host": 7,
-    "debug": 8,
-    "cli": 9,
-    "testing": 9,
-    "pytest_plugin": 10,
-    "__main__": 10,
+    "parallel": 7,
+    "host": 8,
+    "debug": 9,
+    "cli": 10,
+    "testing": 10,
+    "pytest_plugin": 11,
+    "__main__": 11,
 }
 
 

@@ -73,23 +73,18 @@ def command_replay(options: Namespace) -> int:
     """Run recorded launches and compare."""
     results: list[CaseResult] = []
     unusable = interrupted = False
-    for name in options.case:
-        try:
-            path = find_case(name)
-            result = run_case(path, device=options.device, numerics=options.numerics, **launch_options(options))
-        except (LaunchError, Unusable) as problem:
-            result, unusable = failed_case(name, str(problem)), True
-        except KeyboardInterrupt:
-            interrupted = True
-            break
-        except Exception as defect:  # the other cases' results must not be lost
-            result = failed_case(name, internal(defect))
-        finally:
+    settings = {"device": options.device, "numerics": options.numerics, **launch_options(options)}
+    try:
+        for result, usable in results_of(options.case, settings):
             PROGRESS.erase()
-        results.append(result)
-        if not options.json:
-            print_case(result, options.bits)
-        show_profile(result.profile, options)
+            unusable = unusable or not usable
+            results.append(result)
+            if not options.json:
+                print_case(result, options.bits)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        PROGRESS.erase()
     _write_sarif(options.sarif, [f for result in results for f in result.findings])
     status = report_cases(results, options, interrupted)
     return 2 if unusable and not interrupted else status

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.cli.elsewhere import executor_of
 from warpsim.cli.outcome import Unusable
 from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import DTYPES
@@ -43,6 +44,8 @@ def launch_options(options: Namespace) -> dict[str, Any]:
         "async_effects": options.async_effects,
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
+        "workers": options.workers,
+        "executor": executor_of(options.executor),
         "on_finding": "collect",
         "profile": options.profile or bool(options.profile_to),
         "progress": PROGRESS if sys.stderr.isatty() and not options.json else None,

@@ -44,6 +44,8 @@ def _common(max_seconds: float | None) -> _Parser:
     common.add_argument(
         "--profile-to", metavar="FILE", help="write the counts there: FILE.html on the source, or FILE.json"
     )
+    common.add_argument("--workers", type=int, metavar="N", help="processes of this machine that share the work")
+    common.add_argument("--executor", metavar="ADDRESS", help="a cluster that shares it: dask://HOST:PORT")
     common.add_argument("--json", action="store_true", help="one JSON document on standard output")
     return common
 

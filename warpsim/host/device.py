@@ -16,6 +16,7 @@ from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of,
 from warpsim.host.options import choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
+from warpsim.parallel.processes import Processes
 
 SHARED_LIMIT = {
     70: 96,
@@ -69,6 +70,7 @@ class Device:
         self.numerics = choice("numerics", numerics, ("exact", "ieee"))
         self.memory = GlobalMemory()
         self.checks: Any = None
+        self._processes: dict[int, Processes] = {}
         self.max_seconds: float | None = None
         self.stdout = stdout or (lambda text: sys.stdout.write(text))
 
@@ -81,6 +83,14 @@ class Device:
     def max_shared(self) -> int:
         """Bytes of shared memory that one CTA may have."""
         return SHARED_LIMIT[self.sm] * 1024
+
+    def processes(self, count: int) -> Processes:
+        """Processes of this machine that run parts of launches; they end with the device."""
+        with self.lock:
+            found = self._processes.get(count)
+            if found is None:
+                found = self._processes[count] = Processes(count)
+            return found
 
     @property
     def lock(self) -> threading.RLock:

@@ -14,11 +14,13 @@ from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, s
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
+from warpsim.host.executors import workers_of
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.window import Watcher
+from warpsim.parallel.divide import divided
 from warpsim.program.program import Function
 from warpsim.types import TYPES
 
@@ -113,6 +115,8 @@ class Kernel:
         max_seconds: float | None = None,
         watchers: Sequence[Watcher] = (),
         profile: bool = False,
+        workers: int | None = None,
+        executor: Any = None,
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
     ) -> LaunchResult:
@@ -137,6 +141,8 @@ class Kernel:
             printed.append(text)
             device.stdout(text)
 
+        pool, n_workers = workers_of(device, workers, executor)
+        looking = [*watchers, *([profiler] if profiler else [])]
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
@@ -157,7 +163,8 @@ class Kernel:
                     max_seconds=max_seconds,
                     batch_threads=batch_threads,
                 )
-                run(state, [*watchers_of(state), *watchers, *([profiler] if profiler else [])], stdout, progress)
+                if pool is None or looking or not divided(state, pool, n_workers, stdout, progress):
+                    run(state, [*watchers_of(state), *looking], stdout, progress)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             except WarpsimError as problem:

@@ -89,6 +89,18 @@ UPDATES: dict[str, Update] = {
 }
 
 
+JOINED: dict[str, Update] = {
+    "add": lambda old, one, other: one + (other - old),
+    "xor": lambda old, one, other: one ^ old ^ other,
+    "and": lambda old, one, other: one & other,
+    "or": lambda old, one, other: one | other,
+    "min": lambda old, one, other: np.minimum(one, other),
+    "max": lambda old, one, other: np.maximum(one, other),
+}
+"""Where integers are reduced by some threads to one value and by others to another, each from the old value: what all of
+them make of it."""
+
+
 def _cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return np.where(old == b, c, old)
 

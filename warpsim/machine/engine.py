@@ -258,6 +258,27 @@ def run(
 def next_batch(state: LaunchState) -> BatchState | None:
     """The CTAs that begin next: a rectangle of the grid."""
     gx, rows = state.grid[0], state.grid[1] * state.grid[2]
+    width, height = _wave(state)
+    band, place = divmod(state.waves, -(-gx // width))
+    row, column = band * height, place * width
+    if row >= rows or state.waves == state.last_wave:
+        return None
+    shape = Shape(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
+    numbers = (
+        np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])
+    ).reshape(-1)
+    return BatchState.of(shape, numbers, state.shared_size, state.local_size)
+
+
+def waves_of(state: LaunchState) -> int:
+    """How many batches a launch has in all."""
+    width, height = _wave(state)
+    return -(-state.grid[0] // width) * -(-state.grid[1] * state.grid[2] // height)
+
+
+def _wave(state: LaunchState) -> tuple[int, int]:
+    """CTAs of a batch along x, and along y and z together."""
+    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
     cx, cy, cz = state.cluster
     row_step = state.grid[1] * cz if cz > 1 else cy
     threads = state.block[0] * state.block[1] * state.block[2]
@@ -268,16 +289,7 @@ def next_batch(state: LaunchState) -> BatchState | None:
         most = min(most, max(BATCH_BYTES // (state.local_size * threads), 1))
     width = gx if most >= gx * row_step else max(most // row_step // cx, 1) * cx
     width = min(width, gx)
-    height = min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
-    band, place = divmod(state.waves, -(-gx // width))
-    row, column = band * height, place * width
-    if row >= rows:
-        return None
-    shape = Shape(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
-    numbers = (
-        np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])
-    ).reshape(-1)
-    return BatchState.of(shape, numbers, state.shared_size, state.local_size)
+    return width, min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
 
 
 def opcodes_of(state: LaunchState) -> dict[str, int]:
@@ -289,4 +301,4 @@ def opcodes_of(state: LaunchState) -> dict[str, int]:
     return dict(opcodes)
 
 
-__all__ = ["Run", "opcodes_of", "run"]
+__all__ = ["Run", "opcodes_of", "run", "waves_of"]

@@ -50,6 +50,9 @@ class Allocation:
         twin.companion = copy.deepcopy(self.companion, memo)
         return twin
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _allocation, (self.start, self.data, self.name, self.read_only, self.companion)
+
     def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
         """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
         view = self._views.get((dtype, count))
@@ -60,6 +63,12 @@ class Allocation:
                 view = view.reshape(-1, count)
             self._views[dtype, count] = view
         return view
+
+
+def _allocation(start: int, data: Array, name: str, read_only: bool, companion: Allocation | None) -> Allocation:
+    found = Allocation(start, data, name, read_only)
+    found.companion = companion
+    return found
 
 
 class GlobalMemory:
@@ -88,6 +97,24 @@ class GlobalMemory:
             if name != "lock":
                 setattr(twin, name, copy.deepcopy(value, memo))
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, lock=threading.RLock())
+
+    @property
+    def allocations(self) -> tuple[Allocation, ...]:
+        """All allocations, by their addresses."""
+        return tuple(self._allocations)
+
+    def bytes_at(self, address: int) -> Array:
+        """The memory of the allocation that starts at an address."""
+        found = self.at(address)
+        if found is None:
+            raise KeyError(address)
+        return found.data
 
     def map(
         self,

@@ -65,6 +65,8 @@ class LaunchState:
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """How many batches have begun."""
+    last_wave: int | None = None
+    """Where a part of a launch ends: it begins no more batches than this; None for all."""
     started: bool = False
     turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False

@@ -1,0 +1,97 @@
+"""Work of the command line that others do: processes of this machine, or a cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from warpsim.cli.outcome import Unusable, internal
+from warpsim.errors import LaunchError
+from warpsim.host.cases import CaseResult, failed_case, find_case, run_case
+from warpsim.parallel.processes import Processes
+
+SCHEME = "dask://"
+
+
+def executor_of(address: str | None) -> Executor | None:
+    """The executor of ``--executor``: that of a Dask cluster by its scheduler's address."""
+    if address is None:
+        return None
+    if not address.startswith(SCHEME):
+        raise Unusable(f"--executor {address}: write {SCHEME}HOST:PORT, the address of a Dask scheduler")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise Unusable(f"--executor {address} needs Dask: pip install distributed") from None
+    try:
+        found: Executor = Client("tcp://" + address[len(SCHEME) :], timeout=10).get_executor()
+    except (OSError, ValueError, TimeoutError) as problem:
+        raise Unusable(f"--executor {address}: no scheduler answers there: {problem}") from None
+    return found
+
+
+@attrs.frozen
+class Shipped:
+    """A recorded launch as bytes: its name, and its files by theirs."""
+
+    name: str
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, path: Path) -> Shipped:
+        """The files of a case directory."""
+        return cls(path.name, {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()})
+
+
+def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
+    """Run a case from its bytes, wherever this is."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, case.name)
+        path.mkdir()
+        for name, content in case.files.items():
+            (path / name).write_bytes(content)
+        return run_case(path, **options)
+
+
+def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tuple[CaseResult, bool]]:
+    """How recorded launches went, in their order, and whether each could be read. Several cases are shared among the
+    workers; one alone is divided among them."""
+    workers, executor = options.get("workers"), options.get("executor")
+    if len(names) < 2 or (executor is None and (workers or 1) < 2):
+        for name in names:
+            yield _result(name, lambda name: run_case(find_case(name), **options))
+        return
+    alone = {**options, "workers": None, "executor": None, "progress": None}
+    pool = executor or Processes(min(workers or 1, len(names)))
+    try:
+        futures = {name: pool.submit(run_shipped, Shipped.of(path), alone) for name, path in _readable(names)}
+        for name in names:
+            yield _result(name, lambda name: futures[name].result() if name in futures else run_case(find_case(name)))
+    finally:
+        if executor is None:
+            pool.shutdown(cancel_futures=True)
+
+
+def _readable(names: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    for name in names:
+        try:
+            yield name, find_case(name)
+        except (LaunchError, Unusable, OSError):  # told of in its turn
+            continue
+
+
+def _result(name: str, run: Any) -> tuple[CaseResult, bool]:
+    try:
+        return run(name), True
+    except (LaunchError, Unusable) as problem:
+        return failed_case(name, str(problem)), False
+    except Exception as defect:  # the other cases' results must not be lost
+        return failed_case(name, internal(defect)), True
+
+
+__all__ = ["Shipped", "executor_of", "results_of", "run_shipped"]

@@ -1,0 +1,40 @@
+"""Who runs the parts of a launch: ``workers=`` and ``executor=``."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor
+from typing import Any
+
+from warpsim.errors import LaunchError, shown
+from warpsim.host.device import Device
+from warpsim.host.options import integer
+
+VARIABLE = "WARPSIM_WORKERS"
+
+
+def workers_of(device: Device, workers: Any, executor: Any) -> tuple[Executor | None, int]:
+    """The executor of a launch (None: it runs in one piece), and for how many workers it is divided.
+
+    Args:
+        workers: processes of this machine; None for what the environment variable ``WARPSIM_WORKERS`` says, or 1.
+        executor: a `concurrent.futures.Executor`, or what gives one by ``get_executor()`` as a Dask client does.
+
+    Raises:
+        LaunchError: neither of these.
+    """
+    if workers is None and os.environ.get(VARIABLE):
+        try:
+            workers = int(os.environ[VARIABLE])
+        except ValueError:
+            raise LaunchError(f"{VARIABLE} is a number of processes, not {shown(os.environ[VARIABLE])}") from None
+    count = None if workers is None else integer("workers", workers, 1, 1024)
+    if executor is not None:
+        get = getattr(executor, "get_executor", None)
+        executor = get() if callable(get) else executor
+        if not callable(getattr(executor, "submit", None)):
+            raise LaunchError(f"executor is a concurrent.futures.Executor, not {shown(executor)}")
+        return executor, count or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    if count is None or count == 1:
+        return None, 1
+    return device.processes(count), count

@@ -1,0 +1,187 @@
+"""A launch in parts: whether it may be, into which, and its result."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Executor, Future
+import attrs
+
+from warpsim.analysis.flow import reads_and_writes
+from warpsim.errors import ExecutionError, WarpsimError
+from warpsim.isa.atomics import JOINED
+from warpsim.isa.traits import Access, Ending, Undefined
+from warpsim.machine.engine import Progress, waves_of
+from warpsim.machine.plan import FunctionPlan, KernelPlan
+from warpsim.machine.state.launch import LaunchState
+from warpsim.parallel.merge import apply, independent
+from warpsim.parallel.part import Memory, Outcome, Part, perform
+from warpsim.program.program import Function, Instruction
+
+PARTS_OF_A_WORKER = 2
+"""More parts than workers, for a worker that is slower than the others."""
+TRIES = 3
+"""How often a part is given to workers that are lost, before it runs here."""
+HEAP = frozenset({"malloc", "free"})
+
+
+@attrs.frozen
+class Divided:
+    """What a launch in parts did."""
+
+    instructions: int
+    thread_instructions: int
+    opcodes: dict[str, int]
+
+
+def divided(
+    state: LaunchState,
+    executor: Executor,
+    workers: int,
+    stdout: Callable[[str], object],
+    progress: Progress | None = None,
+) -> Divided | None:
+    """Run a launch that has not begun in parts; None where it has to run in one piece, and nothing has changed.
+
+    Raises:
+        ExecutionError: as the launch in one piece does: memory holds what CTAs before the finding and with it wrote.
+    """
+    together = why_together(state)
+    settings = state.settings
+    threads = state.n_ctas * state.block[0] * state.block[1] * state.block[2]
+    smaller = max(min(settings.batch_threads, -(-threads // (workers * PARTS_OF_A_WORKER))), 1)
+    state = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
+    waves = waves_of(state)
+    if together is not None or waves < 2:
+        return None
+    n = min(workers * PARTS_OF_A_WORKER, waves)
+    bounds = [waves * i // n for i in range(n + 1)]
+    parts = _parts(state, bounds)
+    futures = [executor.submit(perform, part) for part in parts]
+    done = list[Outcome]()
+    try:
+        for index, future in enumerate(futures):
+            outcome = _outcome(executor, parts[index], future)
+            done.append(outcome)
+            if progress is not None:
+                progress(sum(o.instructions for o in done), sum(o.ctas for o in done), state.n_ctas)
+            if outcome.error is not None:
+                break
+    finally:
+        for future in futures:
+            future.cancel()
+        if len(done) < len(futures) and (not done or done[-1].error is None) and independent(done):
+            apply(state.memory, done)  # interrupted: what was written so far stays
+    budget = settings.max_instructions
+    if not independent(done) or (budget is not None and sum(o.instructions for o in done) > budget):
+        return None
+    return _result(state, done, stdout)
+
+
+def _parts(state: LaunchState, bounds: Sequence[int]) -> list[Part]:
+    plan, memory = state.plan, Memory.of(state.memory)
+    program = plan.program
+    return [
+        Part(
+            program.module.source,
+            program.file,
+            plan.entry.name,
+            plan.image.addresses,
+            memory,
+            state.grid,
+            state.block,
+            state.params,
+            state.device,
+            state.settings,
+            first,
+            last,
+        )
+        for first, last in itertools.pairwise(bounds)
+    ]
+
+
+def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome:
+    """The outcome of a part, which other workers do again where one was lost, and this process in the end."""
+    for _ in range(TRIES):
+        try:
+            return future.result()
+        except WarpsimError:
+            raise
+        except (Exception, CancelledError):  # a worker that was lost is told of in as many ways as there are executors
+            try:
+                future = executor.submit(perform, part)
+            except Exception:  # the executor itself is broken
+                break
+    return perform(part)
+
+
+def _result(state: LaunchState, done: list[Outcome], stdout: Callable[[str], object]) -> Divided:
+    apply(state.memory, done)
+    state.memory.nanoseconds += sum(outcome.cycles for outcome in done)
+    opcodes: Counter[str] = Counter()
+    for outcome in done:
+        opcodes.update(outcome.opcodes)
+        for key, finding in outcome.findings.items():
+            known = state.findings.get(key)
+            state.findings[key] = finding if known is None else attrs.evolve(known, count=known.count + finding.count)
+    for outcome in done:
+        for text in outcome.printed:
+            stdout(text)
+    error = done[-1].error
+    if error is not None:
+        collected = state.settings.on_finding == "collect"
+        raise ExecutionError(findings=tuple(state.findings.values()) if collected else error)
+    return Divided(sum(o.instructions for o in done), sum(o.thread_instructions for o in done), dict(opcodes))
+
+
+# ---- whether -------------------------------------------------------------------------------------
+
+
+def why_together(state: LaunchState) -> str | None:
+    """Why CTAs of a launch cannot run apart, in words; None where they can: they do not talk to each other, as far as its
+    text tells."""
+    if state.settings.cooperative:
+        return "a cooperative launch"
+    if state.plan.program.externs.keys() & HEAP:
+        return "memory from the device's heap"
+    for function in reachable(state.plan):
+        if function.clocks.registers:
+            return f"{function.function.name} reads a clock"
+        used = None
+        for instruction in function.function.code:
+            if _talks(instruction):
+                used = _results_used(function.function) if used is None else used
+                if not _reduces(instruction, used):
+                    return f"line {instruction.span.line}: {instruction.text}"
+    return None
+
+
+def reachable(plan: KernelPlan) -> list[FunctionPlan]:
+    """The functions that a kernel may call, itself among them: all of the module, if it calls any."""
+    if not any(i.traits.ending is Ending.CALL for i in plan.entry.code):
+        return [plan.main]
+    return [plan.function(name) for name, f in plan.program.functions.items() if not f.entry or f is plan.entry]
+
+
+def _talks(instruction: Instruction) -> bool:
+    """Whether other CTAs may see when an instruction happens: it polls, or combines with memory that all share."""
+    traits = instruction.traits
+    shared = bool(traits.spaces) and all(s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces)
+    combines = traits.undefined is Undefined.COMBINED or traits.access is Access.ATOMIC
+    return (traits.polls or combines) and traits.mbarrier is None and not shared
+
+
+def _results_used(function: Function) -> frozenset[int]:
+    """Registers that some instruction reads."""
+    return frozenset(r for i in function.code for r in reads_and_writes(i)[0])
+
+
+def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:
+    """Whether it is an integer reduction whose order nobody sees."""
+    op, traits = instruction.op, instruction.traits
+    if traits.access is not Access.ATOMIC or traits.asynchronous is not None or op.get("op") not in JOINED:
+        return False
+    if op.type.kind not in "sub":
+        return False
+    return used.isdisjoint(reads_and_writes(instruction)[1])

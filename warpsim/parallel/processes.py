@@ -1,0 +1,144 @@
+"""Processes of this machine as a `concurrent.futures.Executor`.
+
+They are started as ``python -m warpsim.parallel.processes``, so a script needs no ``if __name__ == "__main__"`` as for the
+standard library's: nothing of it is imported again. One thread for each process hands it its work through pipes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import warpsim
+
+T = TypeVar("T")
+HEADER = 8
+"""Bytes of the length before each message."""
+
+
+class Processes(Executor):
+    """``count`` processes, each started when there is work for it; they end with the executor."""
+
+    def __init__(self, count: int) -> None:
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="warpsim")
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._end = weakref.finalize(self, _end, self._running)
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call a function of an importable module in a process."""
+        return self._threads.submit(self._call, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes; work that is under way is broken off."""
+        self._end()
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _call(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+        try:
+            process = self._idle.get_nowait()
+        except queue.Empty:
+            process = self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            _send(process.stdin, (fn, args, kwargs))
+            good, result = _receive(process.stdout)
+        except BaseException as problem:
+            self._running.discard(process)
+            _end({process})
+            if isinstance(problem, (OSError, EOFError)):
+                raise BrokenExecutor(f"a worker process has ended: {problem}") from problem
+            raise
+        self._idle.put(process)
+        if not good:
+            raise result
+        value: T = result
+        return value
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        package = str(Path(warpsim.__file__).parent.parent)
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "warpsim.parallel.processes"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        self._running.add(process)
+        return process
+
+
+def _end(processes: set[subprocess.Popen[bytes]]) -> None:
+    for process in list(processes):
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:  # what was not written yet has nowhere to go
+                    continue
+        process.wait()
+
+
+def _send(pipe: IO[bytes], message: Any) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    data = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+    frames = [data, *(buffer.raw() for buffer in buffers)]
+    pipe.write(len(frames).to_bytes(HEADER, "little"))
+    for frame in frames:
+        pipe.write(len(frame).to_bytes(HEADER, "little"))
+        pipe.write(frame)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> Any:
+    count = int.from_bytes(_exactly(pipe, HEADER), "little")
+    data, *buffers = (_exactly(pipe, int.from_bytes(_exactly(pipe, HEADER), "little")) for _ in range(count))
+    return pickle.loads(data, buffers=buffers)
+
+
+def _exactly(pipe: IO[bytes], nbytes: int) -> bytearray:
+    data = bytearray(nbytes)
+    view, at = memoryview(data), 0
+    while at < nbytes:
+        n = pipe.readinto(view[at:])  # type: ignore[attr-defined]
+        if not n:
+            raise EOFError("the pipe is closed")
+        at += n
+    return data
+
+
+def serve(source: IO[bytes], sink: IO[bytes]) -> None:
+    """Do what is asked for until the other end is closed."""
+    while True:
+        try:
+            function, args, kwargs = _receive(source)
+        except EOFError:
+            return
+        try:
+            answer = True, function(*args, **kwargs)
+        except Exception as problem:
+            answer = False, problem
+        _send(sink, answer)
+
+
+def main() -> None:
+    """A worker: work comes on standard input, results go to standard output; what is printed goes to standard error."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin.buffer, sink)
+
+
+if __name__ == "__main__":
+    main()
