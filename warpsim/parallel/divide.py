@@ -182,6 +182,6 @@ def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:
     op, traits = instruction.op, instruction.traits
     if traits.access is not Access.ATOMIC or traits.asynchronous is not None or op.get("op") not in JOINED:
         return False
-    if op.type.kind not in "sub":
+    if op.type.kind not in ("s", "u", "b"):
         return False
     return used.isdisjoint(reads_and_writes(instruction)[1])

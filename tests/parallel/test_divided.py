@@ -1,0 +1,189 @@
+"""A launch in parts gives what it gives in one piece, or runs in one piece."""
+
+import os
+import pickle
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.host.cases import run_case
+from warpsim.parallel.part import perform
+from warpsim.parallel.processes import Processes
+
+ROOT = Path(__file__).parent.parent.parent
+SHORT = ("saxpy", "histogram", "softmax_rows", "barrier_votes")
+CASES = [
+    pytest.param(path.parent, marks=[pytest.mark.long] * (path.parent.name not in SHORT), id=path.parent.name)
+    for folder in ("programs", "tests/cases")
+    for path in sorted((ROOT / folder).glob("*/case.json"))
+]
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+
+class Elsewhere(Executor):
+    """Another machine: only bytes go there and come back. Calls numbered in ``lost`` never return."""
+
+    def __init__(self, lost=()):
+        self.calls, self.lost = 0, set(lost)
+
+    def submit(self, fn, /, *args, **kwargs):
+        """Call at once."""
+        future = Future()
+        self.calls += 1
+        if self.calls - 1 in self.lost:
+            future.set_exception(ConnectionError("the machine is gone"))
+            return future
+        sent = pickle.loads(pickle.dumps((fn, args, kwargs)))
+        future.set_result(pickle.loads(pickle.dumps(sent[0](*sent[1], **sent[2]))))
+        return future
+
+
+def kernel(body, params=".param .u64 p", registers=".reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<3>;", head=HEAD):
+    """A kernel ``k``; %rd1 is the address of the thread's word in ``p``, %r1 the thread's number in the grid."""
+    return warpsim.load(
+        f"""{head}.visible .entry k({params}) {{ {registers}
+        ld.param.u64 %rd0, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 32, %r2;
+        mul.wide.u32 %rd1, %r1, 4; add.u64 %rd1, %rd0, %rd1;
+        {body}
+        ret; }}"""
+    )["k"]
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_recorded_launches(path):
+    """Recorded programs give the recorded bits in parts, too, with the same counts, findings and text."""
+    alone = run_case(path, checks="default")
+    parts = run_case(path, checks="default", executor=Elsewhere(), workers=3)
+
+    assert parts.error is None or parts.error == alone.error
+    assert parts.outputs == alone.outputs
+    assert parts.instructions == alone.instructions
+    assert parts.findings == alone.findings
+    assert parts.stdout == alone.stdout
+
+
+def test_is_divided():
+    """CTAs that do not talk to each other really run elsewhere."""
+    words, there = np.arange(32 * 12, dtype=np.uint32), Elsewhere()
+    kernel("ld.global.u32 %r3, [%rd1]; mul.lo.u32 %r3, %r3, 3; st.global.u32 [%rd1], %r3;")(
+        (12,), (32,), (words,), executor=there, workers=2
+    )
+
+    assert there.calls == 4
+    assert np.array_equal(words, np.arange(32 * 12) * 3)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [("add.u32", 66 * 32 + 7), ("max.s32", 11), ("min.u32", 0), ("or.b32", 15), ("xor.b32", 7), ("and.b32", 0)],
+)
+def test_integer_reductions_are_joined(operation, expected):
+    """Each thread of CTA i (0 to 11) reduces i into one word, which was 7; both operands of min and max have a share."""
+    word, there = np.array([7], np.uint32), Elsewhere()
+    kernel(f"mov.u32 %r3, %ctaid.x; red.global.{operation} [%rd0], %r3;")(
+        (12,), (32,), (word,), executor=there, workers=2
+    )
+
+    assert there.calls == 4
+    assert word[0] == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "atom.global.add.u32 %r3, [%rd0], 1; mul.wide.u32 %rd3, %r3, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3+4], %r1;",
+        "atom.global.exch.b32 %r3, [%rd0], %r1;",
+        "red.global.add.f32 [%rd0], 0f3DCCCCCD;",
+        "st.volatile.global.u32 [%rd1], %r1; ld.volatile.global.u32 %r3, [%rd0];",
+        "mov.u32 %r3, %clock; st.global.u32 [%rd1], %r3;",
+    ],
+    ids=["ticket", "exchange", "float", "volatile", "clock"],
+)
+def test_ctas_that_talk_are_kept_together(body):
+    """Where CTAs may see each other's order, nothing is sent, and the result is that of one piece."""
+    alone, parts, there = np.zeros(400, np.uint32), np.zeros(400, np.uint32), Elsewhere()
+    k = kernel(body)
+    k((12,), (32,), (alone,))
+    k((12,), (32,), (parts,), executor=there, workers=2)
+
+    assert there.calls == 0
+    assert np.array_equal(alone, parts)
+
+
+def test_a_word_that_another_part_reads():
+    """What the text does not tell, the bytes do: CTA i reads what CTA i - 1 writes, so the launch runs in one piece, with
+    the race between them named as without parts."""
+    k = kernel("st.global.u32 [%rd1+128], %r1; ld.global.u32 %r3, [%rd1]; st.global.u32 [%rd1+4096], %r3;")
+    results = []
+    for options in ({}, {"executor": Elsewhere(), "workers": 2}):
+        words = np.zeros(2048, np.uint32)
+        result = k((12,), (32,), (words,), checks="all", on_finding="collect", **options)
+        results.append((words.tolist(), [(f.rule, f.line, f.cta, f.count) for f in result.findings]))
+
+    assert results[0] == results[1]
+    assert {rule for rule, *_ in results[1][1]} == {"race"}
+
+
+def test_parts_that_write_one_byte():
+    """Every CTA stores its number to one word: as in one piece, the last one's stays."""
+    word = np.zeros(1, np.uint32)
+    kernel("mov.u32 %r3, %ctaid.x; st.global.u32 [%rd0], %r3;")((12,), (32,), (word,), executor=Elsewhere(), workers=2)
+
+    assert word[0] == 11
+
+
+def test_a_finding_ends_the_launch():
+    """CTA 7 stores out of bounds: what the CTAs before it wrote is there, what those of later parts would write is not."""
+    k = kernel(
+        "mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 7; @%p1 add.u64 %rd1, %rd1, 65536; st.global.u32 [%rd1], 1;"
+    )
+    words = np.zeros(32 * 12, np.uint32)
+    with pytest.raises(warpsim.ExecutionError) as raised:
+        k((12,), (32,), (words,), executor=Elsewhere(), workers=2)
+    (finding,) = raised.value.findings
+
+    assert (finding.rule, finding.cta) == ("out-of-bounds", (7, 0, 0))
+    assert words[: 32 * 6].all()
+    assert not words[32 * 9 :].any()
+
+
+def test_the_budget_is_that_of_the_launch():
+    """Twelve warps of nine instructions are over a limit of 100 together, though no part is alone."""
+    k = kernel("st.global.u32 [%rd1], 1;")
+    with pytest.raises(warpsim.ExecutionError, match="more than 80 warp-instructions"):
+        k((12,), (32,), (np.zeros(400, np.uint32),), executor=Elsewhere(), workers=2, max_instructions=80)
+
+
+@pytest.mark.parametrize("lost", [[0], [1, 2, 4], range(100)], ids=["one", "some", "all"])
+def test_lost_workers(lost):
+    """A part whose machine is lost is done by another, in the end by this one."""
+    words = np.zeros(32 * 12, np.uint32)
+    result = kernel("st.global.u32 [%rd1], %r1;")((12,), (32,), (words,), executor=Elsewhere(lost), workers=2)
+
+    assert np.array_equal(words, np.arange(32 * 12))
+    assert result.instructions == 12 * 8
+
+
+def test_processes_and_one_that_dies():
+    """Processes of this machine; one that is killed is replaced."""
+    with Processes(1) as pool:
+        first = pool.submit(os.getpid).result(60)
+        dying = pool.submit(os._exit, 3)
+        assert dying.exception(60) is not None
+        words = np.zeros(64, np.uint32)
+        kernel("st.global.u32 [%rd1], %r1;")((2,), (32,), (words,), executor=pool, workers=1)
+
+        assert first != os.getpid()
+        assert np.array_equal(words, np.arange(64))
+        with pytest.raises(TypeError):
+            pool.submit(perform).result(60)
+
+
+@pytest.mark.parametrize("bad", [{"workers": 0}, {"workers": "two"}, {"executor": 5}])
+def test_wrong_arguments(bad):
+    """What is no number of workers and no executor is refused."""
+    with pytest.raises(warpsim.LaunchError, match=next(iter(bad))):
+        kernel("")((1,), (32,), (np.zeros(32, np.uint32),), **bad)
