@@ -320,12 +320,12 @@ def test_replay_document(capsys):
 
 def test_defects_are_said_to_be_ours(monkeypatch, capsys):
     """What nobody foresaw is an internal error, with the request to report it; other cases and files go on."""
-    from warpsim.cli import commands
+    from warpsim.cli import commands, elsewhere
 
     def fail(*_, **__):
         raise ZeroDivisionError("by accident")
 
-    monkeypatch.setattr(commands, "run_case", fail)
+    monkeypatch.setattr(elsewhere, "run_case", fail)
     monkeypatch.setattr(commands, "check_program", fail)
     monkeypatch.setattr(commands, "launch_from", fail)
     assert main(["replay", "saxpy"]) == 1

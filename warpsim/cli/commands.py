@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,10 +13,12 @@ import numpy as np
 
 import warpsim
 from warpsim.analysis.strict import check_program
+from warpsim.cli.elsewhere import results_of
 from warpsim.cli.launching import PROGRESS, Launched, launch_from, launch_options
 from warpsim.cli.outcome import Unusable, document, end, internal
-from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError, plural
-from warpsim.host.cases import CaseResult, failed_case, run_case
+from warpsim.cli.programs import programs
+from warpsim.errors import ExecutionError, Finding, PtxError, WarpsimError, plural
+from warpsim.host.cases import CaseResult
 from warpsim.host.checks import resolve_checks
 from warpsim.host.files import Target
 from warpsim.host.module import load_file
@@ -49,21 +49,6 @@ def _write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
     if path:
         text = json.dumps(sarif(findings, warpsim.__version__), indent=1)
         Target(path).write(lambda stream: stream.write(text.encode()))
-
-
-def find_case(name: str) -> Path:
-    """A case directory, or a bundled program of that name."""
-    for folder in (name, os.path.join(programs(), name)):
-        if os.path.exists(os.path.join(folder, "case.json")):
-            return Path(folder)
-    raise Unusable(f"{name} is neither a case directory nor a bundled program (see: warpsim examples)")
-
-
-def programs() -> Path:
-    """Where the bundled programs lie: in the package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "programs"
-    return inside if inside.is_dir() else package.parent / "programs"
 
 
 # ---- replay -------------------------------------------------------------------------------------

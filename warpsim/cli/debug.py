@@ -202,8 +202,9 @@ def _interact(debugger: Debugger, instruction: Instruction, machine: Machine, gr
 
 def run_debugger(options: Namespace) -> int:
     """Run a launch under the debugger; its exit status. With ``--json`` the dialogue goes to standard error."""
-    from warpsim.cli.commands import failed, find_case, print_case, report_cases, report_launch
+    from warpsim.cli.commands import failed, print_case, report_cases, report_launch
     from warpsim.cli.launching import launch_from, launch_options
+    from warpsim.cli.programs import find_case
     from warpsim.host.cases import run_case
 
     watched: dict[str, Any] = {"watchers": [Debugger(_interact)], "progress": None}

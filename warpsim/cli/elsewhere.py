@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 
 from warpsim.cli.outcome import Unusable, internal
+from warpsim.cli.programs import find_case
 from warpsim.errors import LaunchError
-from warpsim.host.cases import CaseResult, failed_case, find_case, run_case
+from warpsim.host.cases import CaseResult, failed_case, run_case
 from warpsim.parallel.processes import Processes
 
 SCHEME = "dask://"
@@ -25,7 +26,7 @@ def executor_of(address: str | None) -> Executor | None:
     if not address.startswith(SCHEME):
         raise Unusable(f"--executor {address}: write {SCHEME}HOST:PORT, the address of a Dask scheduler")
     try:
-        from distributed import Client
+        from distributed import Client  # type: ignore[import-not-found]
     except ImportError:
         raise Unusable(f"--executor {address} needs Dask: pip install distributed") from None
     try:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
+
 import attrs
 
 from warpsim.analysis.flow import reads_and_writes
@@ -167,7 +168,9 @@ def reachable(plan: KernelPlan) -> list[FunctionPlan]:
 def _talks(instruction: Instruction) -> bool:
     """Whether other CTAs may see when an instruction happens: it polls, or combines with memory that all share."""
     traits = instruction.traits
-    shared = bool(traits.spaces) and all(s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces)
+    shared = bool(traits.spaces) and all(
+        s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces
+    )
     combines = traits.undefined is Undefined.COMBINED or traits.access is Access.ATOMIC
     return (traits.polls or combines) and traits.mbarrier is None and not shared
 

@@ -91,7 +91,9 @@ class Marks:
         found = np.zeros(last - first, np.bool_)
         low, high = max(first, self.first), min(last, self.last)
         if low < high:
-            found[low - first : high - first] = True if self.packed is None else self._unpacked()[low - self.first : high - self.first]
+            found[low - first : high - first] = (
+                True if self.packed is None else self._unpacked()[low - self.first : high - self.first]
+            )
         return found
 
     def _unpacked(self) -> Array:
@@ -192,7 +194,10 @@ def _all_marked(before: GlobalMemory, after: GlobalMemory, footprint: Footprint)
         if np.array_equal(old.elements(WIDE), new.elements(WIDE)) and np.array_equal(old.data[-7:], new.data[-7:]):
             continue
         changed = new.data != old.data
-        for marks in (footprint.written.get(old.start), *(m for (at, _), m in footprint.reduced.items() if at == old.start)):
+        for marks in (
+            footprint.written.get(old.start),
+            *(m for (at, _), m in footprint.reduced.items() if at == old.start),
+        ):
             if marks is not None:
                 changed[marks.view(np.bool_)[: changed.size]] = False
         if changed.any():

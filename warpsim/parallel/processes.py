@@ -91,7 +91,7 @@ def _end(processes: set[subprocess.Popen[bytes]]) -> None:
 def _send(pipe: IO[bytes], message: Any) -> None:
     buffers: list[pickle.PickleBuffer] = []
     data = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
-    frames = [data, *(buffer.raw() for buffer in buffers)]
+    frames: list[bytes | memoryview] = [data, *(buffer.raw() for buffer in buffers)]
     pipe.write(len(frames).to_bytes(HEADER, "little"))
     for frame in frames:
         pipe.write(len(frame).to_bytes(HEADER, "little"))

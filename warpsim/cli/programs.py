@@ -1,0 +1,23 @@
+"""Where recorded launches lie that the command line is given by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from warpsim.cli.outcome import Unusable
+
+
+def find_case(name: str) -> Path:
+    """A case directory, or a bundled program of that name."""
+    for folder in (name, os.path.join(programs(), name)):
+        if os.path.exists(os.path.join(folder, "case.json")):
+            return Path(folder)
+    raise Unusable(f"{name} is neither a case directory nor a bundled program (see: warpsim examples)")
+
+
+def programs() -> Path:
+    """Where the bundled programs lie: in the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "programs"
+    return inside if inside.is_dir() else package.parent / "programs"
