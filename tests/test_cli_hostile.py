@@ -356,16 +356,16 @@ def test_whatever_reaches_the_top(failure, status, words, monkeypatch, capsys):
 
 def test_interrupted_replay_keeps_its_results(monkeypatch, capsys):
     """Ctrl-C in the second of three cases: the first is in the document, the status is 130."""
-    from warpsim.cli import commands
+    from warpsim.cli import elsewhere
 
-    real = commands.run_case
+    real = elsewhere.run_case
 
     def interrupted(path, **options):
         if path.name == "transpose":
             raise KeyboardInterrupt
         return real(path, **options)
 
-    monkeypatch.setattr(commands, "run_case", interrupted)
+    monkeypatch.setattr(elsewhere, "run_case", interrupted)
     other = str(Path(__file__).parent / "cases" / "transpose")
     assert main(["replay", "saxpy", other, "saxpy", "--json"]) == 130
     assert [case["ok"] for case in json.loads(capsys.readouterr().out)["cases"]] == [True]
