@@ -66,6 +66,7 @@ def command_replay(options: Namespace) -> int:
             results.append(result)
             if not options.json:
                 print_case(result, options.bits)
+            show_profile(result.profile, options)
     except KeyboardInterrupt:
         interrupted = True
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -26,11 +27,11 @@ def executor_of(address: str | None) -> Executor | None:
     if not address.startswith(SCHEME):
         raise Unusable(f"--executor {address}: write {SCHEME}HOST:PORT, the address of a Dask scheduler")
     try:
-        from distributed import Client  # type: ignore[import-not-found]
+        dask = importlib.import_module("distributed")
     except ImportError:
         raise Unusable(f"--executor {address} needs Dask: pip install distributed") from None
     try:
-        found: Executor = Client("tcp://" + address[len(SCHEME) :], timeout=10).get_executor()
+        found: Executor = dask.Client("tcp://" + address[len(SCHEME) :], timeout=10).get_executor()
     except (OSError, ValueError, TimeoutError) as problem:
         raise Unusable(f"--executor {address}: no scheduler answers there: {problem}") from None
     return found
