@@ -247,6 +247,11 @@ class KernelPlan:
     def __deepcopy__(self, memo: object) -> KernelPlan:
         return self  # never changes
 
+    @property
+    def functions(self) -> tuple[FunctionPlan, ...]:
+        """The functions that were bound so far."""
+        return tuple(self._functions.values())
+
     def function(self, name: str) -> FunctionPlan:
         """A bound function of the module."""
         name = self.program.aliases.get(name, name)

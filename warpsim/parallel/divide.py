@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 
@@ -27,23 +26,14 @@ TRIES = 3
 HEAP = frozenset({"malloc", "free"})
 
 
-@attrs.frozen
-class Divided:
-    """What a launch in parts did."""
-
-    instructions: int
-    thread_instructions: int
-    opcodes: dict[str, int]
-
-
 def divided(
     state: LaunchState,
     executor: Executor,
     workers: int,
     stdout: Callable[[str], object],
     progress: Progress | None = None,
-) -> Divided | None:
-    """Run a launch that has not begun in parts; None where it has to run in one piece, and nothing has changed.
+) -> bool:
+    """Run a launch that has not begun in parts; False where it has to run in one piece, and nothing has changed.
 
     Raises:
         ExecutionError: as the launch in one piece does: memory holds what CTAs before the finding and with it wrote.
@@ -52,13 +42,13 @@ def divided(
     settings = state.settings
     threads = state.n_ctas * state.block[0] * state.block[1] * state.block[2]
     smaller = max(min(settings.batch_threads, -(-threads // (workers * PARTS_OF_A_WORKER))), 1)
-    state = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
-    waves = waves_of(state)
+    begun = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
+    waves = waves_of(begun)
     if together is not None or waves < 2:
-        return None
+        return False
     n = min(workers * PARTS_OF_A_WORKER, waves)
     bounds = [waves * i // n for i in range(n + 1)]
-    parts = _parts(state, bounds)
+    parts = _parts(begun, bounds)
     futures = [executor.submit(perform, part) for part in parts]
     done = list[Outcome]()
     try:
@@ -76,8 +66,9 @@ def divided(
             apply(state.memory, done)  # interrupted: what was written so far stays
     budget = settings.max_instructions
     if not independent(done) or (budget is not None and sum(o.instructions for o in done) > budget):
-        return None
-    return _result(state, done, stdout)
+        return False
+    _finish(state, done, stdout)
+    return True
 
 
 def _parts(state: LaunchState, bounds: Sequence[int]) -> list[Part]:
@@ -117,12 +108,17 @@ def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome
     return perform(part)
 
 
-def _result(state: LaunchState, done: list[Outcome], stdout: Callable[[str], object]) -> Divided:
+def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], object]) -> None:
+    """Bring a launch to its end, as its parts came to theirs."""
     apply(state.memory, done)
     state.memory.nanoseconds += sum(outcome.cycles for outcome in done)
-    opcodes: Counter[str] = Counter()
     for outcome in done:
-        opcodes.update(outcome.opcodes)
+        state.instructions += outcome.instructions
+        state.thread_instructions += outcome.thread_instructions
+        state.done_ctas += outcome.ctas
+        for (function, index), count in outcome.counts.items():
+            block = state.plan.function(function).blocks[index]
+            state.counts[block] = state.counts.get(block, 0) + count
         for key, finding in outcome.findings.items():
             known = state.findings.get(key)
             state.findings[key] = finding if known is None else attrs.evolve(known, count=known.count + finding.count)
@@ -133,7 +129,6 @@ def _result(state: LaunchState, done: list[Outcome], stdout: Callable[[str], obj
     if error is not None:
         collected = state.settings.on_finding == "collect"
         raise ExecutionError(findings=tuple(state.findings.values()) if collected else error)
-    return Divided(sum(o.instructions for o in done), sum(o.thread_instructions for o in done), dict(opcodes))
 
 
 # ---- whether -------------------------------------------------------------------------------------

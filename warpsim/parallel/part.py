@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.binding.bind import bind_function
-from warpsim.machine.engine import opcodes_of, run
+from warpsim.machine.engine import run
 from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec, Dims, LaunchState, Settings
@@ -135,7 +135,8 @@ class Outcome:
     instructions: int
     thread_instructions: int
     cycles: int
-    opcodes: dict[str, int]
+    counts: dict[tuple[str, int], int]
+    """Warps that have entered each block, by its function's name and its number."""
     findings: dict[tuple[str, int, int, str], Finding]
     printed: tuple[str, ...]
     error: tuple[Finding, ...] | None
@@ -169,7 +170,12 @@ def perform(part: Part) -> Outcome:
         state.instructions,
         state.thread_instructions,
         state.now,
-        opcodes_of(state),
+        {
+            (function.function.name, block.index): state.counts[block]
+            for function in plan.functions
+            for block in function.blocks
+            if block in state.counts
+        },
         state.findings,
         tuple(printed),
         error,
