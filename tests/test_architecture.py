@@ -26,8 +26,8 @@ ORDER = {
     "parallel": 7,
     "host": 8,
     "debug": 9,
+    "testing": 9,
     "cli": 10,
-    "testing": 10,
     "pytest_plugin": 11,
     "__main__": 11,
 }
@@ -87,6 +87,7 @@ OPCODES_ELSEWHERE = {
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
+    "testing/bounds.py": "which arithmetic a bound is for, in the words of whoever writes the test",
     "observe/matrices.py": "likewise, of the instruction that a debugger shows",
     "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }

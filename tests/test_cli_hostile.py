@@ -141,6 +141,10 @@ def altered(tmp_path, change):
     lambda case: "{}",
     lambda case: '{"grid": ' + "9" * 5000 + "}",
     lambda case: case.update(grid=None),
+    lambda case: case.update(grid={"x": 1}),
+    lambda case: case.update(entry=["saxpy"]),
+    lambda case: case.update(dynamic_smem=-1),
+    lambda case: case.update(dynamic_smem="x"),
     lambda case: case.update(params=5),
     lambda case: case.update(check=[]),
     lambda case: case.update(hardware=5),
@@ -172,10 +176,6 @@ def test_damaged_cases(change, tmp_path, capsys):
 
 @pytest.mark.parametrize("change", [
     lambda case: case.update(block=[10**400]),
-    lambda case: case.update(grid={"x": 1}),
-    lambda case: case.update(entry=["saxpy"]),
-    lambda case: case.update(dynamic_smem=-1),
-    lambda case: case.update(dynamic_smem="x"),
     lambda case: case["params"][-1].update(byte_offset=10**30),
     lambda case: case["params"][0].update(value=10**30),
 ])  # fmt: skip
@@ -273,12 +273,12 @@ def test_full_disk_costs_one_file(tmp_path, capsysbinary):
 def test_full_disk_keeps_the_recording(tmp_path):
     """A recording that cannot be written leaves the old one."""
     from warpsim.errors import LaunchError
-    from warpsim.host.recording import record
+    from warpsim.host.recording import renew
 
     folder = altered(tmp_path, lambda case: None)
     before = (folder / "data.npz").read_bytes()
     with small_disk(100), pytest.raises(LaunchError, match="cannot write"):
-        record(folder)
+        renew(folder)
 
     assert (folder / "data.npz").read_bytes() == before
     assert not [name for name in os.listdir(folder) if name.startswith(".")]

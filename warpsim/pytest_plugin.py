@@ -1,4 +1,8 @@
-"""pytest plugin: the fixture ``warpsim_device`` and recorded launches as tests."""
+"""pytest plugin: options, the fixtures ``warpsim_device`` and ``snapshot``, the marker ``ptx``, and recorded launches as tests.
+
+Here are hooks only; what they do is in `warpsim.testing`, imported once it is needed: every pytest of an environment with
+warpsim in it loads this file.
+"""
 
 from __future__ import annotations
 
@@ -8,86 +12,138 @@ from typing import Any
 
 import pytest
 
+MARKER = "ptx(target=..., checks=..., max_seconds=..., async_effects=..., schedule=..., findings=...)"
+MARKS = ("target", "checks", "max_seconds", "async_effects", "schedule", "findings")
+MODES = ("eager", "at_wait", "both")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the plugin."""
+    """Options of the plugin; each has an ini option of its name, with ``_`` for ``-``."""
     group = parser.getgroup("warpsim")
-    group.addoption("--warpsim-cases", metavar="DIR", help="collect the recorded launches in DIR as tests")
-    group.addoption("--warpsim-bits", action="store_true", help="compare these launches in every bit")
     group.addoption(
-        "--warpsim-record", action="store_true", help="write what the simulator gives as the cases' new expectations"
+        "--warpsim-cases", metavar="DIR", action="append", default=[], help="collect the recorded launches in DIR, too"
     )
+    group.addoption("--warpsim-bits", action="store_true", help="compare recorded launches in every bit")
     group.addoption(
-        "--warpsim-max-seconds",
-        metavar="S",
-        type=float,
-        default=600.0,
-        help="wall-clock time that a launch of a case or on warpsim_device may take (600; inf for no limit)",
+        "--warpsim-record",
+        action="store_true",
+        help="write what the simulator gives as the new expectation of cases and snapshots",
+    )
+    group.addoption("--warpsim-max-seconds", metavar="S", help="wall-clock time that a launch may take (600; inf: any)")
+    group.addoption("--warpsim-checks", metavar="RULES", help="the checks of launches that name none")
+    group.addoption("--warpsim-target", metavar="SM", help="the GPU of launches that name none, for example sm_90a")
+    group.addoption("--warpsim-async", choices=MODES, help="when asynchronous effects appear; both: run tests twice")
+    group.addoption("--warpsim-schedule", metavar="SEED", type=int, help="another legal order of warps and CTAs")
+    group.addoption(
+        "--warpsim-coverage", metavar="DIR", help="write which PTX and CUDA lines ran: lcov.info, index.html"
+    )
+    group.addoption("--warpsim-fidelity", action="store_true", help="say what the executed instructions' bits rest on")
+    parser.addini("warpsim_cases", "folders whose recorded launches are collected, too", type="paths")
+    parser.addini("warpsim_collect", "collect a case.json wherever pytest looks for tests", type="bool", default=True)
+    parser.addini("warpsim_bits", "compare recorded launches in every bit", type="bool", default=False)
+    parser.addini("warpsim_max_seconds", "wall-clock time that a launch may take", default="600")
+    parser.addini("warpsim_checks", "the checks of launches that name none", default="")
+    parser.addini("warpsim_target", "the GPU of launches that name none", default="")
+    parser.addini("warpsim_async", "eager, at_wait or both", default="")
+    parser.addini("warpsim_schedule", "another legal order of warps and CTAs: a seed", default="")
+    parser.addini("warpsim_coverage", "folder for lcov.info and index.html", default="")
+    parser.addini("warpsim_fidelity", "say what the executed instructions' bits rest on", type="bool", default=False)
+    parser.addini(
+        "warpsim_findings",
+        "fail: a test whose launches collect a finding of severity error fails; allow: the test judges them",
+        default="fail",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
-    config.addinivalue_line(
-        "markers",
-        "ptx(target=..., checks=..., max_seconds=...): the GPU, the checks and the limit of the test's launches",
-    )
+    """Register the marker, and check the options."""
+    config.addinivalue_line("markers", f"{MARKER}: the GPU, the checks and the limits of the test's launches")
+    from warpsim.testing.sessions import configure
+
+    configure(config)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A recorded launch is a file of tests."""
+    if file_path.name != "case.json":
+        return None
+    from warpsim.testing.collecting import collect
+
+    return collect(file_path, parent)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``--warpsim-async=both``: what launches runs twice."""
+    from warpsim.testing.sessions import settings_of
+
+    launches = "warpsim_device" in metafunc.fixturenames or metafunc.definition.get_closest_marker("ptx")
+    if launches and settings_of(metafunc.config).async_effects == "both":
+        metafunc.fixturenames.append("_warpsim_async")
+        metafunc.parametrize("_warpsim_async", ("eager", "at_wait"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Arguments of the marker that it does not take are an error of the collection."""
+    for item in items:
+        for marker in item.iter_markers("ptx"):
+            unknown = [repr(a) for a in marker.args] + sorted(set(marker.kwargs) - set(MARKS))
+            if unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: pytest.mark.ptx takes {', '.join(MARKS)}, not {', '.join(unknown)}"
+                )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The test's defaults hold, and what its launches find counts."""
+    from warpsim.testing.sessions import watched
+
+    with watched(item):
+        return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands over what it has seen; everybody else writes it."""
+    from warpsim.testing.sessions import finish
+
+    finish(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """What a worker of pytest-xdist has seen."""
+    from warpsim.testing.sessions import take_over
+
+    take_over(node.config, getattr(node, "workeroutput", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What is known of the session's launches."""
+    from warpsim.testing.sessions import settings_of
+
+    for line in settings_of(config).said:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture
 def warpsim_device(request: pytest.FixtureRequest) -> Any:
-    """A fresh GPU, of the target that ``@pytest.mark.ptx`` names."""
-    from warpsim.host.device import Device
+    """A fresh GPU: of the target, the checks and the limits of ``@pytest.mark.ptx``, else of the options."""
+    from warpsim.testing.sessions import device_of
 
-    marker = request.node.get_closest_marker("ptx")
-    given = marker.kwargs if marker else {}
-    device = Device(given.get("target", "sm_90a"))
-    device.checks = given.get("checks")
-    device.max_seconds = given.get("max_seconds", request.config.getoption("--warpsim-max-seconds"))
-    return device
+    return device_of(request.node)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """Add the recorded launches to what pytest collects."""
-    result = yield
-    folder = session.config.getoption("--warpsim-cases")
-    if folder:
-        paths = sorted(p.parent for p in Path(folder).glob("**/case.json"))
-        if not paths:
-            raise pytest.UsageError(f"--warpsim-cases: no case.json below {folder}")
-        session.items += [CaseItem.from_parent(session, name=f"warpsim::{p.name}", case=p) for p in paths]
-        session.testscollected = len(session.items)
-    return result
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Any:
+    """``assert result == snapshot(name)``: what was recorded with ``--warpsim-record``, beside the test."""
+    from warpsim.testing.snapshots import Snapshots
+
+    return Snapshots(request.node)
 
 
-class CaseItem(pytest.Item):
-    """One recorded launch."""
-
-    def __init__(self, *, case: Path, **keywords: Any) -> None:
-        super().__init__(**keywords)
-        self.case = case
-
-    def runtest(self) -> None:
-        """Run it and compare, or record it."""
-        seconds = self.config.getoption("--warpsim-max-seconds")
-        if self.config.getoption("--warpsim-record"):
-            from warpsim.host.recording import record
-
-            record(self.case, max_seconds=seconds)
-        else:
-            from warpsim.testing import assert_matches
-
-            assert_matches(self.case, bits=self.config.getoption("--warpsim-bits"), max_seconds=seconds)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone: it says what differs."""
-        from warpsim.errors import WarpsimError
-
-        if not isinstance(excinfo.value, AssertionError | WarpsimError):
-            return super().repr_failure(excinfo, style)
-        return f"{self.case}: {excinfo.value}"
-
-    def reportinfo(self) -> tuple[Path, None, str]:
-        """Where the case lies."""
-        return self.case, None, self.name
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """What differs from a snapshot, told as a reviewer reads it."""
+    if op == "==" and type(right).__module__ == "warpsim.testing.snapshots":
+        return ["differs from the snapshot", *right.problem]  # type: ignore[attr-defined]
+    return None

@@ -16,8 +16,9 @@ from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import DTYPES
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, read_array
-from warpsim.host.kernel import LaunchResult
+from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import load_file
+from warpsim.host.recording import record
 
 
 @attrs.frozen
@@ -41,7 +42,7 @@ def launch_options(options: Namespace) -> dict[str, Any]:
     """The common options as a launch takes them."""
     return {
         "checks": options.checks,
-        "async_effects": options.async_effects,
+        **({"async_effects": options.async_effects} if options.async_effects else {}),
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
         "workers": options.workers,
@@ -135,13 +136,15 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
     try:
         device = Device(
             options.device or runs_on(module.target),
-            numerics=options.numerics,
+            numerics=options.numerics or "exact",
             stdout=(lambda text: None) if options.json else _printed,
         )
         for given in arguments:
             if given.path:
                 targets.append((given, Target(given.path)))
-        result = module[name](
+        result = _launch(
+            getattr(options, "record", None),
+            module[name],
             dims(options.grid),
             dims(options.block),
             tuple(a.value for a in arguments),
@@ -162,6 +165,13 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
         raise
     PROGRESS.erase()
     return Launched(result, arguments, _save(targets))
+
+
+def _launch(folder: str | None, kernel: Kernel, grid: Any, block: Any, args: Any, **options: Any) -> LaunchResult:
+    """Launch, and record the launch where a folder is named."""
+    if folder is None:
+        return kernel(grid, block, args, **options)
+    return record(kernel, grid, block, args, folder, **options)
 
 
 def _save(targets: list[tuple[Argument, Target]]) -> list[str]:

@@ -34,8 +34,8 @@ def _common(max_seconds: float | None) -> _Parser:
         "--checks",
         help="all, none, default (every rule but race), with +NAME and -NAME behind, or a list of rules and groups",
     )
-    common.add_argument("--async-effects", default="eager", choices=["eager", "at_wait"])
-    common.add_argument("--numerics", default="exact", choices=["exact", "ieee"])
+    common.add_argument("--async-effects", choices=["eager", "at_wait"])
+    common.add_argument("--numerics", choices=["exact", "ieee"])
     common.add_argument("--max-instructions", type=number, default=10**9, help="or none")
     common.add_argument(
         "--max-seconds", type=number, metavar="S", default=max_seconds, help="of wall-clock time, or none"
@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", parents=[launch, common], help="run a kernel")
+    run.add_argument("--record", metavar="DIR", help="write the launch there as a case")
     replay = commands.add_parser("replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches and compare")
     replay.add_argument("case", nargs="+")
     replay.add_argument("--bits", action="store_true", help="compare bit by bit")

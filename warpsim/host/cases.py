@@ -1,12 +1,14 @@
-"""Recorded launches: a directory with kernel.ptx, case.json and data.npz; read, run, compare."""
+"""Recorded launches: a directory with kernel.ptx, case.json and data.npz; read, run, compare. docs/cases.md is the format."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +17,16 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.comparing import Comparison, OutputResult, stored_as
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import read_archive, reason
-from warpsim.host.kernel import Kernel
-from warpsim.host.module import load_text
+from warpsim.host.json_schema import problems
+from warpsim.host.kernel import Kernel, LaunchResult
+from warpsim.host.module import Module, load_text
+from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
 from warpsim.report.profile import Profile
-
-_INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
-DTYPES: dict[str, np.dtype[Any]] = {
-    **_INTEGER,
-    **{f"b{n}": np.dtype(f"u{n // 8}") for n in (8, 16, 32, 64)},
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(np.uint16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "e4m3": np.dtype(np.uint8),
-    "e5m2": np.dtype(np.uint8),
-}
 
 MALFORMED = (
     OSError,
@@ -45,19 +38,7 @@ MALFORMED = (
     MemoryError,
     RecursionError,
 )
-"""What values of the wrong type or size in case.json end in."""
-
-
-@attrs.frozen
-class OutputResult:
-    """How one output compares with its recording."""
-
-    buffer: str
-    ok: bool
-    bits_equal: bool
-    differing: int
-    max_ulp: int | None
-    first: dict[str, Any] | None
+"""What values of the wrong size in case.json end in."""
 
 
 @attrs.frozen
@@ -76,8 +57,28 @@ class CaseResult:
     profile: Profile | None = attrs.field(default=None, repr=False)
 
 
+@functools.cache
+def schema() -> dict[str, Any]:
+    """The JSON schema of case.json."""
+    text = resources.files("warpsim.host").joinpath("case.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def checked(description: Any, path: Path) -> dict[str, Any]:
+    """A description that fits the schema.
+
+    Raises:
+        LaunchError: says where it does not.
+    """
+    for at, problem in problems(description, schema()):
+        raise LaunchError(f"{path} is no recorded case: case.json: {at or 'the document'} {problem}")
+    found: dict[str, Any] = description
+    return found
+
+
 @contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """What a malformed case raises becomes a `LaunchError` that names it."""
     try:
         yield
@@ -91,6 +92,130 @@ def _reading(path: Path) -> Iterator[None]:
         raise LaunchError(f"{path} is no recorded case: {reason(problem)}") from None
 
 
+@attrs.define(eq=False)
+class Case:
+    """A recorded launch as its directory describes it: case.json, the arrays of data.npz, the module's text."""
+
+    path: Path
+    description: dict[str, Any]
+    data: dict[str, Array]
+    source: tuple[str, str]
+    stdout: str | None = None
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Case:
+        """Read a case.
+
+        Raises:
+            LaunchError: where the directory holds none.
+        """
+        path = Path(folder)
+        with reading(path):
+            description = checked(json.loads((path / "case.json").read_text(encoding="utf-8")), path)
+            data = read_archive(path / "data.npz")
+            printed = path / "stdout.txt"
+            text = printed.read_text(encoding="utf-8") if printed.exists() else None
+            return cls(path, description, data, read(path / "kernel.ptx"), text)
+
+    @property
+    def target(self) -> str:
+        """The GPU that recorded it, else the one that the module runs on."""
+        case = self.description
+        known = case.get("hardware", {}).get("sm") or case.get("simulated", {}).get("device")
+        return known or runs_on(case["target"])
+
+    def prepare(self, *, device: str | None = None, numerics: str | None = None) -> Prepared:
+        """The launch, ready to run: a GPU, the module, buffers, arguments."""
+        with reading(self.path):
+            numerics = numerics or self.description.get("options", {}).get("numerics", "exact")
+            return Prepared(self, Device(device or self.target, numerics=numerics))
+
+
+class Prepared:
+    """A recorded launch on a GPU of its own: ``kernel(grid, block, args, **keywords)`` runs it."""
+
+    def __init__(self, case: Case, device: Device) -> None:
+        description = case.description
+        self.case, self.device = case, device
+        self.printed: list[str] = []
+        device.stdout = self.printed.append
+        self.buffers = {b["name"]: _buffer(device, b, case.data) for b in description["buffers"]}
+        for b in description["buffers"]:
+            if b.get("content") == "pointers":
+                _place_pointers(b, self.buffers)
+        self.args = tuple([_argument(p, self.buffers, device) for p in description["params"]])
+        self.grid, self.block = tuple(description["grid"]), tuple(description["block"])
+        options = description.get("options", {})
+        self.keywords: dict[str, Any] = {
+            "shared_mem": description["dynamic_smem"],
+            "cluster": tuple(description["cluster"]) if description.get("cluster") else None,
+            "cooperative": bool(description.get("cooperative")),
+            "device": device,
+            **{key: value for key, value in options.items() if key != "numerics"},
+        }
+        self._module: Module | None = None
+
+    @property
+    def module(self) -> Module:
+        """The module, with its variables as they were recorded.
+
+        Raises:
+            PtxError: where the simulator refuses it.
+        """
+        if self._module is None:
+            self._module = load_text(*self.case.source)
+            with reading(self.case.path):
+                for variable in self.case.description.get("globals", []):
+                    if variable.get("in"):
+                        values = np.ascontiguousarray(self.case.data[variable["in"]]).reshape(-1).view(np.uint8)
+                        self._bytes(variable["name"])[...] = values
+        return self._module
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that was launched."""
+        return self.module[self.case.description["entry"]]
+
+    def launch(self, launch: Callable[..., Any] = Kernel.__call__, **options: Any) -> LaunchResult:
+        """Run it; ``options`` go before those of the case. ``launch`` is called in place of the kernel."""
+        given = {key: value for key, value in options.items() if value is not None or key not in self.keywords}
+        result: LaunchResult = launch(self.kernel, self.grid, self.block, self.args, **{**self.keywords, **given})
+        return result
+
+    def _bytes(self, variable: str) -> Array:
+        view = self.module.get_global(variable, self.device)
+        allocation = self.device.memory.at(view.ptr)
+        assert allocation is not None
+        return allocation.data[: view.nbytes]
+
+    def outputs(self) -> dict[str, Array]:
+        """What the buffers and variables that the case compares hold now, by their keys in data.npz."""
+        described = self.case.description
+        found = {b["out"]: self.buffers[b["name"]].get() for b in described["buffers"] if b.get("out")}
+        for variable in described.get("globals", []):
+            if variable.get("out"):
+                found[variable["out"]] = self._bytes(variable["name"]).copy()
+        return found
+
+    def comparisons(self) -> list[Comparison]:
+        """Each output beside its recording."""
+        described, outputs, data = self.case.description, self.outputs(), self.case.data
+        checks = described["check"]
+        compared = [
+            Comparison(
+                b["name"],
+                *_typed(b["dtype"], outputs[b["out"]], data[b["out"]]),
+                checks.get(b["name"]),
+            )
+            for b in described["buffers"]
+            if b.get("out")
+        ]
+        for v in described.get("globals", []):
+            if v.get("out"):
+                compared.append(Comparison(v["name"], *_typed("u8", outputs[v["out"]], data[v["out"]])))
+        return compared
+
+
 def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
     """The result of a case that could not be run."""
     return CaseResult(Path(folder).name, False, False, 0.0, 0, "", error, (), ())
@@ -100,9 +225,8 @@ def run_case(
     folder: str | os.PathLike[str],
     *,
     device: str | None = None,
-    numerics: str = "exact",
+    numerics: str | None = None,
     keep: dict[str, Array] | None = None,
-    launch: Callable[..., Any] = Kernel.__call__,
     **options: Any,
 ) -> CaseResult:
     """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
@@ -112,87 +236,62 @@ def run_case(
         device: a target such as ``sm_90a`` instead of ``hardware.sm``.
         numerics: ``exact`` or ``ieee``.
         keep: takes every output buffer's bytes by the name of its member in data.npz.
-        launch: launches the kernel in place of `Kernel.__call__`, for example under a debugger.
-        options: as for calling a kernel (checks, async_effects, max_instructions ...).
+        options: as for calling a kernel (checks, async_effects, max_instructions ...); ``launch`` is called in place of the
+            kernel, for example under a debugger.
 
     Raises:
         LaunchError: where the directory holds no readable case.
     """
-    path = Path(folder)
-    printed: list[str] = []
-    with _reading(path):
-        case = json.loads((path / "case.json").read_text(encoding="utf-8"))
-        data = read_archive(path / "data.npz")
-        expected_text = (path / "stdout.txt").read_text(encoding="utf-8") if (path / "stdout.txt").exists() else None
-        target = device or runs_on(case.get("hardware", {}).get("sm") or case["target"])
-        gpu = Device(target, numerics=numerics, stdout=printed.append)
-        buffers = {b["name"]: _buffer(gpu, b, data) for b in case["buffers"]}
-        for b in case["buffers"]:
-            if b.get("content") == "pointers":
-                places = [buffers[t["buffer"]].ptr + t["byte_offset"] for t in b["targets"]]
-                buffers[b["name"]].set(np.array(places, np.uint64).view(buffers[b["name"]].dtype))
-        arguments = tuple([_argument(p, buffers, gpu) for p in case["params"]])
-        grid, block = tuple(case["grid"]), tuple(case["block"])
-        entry, shared_mem = case["entry"], case["dynamic_smem"]
-        cluster = tuple(case["cluster"]) if case.get("cluster") else None
-        source = read(path / "kernel.ptx")
-        checks = {b["name"]: case["check"].get(b["name"], {"mode": "bits"}) for b in case["buffers"] if b.get("out")}
+    return run_prepared(Case.read(folder).prepare(device=device, numerics=numerics), keep, **options)
+
+
+def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **options: Any) -> CaseResult:
+    """Run a prepared launch and compare every output; see `run_case`."""
+    case, name = ready.case.description, ready.case.path.name
     started = time.perf_counter()
     error: str | None = None
     instructions = 0
     findings: tuple[Finding, ...] = ()
     profile: Profile | None = None
     try:
-        module = load_text(*source)
-        result = launch(
-            module[entry],
-            grid,
-            block,
-            arguments,
-            shared_mem=shared_mem,
-            cluster=cluster,
-            cooperative=bool(case.get("cooperative")),
-            device=gpu,
-            **options,
-        )
+        result = ready.launch(**options)
         instructions, findings, profile = result.instructions, result.findings, result.profile
     except WarpsimError as problem:
         error, findings = str(problem), problem.findings
     seconds = time.perf_counter() - started
+    printed = "".join(ready.printed)
     if keep is not None:
-        keep.update({b["out"]: buffers[b["name"]].get() for b in case["buffers"] if b.get("out")})
+        with reading(ready.case.path):
+            keep.update(ready.outputs())
     if case.get("expect_error"):
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
         text = None if failed else (error or "the launch was to fail, and did not")
-        return CaseResult(path.name, failed, failed, seconds, instructions, "".join(printed), text, findings, ())
+        return CaseResult(name, failed, failed, seconds, instructions, printed, text, findings, ())
     outputs: tuple[OutputResult, ...] = ()
     if error is None:
-        with _reading(path):
-            outputs = tuple(
-                _compare(b, buffers[b["name"]].get(), data, checks[b["name"]]) for b in case["buffers"] if b.get("out")
-            )
-    text_equal = expected_text is None or "".join(printed) == expected_text
-    if error is None and not text_equal:
-        error = (
-            f"printed {''.join(printed)[:200]!r}, not {expected_text[:200]!r}" if expected_text is not None else None
-        )
+        with reading(ready.case.path):
+            outputs = tuple(comparison.result() for comparison in ready.comparisons())
+        if ready.case.stdout is not None and printed != ready.case.stdout:
+            error = f"printed {printed[:200]!r}, not {ready.case.stdout[:200]!r}"
     ok = error is None and all(o.ok for o in outputs)
-    return CaseResult(
-        path.name,
-        ok,
-        ok and all(o.bits_equal for o in outputs),
-        seconds,
-        instructions,
-        "".join(printed),
-        error,
-        findings,
-        outputs,
-        profile,
-    )
+    equal = ok and all(o.bits_equal for o in outputs)
+    return CaseResult(name, ok, equal, seconds, instructions, printed, error, findings, outputs, profile)
+
+
+def _typed(name: str, got: Array, expected: Array) -> tuple[Array, Array]:
+    expected = np.ascontiguousarray(expected)
+    raw = np.ascontiguousarray(got).reshape(-1).view(np.uint8)[: expected.nbytes]
+    same = raw.view(expected.dtype).reshape(expected.shape)
+    return stored_as(name, same), stored_as(name, expected)
 
 
 def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> DeviceArray:
     dtype = DTYPES[spec["dtype"]]
+    if spec.get("recipe"):
+        numbers = {k: v for k, v in spec["recipe"].items() if k not in ("generator", "seed")}
+        seed = spec["recipe"].get("seed", 0)
+        made = Recipe(spec["recipe"]["generator"], tuple(spec["shape"]), spec["dtype"], seed, numbers).array()
+        return device.array(made.view(dtype) if made.dtype.itemsize == dtype.itemsize else made)
     if spec.get("in"):
         values = np.ascontiguousarray(data[spec["in"]])
         if values.nbytes == spec["nbytes"]:
@@ -201,26 +300,41 @@ def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> Dev
         raw = values.reshape(-1).view(np.uint8)
         padded[: raw.size] = raw
         return device.array(padded)
+    if spec.get("unwritten"):
+        return device.empty(tuple(spec["shape"]), dtype)
     return device.array(
         np.zeros(tuple(spec["shape"]), dtype)
     )  # zero-filled, as the format says: that counts as written
 
 
+def _place_pointers(spec: dict[str, Any], buffers: dict[str, DeviceArray]) -> None:
+    """Write the addresses that a buffer holds into it."""
+    raw = buffers[spec["name"]].get()
+    flat = raw.reshape(-1).view(np.uint8)
+    for number, target in enumerate(spec["targets"]):
+        at = target.get("at", 8 * number)
+        address = buffers[target["buffer"]].ptr + target["byte_offset"] if target["buffer"] else 0
+        flat[at : at + 8] = np.frombuffer(address.to_bytes(8, "little"), np.uint8)
+    buffers[spec["name"]].set(raw)
+
+
 def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Device) -> Any:
     kind = spec["kind"]
     if kind == "ptr":
-        return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else 0
+        return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else spec["byte_offset"]
     if kind == "scalar":
         value, dtype = spec["value"], spec["dtype"]
         if dtype in ("f16", "f32", "f64"):
             return DTYPES[dtype].type(float(value))
         return int(value)
     if kind == "bytes":
-        return bytes.fromhex(spec["hex"])
-    if kind == "tensormap":
-        tensor = _tensor_map(spec, buffers[spec["buffer"]])
-        return tensor.encode(buffers[spec["buffer"]].ptr)
-    raise LaunchError(f"parameter of kind {kind!r}")
+        raw = bytearray.fromhex(spec["hex"])
+        for pointer in spec.get("pointers", []):
+            address = buffers[pointer["buffer"]].ptr + pointer["byte_offset"]
+            raw[pointer["at"] : pointer["at"] + 8] = address.to_bytes(8, "little")
+        return bytes(raw)
+    tensor = _tensor_map(spec, buffers[spec["buffer"]])
+    return tensor.encode(buffers[spec["buffer"]].ptr + spec.get("byte_offset", 0))
 
 
 def _tensor_map(spec: dict[str, Any], buffer: DeviceArray) -> TensorMap:
@@ -235,66 +349,15 @@ def _tensor_map(spec: dict[str, Any], buffer: DeviceArray) -> TensorMap:
     return TensorMap(buffer, **common, box_dim=spec["box_dim"])
 
 
-def _compare(spec: dict[str, Any], got: Array, data: dict[str, Array], check: dict[str, Any]) -> OutputResult:
-    dtype = DTYPES[spec["dtype"]]
-    expected = np.ascontiguousarray(data[spec["out"]])
-    got = (
-        np.ascontiguousarray(got)
-        .reshape(-1)
-        .view(np.uint8)[: expected.nbytes]
-        .view(expected.dtype)
-        .reshape(expected.shape)
-    )
-    unsigned = np.dtype(f"u{expected.dtype.itemsize}")
-    a, b = got.view(unsigned), expected.view(unsigned)
-    if check.get("mode") == "set":
-        a, b = np.sort(a.reshape(-1)), np.sort(b.reshape(-1))
-        got, expected = a.view(expected.dtype), b.view(expected.dtype)
-    differs = a != b
-    floats: tuple[Any, Any] = (_as_float(expected, spec["dtype"]), _as_float(got, spec["dtype"]))
-    if check.get("nan") == "any" and floats[0] is not None and floats[1] is not None:
-        differs = differs & ~(np.isnan(floats[0]) & np.isnan(floats[1]))
-    count = int(np.count_nonzero(differs))
-    ok = count == 0
-    if check.get("mode") == "close" and count and floats[0] is not None and floats[1] is not None:
-        want, have = floats
-        both = np.isnan(want) & np.isnan(have)
-        with np.errstate(all="ignore"):
-            near = np.abs(have - want) <= check.get("atol", 0.0) + check.get("rtol", 0.0) * np.abs(want)
-        ok = bool((near | both | (want == have)).all())
-    first = None
-    if count:
-        at = tuple(int(i) for i in np.argwhere(differs)[0])
-        first = {
-            "index": list(at),
-            "got": _shown(got[at], floats[1], at),
-            "expected": _shown(expected[at], floats[0], at),
-        }
-    return OutputResult(spec["name"], ok, count == 0, count, _ulps(a, b, differs, floats, dtype), first)
-
-
-def _as_float(values: Array, name: str) -> Array | None:
-    if name == "bf16":
-        return (values.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        return values.astype(np.float64) if name in ("f16", "f32", "f64") else None
-
-
-def _shown(value: Any, floats: Array | None, at: tuple[int, ...]) -> Any:
-    number = float(floats[at]) if floats is not None else int(value)
-    return number if number == number and abs(number) != float("inf") else str(number)
-
-
-def _ulps(a: Array, b: Array, differs: Array, floats: tuple[Any, Any], dtype: np.dtype[Any]) -> int | None:
-    if floats[0] is None:
-        return None
-    if not differs.any():
-        return 0
-    if np.isnan(floats[0][differs]).any() or np.isnan(floats[1][differs]).any():
-        return None
-    half = 1 << (a.dtype.itemsize * 8 - 1)
-
-    def ordered(x: Array) -> list[int]:
-        return [v if v < half else half - v for v in x.astype(object).tolist()]
-
-    return max(abs(x - y) for x, y in zip(ordered(a[differs][:100000]), ordered(b[differs][:100000]), strict=True))
+__all__ = [
+    "DTYPES",
+    "LOGICAL",
+    "Case",
+    "CaseResult",
+    "OutputResult",
+    "Prepared",
+    "failed_case",
+    "run_case",
+    "run_prepared",
+    "schema",
+]

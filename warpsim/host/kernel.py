@@ -11,6 +11,7 @@ import attrs
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once, watchers_of
 from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, shown
+from warpsim.host import defaults
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
@@ -70,6 +71,11 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
+def _first(*values: Any) -> Any:
+    """The first that is given."""
+    return next((value for value in values if value is not None), None)
+
+
 def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
     """What a launch that is over has done."""
     return LaunchResult(
@@ -110,7 +116,7 @@ class Kernel:
         device: Device | None = None,
         checks: Any = None,
         on_finding: str = "raise",
-        async_effects: str = "eager",
+        async_effects: str | None = None,
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
         watchers: Sequence[Watcher] = (),
@@ -163,8 +169,12 @@ class Kernel:
                     max_seconds=max_seconds,
                     batch_threads=batch_threads,
                 )
-                if pool is None or looking or not divided(state, pool, n_workers, stdout, progress):
-                    run(state, [*watchers_of(state), *looking], stdout, progress)
+                try:
+                    if pool is None or looking or not divided(state, pool, n_workers, stdout, progress):
+                        run(state, [*watchers_of(state), *looking], stdout, progress)
+                finally:
+                    for told in defaults.listeners:
+                        told(state)
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             except WarpsimError as problem:
@@ -176,8 +186,8 @@ class Kernel:
         return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None)
 
     def device(self, chosen: Device | None) -> Device:
-        """The GPU that a launch runs on: the chosen one, or the module's own."""
-        device = self.module.device if chosen is None else chosen
+        """The GPU that a launch runs on: the chosen one, the usual one, or the module's own."""
+        device = (defaults.current.device or self.module.device) if chosen is None else chosen
         if not isinstance(device, Device):
             raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
         return device
@@ -195,7 +205,7 @@ class Kernel:
         cooperative: bool = False,
         checks: Any = None,
         on_finding: str = "raise",
-        async_effects: str = "eager",
+        async_effects: str | None = None,
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
         batch_threads: int = BATCH_THREADS,
@@ -205,16 +215,18 @@ class Kernel:
         lock of the device."""
         grid3, block3 = dims("grid", grid), dims("block", block)
         shared_mem = integer("shared_mem", shared_mem)
-        chosen = resolve_checks(device.checks if checks is None else checks)
+        usual = defaults.current
+        chosen = resolve_checks(_first(checks, device.checks, usual.checks))
+        effects = _first(async_effects, usual.async_effects, "eager")
         settings = Settings(
             dynamic_shared=shared_mem,
             cluster=self._cluster(cluster, grid3, device),
             cooperative=bool(integer("cooperative", cooperative, 0, 1)),
             checks=chosen,
             on_finding=choice("on_finding", on_finding, ("raise", "collect")),
-            async_effects=choice("async_effects", async_effects, ("eager", "at_wait")),
+            async_effects=choice("async_effects", effects, ("eager", "at_wait")),
             max_instructions=budget("max_instructions", max_instructions),
-            max_seconds=budget("max_seconds", device.max_seconds if max_seconds is None else max_seconds),
+            max_seconds=budget("max_seconds", _first(max_seconds, device.max_seconds, usual.max_seconds)),
             batch_threads=integer("batch_threads", batch_threads, 1),
             batch_bytes=bytes_at_once(chosen),
             whole_warps=DIVERGENCE in chosen,

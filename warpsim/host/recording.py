@@ -1,33 +1,155 @@
-"""Writing what the simulator gives into a case, as its new expectation."""
+"""Recording: a launch of the simulator as a case, and new expectations for a case that is there."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from warpsim.errors import LaunchError
+import warpsim
+from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arrays import Array
-from warpsim.host.cases import run_case
-from warpsim.host.files import Target, read_archive
+from warpsim.host.case_writing import FORMAT, write_case
+from warpsim.host.cases import Case
+from warpsim.host.device import Device
+from warpsim.host.kernel import Kernel, LaunchResult
+from warpsim.host.launch_description import Description
+from warpsim.host.options import Dim, dims
+from warpsim.host.recipes import DTYPES
+
+KEPT = ("checks", "async_effects", "schedule")
+"""Options of a launch that a case keeps."""
 
 
-def record(folder: Path, **options: Any) -> None:
-    """Run a case and store its outputs in data.npz; ``options`` are those of `run_case`.
+def record(
+    kernel: Kernel,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[Any],
+    directory: str | os.PathLike[str],
+    *,
+    note: str = "",
+    check: dict[str, dict[str, Any]] | None = None,
+    **options: Any,
+) -> LaunchResult:
+    """Launch a kernel and write the launch as a case: what it was given, and what it left behind.
+
+    Args:
+        kernel: of a loaded module.
+        grid: as for calling the kernel.
+        block: likewise.
+        args: likewise; a `recipe` too, which is stored as how to make the array.
+        directory: where the case is written; the case that lay there is replaced.
+        note: a line for whoever reads the case.
+        check: how to compare a buffer, by its name, where not bit by bit: ``{"y": {"mode": "close", "rtol": 1e-6}}``.
+        options: as for calling the kernel.
 
     Raises:
-        LaunchError: where the launch failed, or the file cannot be written; it is then as before.
+        LaunchError: where the launch is refused, or the directory cannot be written.
+        ExecutionError: where the launch fails; it is recorded all the same, without outputs, so that it can be replayed.
     """
-    outputs: dict[str, Array] = {}
-    result = run_case(folder, keep=outputs, **options)
-    if result.error:
-        raise LaunchError(result.error)
-    data: dict[str, Any] = read_archive(folder / "data.npz")
-    for name, values in outputs.items():
-        data[name] = (
-            values.reshape(-1).view(np.uint8)[: data[name].nbytes].view(data[name].dtype).reshape(data[name].shape)
-            if name in data
-            else values
-        )
-    Target(folder / "data.npz").write(lambda stream: np.savez_compressed(stream, **data))
+    device = options.get("device") or kernel.module.device
+    if not isinstance(device, Device):
+        raise LaunchError(f"device is a warpsim.Device, not {device!r}")
+    name = Path(directory).name
+    grid3, block3 = dims("grid", grid), dims("block", block)
+    with device.lock:
+        launched = Description(kernel, args, device)
+        try:
+            result = kernel(grid3, block3, launched.args, **options)
+        except WarpsimError as problem:
+            if not isinstance(problem, LaunchError):
+                with contextlib.suppress(LaunchError):  # the launch's own failure counts
+                    _write(launched, directory, name, grid3, block3, note, check, options, None)
+            raise
+        _write(launched, directory, name, grid3, block3, note, check, options, result)
+    return result
+
+
+def _write(
+    launched: Description,
+    directory: str | os.PathLike[str],
+    name: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    note: str,
+    check: dict[str, dict[str, Any]] | None,
+    options: dict[str, Any],
+    result: LaunchResult | None,
+) -> None:
+    kernel, device = launched.kernel, launched.device
+    described, data = launched.describe(result is not None)
+    kept = {key: _word(options[key]) for key in KEPT if options.get(key) not in (None, "eager")}
+    if device.numerics != "exact":
+        kept["numerics"] = device.numerics
+    cluster = options.get("cluster")
+    unknown = set(check or {}) - {b["name"] for b in described["buffers"]}
+    if unknown:
+        known = ", ".join(b["name"] for b in described["buffers"])
+        raise LaunchError(f"check= names {', '.join(sorted(unknown))}; the buffers are {known}")
+    description = {
+        "format": FORMAT,
+        "name": name,
+        "origin": f"warpsim {warpsim.__version__}",
+        "note": note,
+        "entry": kernel.name,
+        "target": kernel.module.target,
+        "grid": list(grid),
+        "block": list(block),
+        "cluster": None if cluster is None else list(dims("cluster", cluster)),
+        "cooperative": bool(options.get("cooperative", False)),
+        "dynamic_smem": int(options.get("shared_mem", 0)),
+        **({"options": kept} if kept else {}),
+        **described,
+        "check": {**described["check"], **(check or {})},
+        "simulated": {"warpsim": warpsim.__version__, "device": device.target},
+    }
+    stdout = result.stdout if result is not None and result.stdout else None
+    write_case(directory, description, data, kernel.module.program.module.source, stdout)
+
+
+def _word(value: Any) -> Any:
+    return value if isinstance(value, str | int) else ",".join(sorted(value)) if isinstance(value, Iterable) else value
+
+
+def renew(folder: str | os.PathLike[str], **options: Any) -> None:
+    """Run a case and store what the simulator gives as its new expectation; ``options`` are those of `run_case`.
+
+    Raises:
+        LaunchError: where the launch failed, or the case cannot be written; it is then as before.
+    """
+    case = Case.read(folder)
+    device, numerics = options.pop("device", None), options.pop("numerics", None)
+    ready = case.prepare(device=device, numerics=numerics)
+    try:
+        result = ready.launch(**options)
+    except WarpsimError as problem:
+        raise LaunchError(str(problem)) from None
+    description, data = dict(case.description), dict(case.data)
+    description["buffers"] = [dict(b) for b in description["buffers"]]
+    outputs, changed = ready.outputs(), False
+    for described in [*description["buffers"], *description.get("globals", [])]:
+        key = described.get("out")
+        if not key:
+            continue
+        values: Array = outputs[key].reshape(-1).view(np.uint8)
+        known = data.get(key)
+        if known is not None:
+            values = values[: known.nbytes].view(known.dtype).reshape(known.shape)
+            if key == described.get("in") and values.tobytes() != known.tobytes():
+                key = described["out"] = f"out_{described['name']}"
+                described["role"] = "inout"
+        elif "dtype" in described:
+            values = values.view(DTYPES[described["dtype"]]).reshape(described["shape"])
+        changed = changed or known is None or known.tobytes() != values.tobytes()
+        data[key] = values
+    if changed:  # these are no GPU's bytes
+        description.pop("hardware", None)
+        description["simulated"] = {"warpsim": warpsim.__version__, "device": ready.device.target}
+        description["format"] = FORMAT
+    stdout = result.stdout if case.stdout is not None else None
+    write_case(case.path, description, data, case.source[0], stdout)

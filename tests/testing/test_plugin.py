@@ -1,0 +1,208 @@
+"""The pytest plugin, in a pytest of its own: of another process where collection, xdist and exit statuses are concerned,
+else of this one, which has imported everything."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsim.host import recording
+from warpsim.testing import assert_matches, replaying
+
+pytest_plugins = ["pytester"]
+PROGRAMS = Path(__file__).parents[2] / "programs"
+LINES = (PROGRAMS / "saxpy" / "kernel.ptx").read_text().splitlines()
+LINE = 1 + next(number for number, line in enumerate(LINES) if "st.global" in line)
+"""The line of saxpy's only store."""
+ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
+"""Plugins that cost a second to import and have no part in this."""
+IMPORTED = (recording, assert_matches, replaying)
+"""An inner pytest of this process forgets the modules that it was the first to import."""
+STORE = """
+import numpy as np, warpsim
+PTX = '''.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) {
+ .reg .b64 %a;
+ .reg .b32 %t;
+ ld.param.u64 %a, [p];
+ mov.u32 %t, %tid.x;
+ add.u32 %t, %t, 7;
+ st.global.u32 [%a], %t;
+ ret;
+}
+'''
+"""
+
+
+@pytest.fixture
+def cases(pytester):
+    """A folder with two cases, one of which does not give what was recorded."""
+    for name in ("good", "bad"):
+        shutil.copytree(PROGRAMS / "saxpy", pytester.path / "cases" / name)
+    bad = pytester.path / "cases" / "bad"
+    with np.load(bad / "data.npz") as stored:
+        data = dict(stored)
+    data["out_y"][5] += 1
+    np.savez(bad / "data.npz", **data)
+    return pytester.path / "cases"
+
+
+def inner(pytester, *words):
+    """Run pytest in a process of its own, without a terminal; gives its status and its output."""
+    command = [sys.executable, "-m", "pytest", *ALONE[:4], *words]
+    done = subprocess.run(
+        command, cwd=pytester.path, capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_fixture_and_marker(pytester):
+    """The fixture gives the GPU that the marker names; launches that name no device have its defaults; what neither takes
+    is refused."""
+    pytester.makepyfile(
+        STORE
+        + """
+import pytest
+
+@pytest.mark.ptx(target="sm_90", checks="all")
+def test_marked(warpsim_device):
+    assert (warpsim_device.target, warpsim_device.checks) == ("sm_90", "all")
+    out = warpsim_device.array(np.zeros(1, np.uint32))
+    warpsim.load(PTX)["k"](1, 1, (out,))  # on the same GPU, without device=
+    assert out.get()[0] == 7
+
+def test_plain(warpsim_device):
+    assert (warpsim_device.sm, warpsim_device.max_seconds) == (90, 600)
+
+@pytest.mark.ptx(max_seconds=0)
+def test_limited():
+    with pytest.raises(warpsim.ExecutionError, match="more than 0"):
+        warpsim.load(PTX)["k"](1, 1, (np.zeros(1, np.uint32),))
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE, "--strict-markers")
+    result.assert_outcomes(passed=3)
+
+    pytester.makepyfile(test_wrong="import pytest\n@pytest.mark.ptx(targets='sm_90')\ndef test_typo(): pass")
+    result = pytester.runpytest_inprocess(*ALONE, "test_wrong.py")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*pytest.mark.ptx takes target,*not targets"])
+
+
+def test_findings_that_are_only_collected(pytester):
+    """A launch that collects an error fails its test, unless the test says that it judges the findings itself."""
+    pytester.makepyfile(
+        STORE
+        + """
+import pytest
+
+def launch():
+    return warpsim.load(PTX)["k"](1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect").findings
+
+def test_forgets():
+    launch()
+
+@pytest.mark.ptx(findings="allow")
+def test_judges():
+    assert [f.rule for f in launch()] == ["race"]
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*race: *"])
+
+
+def test_cases_are_files(pytester, cases):
+    """Collection as pytest does it: node ids, -v, junit, exit statuses; the message says what differs, and no frames."""
+    status, said = inner(pytester, "-v", "--junitxml=j.xml")
+
+    assert status == 1
+    assert "cases/bad/case.json::bad FAILED" in said
+    assert "cases/good/case.json::good PASSED" in said
+    assert "y: 1 of 1,000 elements differ (f32 1000)" in said
+    assert "y[5] was written by CTA (0, 0, 0), warp 0, lane 5:" in said
+    assert f"warpsim debug replay cases/bad -ex 'break {LINE}'" in said
+    assert "replaying.py" not in said
+    assert 'name="bad"' in (pytester.path / "j.xml").read_text()
+
+
+def test_workers_lose_no_case(pytester, cases):
+    """Under pytest-xdist the same cases run, and a difference ends in status 1; -k and node ids choose."""
+    status, said = inner(pytester, "-n1", "-v", "--warpsim-coverage=cov", "--warpsim-cases=cases")
+
+    assert status == 1
+    assert "1 failed, 1 passed" in said
+    lcov = (pytester.path / "cov" / "lcov.info").read_text()
+    assert "kernel.ptx\n" in lcov
+    assert f"DA:{LINE},64\n" in lcov  # 32 warps in each of the two cases
+
+
+def test_choosing_cases(pytester, cases):
+    """-k, a node id, --lf, -x and a marker in case.json reach cases; a folder outside of testpaths is added by an option."""
+    choose = pytester.runpytest_inprocess
+
+    choose(*ALONE, "-k", "good").assert_outcomes(passed=1, deselected=1)
+    choose(*ALONE, "cases/good/case.json::good").assert_outcomes(passed=1)
+    choose(*ALONE, "-x").assert_outcomes(failed=1)
+    choose(*ALONE, "--lf").assert_outcomes(failed=1)
+    description = json.loads((cases / "good" / "case.json").read_text())
+    (cases / "good" / "case.json").write_text(json.dumps({**description, "format": 2, "markers": ["slow"]}))
+    pytester.makeini("[pytest]\nmarkers = slow\ntestpaths = none\nwarpsim_collect = false\nwarpsim_cases = cases")
+    (pytester.path / "none").mkdir()
+    choose(*ALONE, "-m", "slow", "--strict-markers").assert_outcomes(passed=1, deselected=1)
+
+
+def test_both_moments(pytester, cases):
+    """--warpsim-async=both runs cases and tests of kernels twice, and no others."""
+    shutil.rmtree(cases / "bad")
+    pytester.makepyfile("def test_device(warpsim_device): pass\ndef test_other(): pass")
+    result = pytester.runpytest_inprocess(*ALONE, "--warpsim-async=both", "-v")
+
+    result.assert_outcomes(passed=5)
+    result.stdout.fnmatch_lines(["*::good?at_wait? PASSED*", "*::test_device?eager? PASSED*"])
+
+
+def test_record_writes_new_expectations(pytester, cases):
+    """--warpsim-record stores what the simulator gives: a case that differed passes afterwards, and is no GPU's any more."""
+    options = (*ALONE, "cases/bad", "--warpsim-bits")
+    result = pytester.runpytest_inprocess(*options, "--warpsim-record")
+
+    result.assert_outcomes(passed=1)
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
+    description = json.loads((cases / "bad" / "case.json").read_text())
+    assert description["simulated"]["device"] == "sm_90"
+    assert "hardware" not in description
+    assert sorted(os.listdir(cases)) == ["bad", "good"]
+
+
+def test_cases_without_recordings_are_no_success(pytester):
+    """A folder that holds no case, and options that make no sense, are usage errors."""
+    for words, said in (
+        ((f"--warpsim-cases={pytester.path}",), "*no case.json below*"),
+        (("--warpsim-checks=rase",), "*'rase' is no rule*"),
+        (("--warpsim-target=sm_1",), "*sm_1*is no GPU*"),
+        (("--warpsim-max-seconds=x",), "*a number from 0, not 'x'"),
+    ):
+        result = pytester.runpytest_inprocess(*ALONE, *words)
+        assert result.ret == 4
+        result.stderr.fnmatch_lines([said])
+
+
+def test_damaged_cases_fail(pytester, cases):
+    """A case that cannot be read is a failed test that says where; so is one that takes too long, or breaks a rule."""
+    (cases / "bad" / "case.json").write_text('{"grid": 5}')
+    result = pytester.runpytest_inprocess(*ALONE, "cases/bad")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*case.json: the document lacks 'entry'*"])
+
+    result = pytester.runpytest_inprocess(*ALONE, "cases/good", "--warpsim-max-seconds=0")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*limit: the launch has taken more than 0*"])

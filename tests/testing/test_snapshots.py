@@ -1,0 +1,73 @@
+"""Snapshots: what they hold, what a reviewer reads, and that a missing one is no success."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.testing import snapshots
+from warpsim.testing.snapshots import Snapshot, text_of
+
+pytest_plugins = ["pytester"]
+ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
+IMPORTED = (snapshots,)
+QUIET_NAN = np.array([0x7FC00001, 0xFFC00000, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("value", [
+    QUIET_NAN,
+    np.arange(-3, 9, dtype=np.int8).reshape(3, 4),
+    np.array([1.5, -0.0, np.inf], ml_dtypes.bfloat16),
+    np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).reshape(16, 16),
+    np.random.default_rng(0).normal(size=5000),
+    np.float64([0.1, 5e-324, 1.7976931348623157e308]),
+    np.zeros((0, 3), np.float32),
+    np.array([True, False]),
+], ids=lambda v: f"{v.dtype}-{v.size}")  # fmt: skip
+def test_arrays_come_back_to_the_bit(value, tmp_path):
+    """What was written is equal, and one changed bit is not."""
+    path = tmp_path / "a.txt"
+    assert value == Snapshot(path, record=True)
+    assert value == Snapshot(path, record=False)
+    if value.size:
+        other = value.copy()
+        raw = other.reshape(-1).view(np.uint8)
+        raw[-1] ^= 1
+        assert other != Snapshot(path, record=False)
+        assert value.reshape(-1)[:1] != Snapshot(path, record=False)
+
+
+def test_findings_and_text():
+    """Findings are kept as they are told; registers by name; nothing else has a text."""
+    finding = warpsim.Finding("race", "two stores", line=5)
+
+    assert text_of((finding,)) == "<ptx>:5:0: race: two stores\n"
+    assert text_of({"r": np.uint32([1, 2])}) == "r: array u32 2\n1 2\n"
+    with pytest.raises(TypeError, match="not of object"):
+        text_of(object())
+
+
+def test_the_fixture(pytester):
+    """Without a recording a test fails and says what to do; recorded it passes; what changed is shown by element."""
+    pytester.makepyfile(
+        """
+import numpy as np, os
+
+def test_it(snapshot):
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    values[1, 2] += float(os.environ.get("OFF", 0))
+    assert values == snapshot("c")
+    assert "text" == snapshot()
+"""
+    )
+    run = pytester.runpytest_inprocess
+    run(*ALONE).stdout.fnmatch_lines(["*there is no snapshot test_it.c.txt yet*", "*--warpsim-record*"])
+    run(*ALONE, "--warpsim-record").assert_outcomes(passed=1)
+    run(*ALONE).assert_outcomes(passed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFF", "1")
+        result = run(*ALONE)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*1 of 6 elements differ*", "*?1, 2?*6*5*0x40c00000*0x40a00000*"])
+    recorded = next(pytester.path.glob("__snapshots__/*/test_it.c.txt"))
+    assert recorded.read_text() == "array f32 2x3\n0.0 1.0 2.0\n3.0 4.0 5.0\n"

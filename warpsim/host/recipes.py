@@ -1,0 +1,169 @@
+"""Recipes: arrays made by a generator with a seed, the same bits on every machine and with every NumPy.
+
+The bits come from NumPy's Philox as raw 64-bit words, whose stream is fixed; from these everything is made by exact steps
+and single roundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from warpsim.errors import LaunchError, shown
+from warpsim.host.arrays import Array
+
+_INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
+DTYPES: dict[str, np.dtype[Any]] = {
+    **_INTEGER,
+    **{f"b{n}": np.dtype(f"u{n // 8}") for n in (8, 16, 32, 64)},
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(np.uint16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "e4m3": np.dtype(np.uint8),
+    "e5m2": np.dtype(np.uint8),
+}
+"""The element types of a case, as data.npz holds them."""
+LOGICAL: dict[str, np.dtype[Any]] = {
+    **DTYPES,
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+"""The same types with their numbers."""
+
+
+def name_of(dtype: np.dtype[Any]) -> str | None:
+    """What a case calls a NumPy type; None for one that it stores as bytes."""
+    return next((name for name, known in LOGICAL.items() if known == dtype), None)
+
+
+@attrs.frozen
+class Recipe:
+    """How to make an array: a generator by name, its seed and numbers, the element type and the shape."""
+
+    generator: str
+    shape: tuple[int, ...]
+    dtype: str = "f32"
+    seed: int = 0
+    numbers: dict[str, float] = attrs.field(factory=dict)
+
+    def array(self) -> Array:
+        """The array, in its own element type.
+
+        Raises:
+            LaunchError: for a generator or a type that is not known, or numbers that it does not take.
+        """
+        make, takes = _GENERATORS.get(self.generator, (None, {}))
+        if make is None:
+            raise LaunchError(f"{shown(self.generator)} is no generator; these are {', '.join(_GENERATORS)}")
+        if self.dtype not in LOGICAL:
+            raise LaunchError(f"{shown(self.dtype)} is no element type; these are {', '.join(LOGICAL)}")
+        unknown = set(self.numbers) - set(takes)
+        if unknown:
+            raise LaunchError(
+                f"{self.generator} takes {', '.join(takes) or 'no numbers'}, not {', '.join(sorted(unknown))}"
+            )
+        count = int(np.prod(self.shape, dtype=np.int64))
+        words = np.random.Philox(key=self.seed).random_raw(count) if count else np.zeros(0, np.uint64)
+        with np.errstate(all="ignore"):
+            values = make(np.asarray(words, np.uint64), LOGICAL[self.dtype], **{**takes, **self.numbers})
+        return np.ascontiguousarray(values).reshape(self.shape)
+
+    def described(self) -> dict[str, Any]:
+        """What case.json holds."""
+        return {"generator": self.generator, "seed": self.seed, **self.numbers}
+
+
+def recipe(
+    generator: str, shape: int | tuple[int, ...], dtype: Any = "f32", *, seed: int = 0, **numbers: float
+) -> Recipe:
+    """An argument of a recorded launch that is stored as how to make it: ``recipe("normal", (64, 64), "f16", seed=3)``.
+
+    Args:
+        generator: zeros, full(value), arange(start, step), uniform(low, high), normal(mean, deviation), integers(low,
+            high: inclusive), bits (any), hurtful (NaN, infinities, subnormals, the largest and smallest, near-equal ones).
+        shape: extents.
+        dtype: of the case format (``f16``, ``e4m3``, ``s32`` ...) or of NumPy.
+        seed: another seed, other values.
+        numbers: what the generator takes.
+    """
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
+    if name is None:
+        raise LaunchError(f"{shown(dtype)} is no element type; these are {', '.join(LOGICAL)}")
+    made = Recipe(generator, extents, name, seed, dict(numbers))
+    made.array()
+    return made
+
+
+def _unit(words: Array) -> Array:
+    """Multiples of 2**-53 from 0 to below 1."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _full(words: Array, dtype: np.dtype[Any], value: float) -> Array:
+    return np.full(words.shape, value).astype(dtype)
+
+
+def _arange(words: Array, dtype: np.dtype[Any], start: float, step: float) -> Array:
+    return (start + step * np.arange(len(words), dtype=np.float64)).astype(dtype)
+
+
+def _uniform(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Array:
+    return (low + (high - low) * _unit(words)).astype(dtype)
+
+
+def _normal(words: Array, dtype: np.dtype[Any], mean: float, deviation: float) -> Array:
+    """The sum of four uniform numbers of 16 bits, of variance 1: exact, where a logarithm would differ by machine."""
+    parts = [(words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)]
+    total = (parts[0] + parts[1] + parts[2] + parts[3]).astype(np.float64) - 2 * 65535.0
+    return (mean + deviation * (total * (1.7320508075688772 / 65536))).astype(dtype)
+
+
+def _integers(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Array:
+    span = int(high) - int(low) + 1
+    if not 0 < span <= 1 << 64:
+        raise LaunchError(f"integers from {low} to {high} are none")
+    chosen = words if span == 1 << 64 else words % np.uint64(span)
+    values = chosen + np.uint64(int(low) & (2**64 - 1))
+    return values.astype(dtype) if dtype.kind in "iu" else values.view(np.int64).astype(np.float64).astype(dtype)
+
+
+def _bits(words: Array, dtype: np.dtype[Any]) -> Array:
+    return (words >> np.uint64(64 - 8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def _hurtful(words: Array, dtype: np.dtype[Any]) -> Array:
+    """Every other one ordinary, the others where kernels go wrong."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        edges = np.array([info.min, info.min + 1, info.max, info.max - 1, 0, 1], dtype)
+        return np.where(
+            words & np.uint64(1), _bits(words, dtype), edges[(words >> np.uint64(1)) % np.uint64(len(edges))]
+        )
+    limits = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    largest, tiny, least = (float(x) for x in (limits.max, limits.tiny, limits.smallest_subnormal))
+    edges = np.array([np.nan, np.inf, -np.inf, largest, -largest, tiny, -tiny, least, -least, 0.0, -0.0, 1.0, -1.0])
+    kind = words % np.uint64(32)
+    plain = _normal(words, np.dtype(np.float64), 0.0, 1.0)
+    close = 1.0 + np.sign(plain) * float(limits.eps)
+    values = np.where(kind < 13, edges[np.minimum(kind, 12).astype(np.int64)], np.where(kind < 16, close, plain))
+    return values.astype(dtype)
+
+
+_GENERATORS: dict[str, tuple[Callable[..., Array], dict[str, float]]] = {
+    "zeros": (lambda words, dtype: np.zeros(words.shape, dtype), {}),
+    "full": (_full, {"value": 0.0}),
+    "arange": (_arange, {"start": 0.0, "step": 1.0}),
+    "uniform": (_uniform, {"low": 0.0, "high": 1.0}),
+    "normal": (_normal, {"mean": 0.0, "deviation": 1.0}),
+    "integers": (_integers, {"low": 0.0, "high": 15.0}),
+    "bits": (_bits, {}),
+    "hurtful": (_hurtful, {}),
+}
+"""Each generator, and the numbers that it takes with their defaults."""

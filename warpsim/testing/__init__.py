@@ -1,0 +1,45 @@
+"""Tests of kernels: assertions that count bits, cases, snapshots, fuzzing, shrinking. docs/testing.md shows how."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warpsim.host.recipes import recipe
+    from warpsim.host.recording import record
+    from warpsim.testing.assertions import assert_bits_equal, assert_close, assert_matches, assert_same_as, assert_ulps
+    from warpsim.testing.bounds import exact_matmul, product_bound, sum_bound
+
+__all__ = [
+    "assert_bits_equal",
+    "assert_close",
+    "assert_matches",
+    "assert_same_as",
+    "assert_ulps",
+    "exact_matmul",
+    "product_bound",
+    "recipe",
+    "record",
+    "sum_bound",
+]
+
+_HOMES = {
+    "recipe": "warpsim.host.recipes",
+    "record": "warpsim.host.recording",
+    **dict.fromkeys((n for n in __all__ if n.startswith("assert_")), "warpsim.testing.assertions"),
+    **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.bounds"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'warpsim.testing' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,126 @@
+"""Which lines of PTX and of CUDA the launches of a session have run: as lcov and as a page."""
+
+from __future__ import annotations
+
+import html
+import os
+from pathlib import Path
+from typing import Any
+
+Counts = dict[str, dict[int, int]]
+
+
+class Lines:
+    """Warps that ran each line, by file; 0 for lines of the same kernels that none ran."""
+
+    def __init__(self) -> None:
+        self.counts: Counts = {}
+        self.texts: dict[str, str] = {}
+
+    def add(self, state: Any) -> None:
+        """A launch has ended in this `LaunchState`."""
+        program = state.plan.program
+        entry = state.plan.entry
+        self.texts.setdefault(program.file, program.module.source)
+        for function in program.functions.values():
+            if function is entry or not function.entry:
+                for instruction in function.code:
+                    self._count(instruction, 0)
+        for block, warps in state.counts.items():
+            for instruction in block.instructions:
+                self._count(instruction, warps)
+
+    def _count(self, instruction: Any, warps: int) -> None:
+        places = [(instruction.span.file, instruction.span.line)]
+        if instruction.source is not None:
+            places.append(tuple(instruction.source))
+        for file, line in places:
+            lines = self.counts.setdefault(file, {})
+            lines[line] = lines.get(line, 0) + warps
+
+    def plain(self) -> dict[str, Any]:
+        """What another process can take over."""
+        return {"counts": self.counts, "texts": self.texts}
+
+    def merge(self, other: dict[str, Any]) -> None:
+        """Add what another process has counted."""
+        for file, lines in other["counts"].items():
+            mine = self.counts.setdefault(file, {})
+            for line, warps in lines.items():
+                mine[int(line)] = mine.get(int(line), 0) + warps
+        self.texts.update(other["texts"])
+
+    # ---- output ------------------------------------------------------------------------------
+
+    def lcov(self) -> str:
+        """The counts as lcov's tracefile: ``genhtml``, editors and code hosts read it."""
+        parts = ["TN:warpsim"]
+        for file, lines in sorted(self.counts.items()):
+            parts += [f"SF:{file}", *(f"DA:{line},{warps}" for line, warps in sorted(lines.items()))]
+            parts += [f"LF:{len(lines)}", f"LH:{_hit(lines)}", "end_of_record"]
+        return "\n".join(parts) + "\n"
+
+    def page(self, base: Path) -> str:
+        """All files on one page, their lines coloured."""
+        rows, bodies = [], []
+        for number, (file, lines) in enumerate(sorted(self.counts.items())):
+            name = html.escape(_short(file, base))
+            rows.append(
+                f'<tr><td><a href="#f{number}">{name}</a></td><td>{_hit(lines)} of {len(lines)}</td>'
+                f"<td>{100 * _hit(lines) / max(len(lines), 1):.1f} %</td></tr>"
+            )
+            bodies.append(f'<h2 id="f{number}">{name}</h2>\n<pre>{self._listing(file, lines)}</pre>')
+        return _PAGE.format(rows="\n".join(rows), bodies="\n".join(bodies))
+
+    def _listing(self, file: str, lines: dict[int, int]) -> str:
+        text = self.texts.get(file)
+        if text is None:
+            try:
+                text = Path(file).read_text(encoding="utf-8", errors="replace")
+            except (OSError, ValueError):
+                text = None
+        if text is None:
+            return "\n".join(_line(number, "", lines[number]) for number in sorted(lines))
+        return "\n".join(_line(n, shown, lines.get(n)) for n, shown in enumerate(text.splitlines(), 1))
+
+    def write(self, folder: Path) -> list[str]:
+        """Write ``lcov.info`` and ``index.html``; says what was covered."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lcov.info").write_text(self.lcov(), encoding="utf-8", newline="\n")
+        (folder / "index.html").write_text(self.page(Path.cwd()), encoding="utf-8", newline="\n")
+        hit, every = (sum(f(lines) for lines in self.counts.values()) for f in (_hit, len))
+        return [f"warpsim: {hit:,} of {every:,} lines of kernels ran: {_short(str(folder / 'index.html'), Path.cwd())}"]
+
+
+def _hit(lines: dict[int, int]) -> int:
+    return sum(warps > 0 for warps in lines.values())
+
+
+def _short(file: str, base: Path) -> str:
+    try:
+        return os.path.relpath(file, base) if os.path.isabs(file) else file
+    except ValueError:
+        return file
+
+
+def _line(number: int, text: str, warps: int | None) -> str:
+    kind = "" if warps is None else ' class="hit"' if warps else ' class="missed"'
+    count = "" if warps is None else f"{warps:,}"
+    return f"<span{kind}>{number:6} {count:>10}  {html.escape(text)}</span>"
+
+
+_PAGE = """<!doctype html>
+<meta charset="utf-8"><title>Lines of kernels that ran</title>
+<style>
+body {{ font: 14px sans-serif; margin: 2em; }} td {{ padding: 0 1em 0 0; }} pre {{ line-height: 1.3; }}
+.hit {{ background: #dff5df; }} .missed {{ background: #fbdcdc; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #181818; color: #ddd; }} a {{ color: #8bf; }}
+.hit {{ background: #143a14; }} .missed {{ background: #521b1b; }} }}
+</style>
+<h1>Lines of kernels that ran</h1>
+<p>The number beside a line counts warps; red lines belong to a kernel that was launched, and no warp ran them.</p>
+<table>
+{rows}
+</table>
+{bodies}
+"""

@@ -1,0 +1,123 @@
+"""A recorded launch as a test: what is wrong with it, told so that a reader knows where to look and what to do next."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import Finding, WarpsimError, describe
+from warpsim.host.cases import Case, CaseResult, Prepared, run_prepared
+from warpsim.host.comparing import Comparison
+from warpsim.testing.differences import explain, index_text
+from warpsim.testing.writers import Writers, sentence
+
+EXPECTED = ("assert", "trap")
+"""Rules that a case with ``expect_error`` breaks on purpose."""
+TRACED = 3
+"""Elements whose store is looked for."""
+
+
+def failure_of(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> str | None:
+    """Replay a case: what is wrong with it, in full; None where nothing is.
+
+    Findings of severity error count, whatever the outputs are."""
+    found = Case.read(case)
+    device, numerics = options.pop("device", None), options.pop("numerics", None)
+    options.setdefault("on_finding", "collect")
+    ready = found.prepare(device=device, numerics=numerics)
+    result = run_prepared(ready, **options)
+    errors = [f for f in result.findings if f.severity == "error"]
+    if found.description.get("expect_error"):
+        errors = [f for f in errors if f.rule not in EXPECTED]
+    good = result.error is None and not errors and (result.bits_equal if bits else result.ok)
+    if good:
+        return None
+    compared = [] if result.error is not None and not result.outputs else ready.comparisons()
+    wrong = [Comparison(c.name, c.got, c.expected, None if bits else c.check) for c in compared]
+    return report(ready, result, errors, [c for c in wrong if c.wrong.any()], device, numerics, options)
+
+
+def report(
+    ready: Prepared,
+    result: CaseResult,
+    errors: list[Finding],
+    wrong: list[Comparison],
+    device: str | None,
+    numerics: str | None,
+    options: dict[str, Any],
+) -> str:
+    """The message of a failed case."""
+    path = ready.case.path
+    lines = [f"{shown_path(path)}: {_summary(result, errors, wrong)}"]
+    if result.error is not None and not errors:
+        lines += ["", result.error]
+    for finding in errors:
+        times = f" ({finding.count:,} times)" if finding.count > 1 else ""
+        lines += ["", f"{finding.severity}{times}: {describe(finding)}"]
+    places = [finding.line for finding in errors if finding.line]
+    for comparison in wrong:
+        lines += ["", *explain(comparison)]
+        traced, at = _writers(ready, comparison, device, numerics, options)
+        lines += traced
+        places += at
+    lines += ["", f"next: {_command(path, places, options)}"]
+    return "\n".join(lines)
+
+
+def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison]) -> str:
+    said = []
+    if wrong:
+        said.append(
+            f"{', '.join(c.name for c in wrong)} {'differs' if len(wrong) == 1 else 'differ'} from the recording"
+        )
+    if errors:
+        rules = ", ".join(dict.fromkeys(f.rule for f in errors))
+        said.append(f"it breaks {'a rule' if len(errors) == 1 else f'{len(errors)} rules'} ({rules})")
+    if result.error is not None and not errors:
+        said.append("the launch failed")
+    return "; ".join(said) or "the launch differs from the recording"
+
+
+def _writers(
+    ready: Prepared, comparison: Comparison, device: str | None, numerics: str | None, options: dict[str, Any]
+) -> tuple[list[str], list[int]]:
+    """Who wrote the first elements that differ, by a second run, and the lines that did."""
+    if comparison.name not in ready.buffers or comparison.check.get("mode") == "set":
+        return [], []
+    again = ready.case.prepare(device=device, numerics=numerics)
+    size = comparison.expected.dtype.itemsize
+    places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
+    base = again.buffers[comparison.name].ptr
+    flat = [int(np.ravel_multi_index(p, comparison.expected.shape)) if p else 0 for p in places]
+    watcher = Writers([(base + n * size, size) for n in flat])
+    given = {**options, "watchers": [*options.get("watchers", ()), watcher]}
+    with contextlib.suppress(WarpsimError):  # the findings stand above
+        again.launch(**given)
+    lines: list[str] = []
+    for place, writer in zip(places, watcher.found, strict=True):
+        lines += sentence(f"{comparison.name}{index_text(place)}", writer)
+    return lines, [w.last.line for w in watcher.found if w.last is not None]
+
+
+def _command(path: Path, lines: list[int], options: dict[str, Any]) -> str:
+    """The debugger's command that stops where things went wrong."""
+    words = ["warpsim", "debug", "replay", shown_path(path)]
+    if lines:
+        words += ["-ex", f"break {lines[0]}", "-ex", "continue"]
+    for name in ("checks", "async_effects", "schedule"):
+        if isinstance(options.get(name), str | int):
+            words += [f"--{name.replace('_', '-')}", str(options[name])]
+    return " ".join(shlex.quote(word) if " " in word or not word else word for word in words)
+
+
+def shown_path(path: Path) -> str:
+    """A path as short as it can be written from here."""
+    try:
+        return os.path.relpath(path) if len(os.path.relpath(path)) < len(str(path)) else str(path)
+    except ValueError:  # another drive
+        return str(path)

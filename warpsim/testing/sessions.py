@@ -1,0 +1,213 @@
+"""What holds for a test session's launches, and what is known of them at its end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from warpsim.errors import Finding, LaunchError, describe
+from warpsim.host import defaults
+from warpsim.testing.coverage import Lines
+from warpsim.testing.fidelity import Forms
+
+if TYPE_CHECKING:
+    from warpsim.host.device import Device
+
+_KEY: pytest.StashKey[Settings] = pytest.StashKey()
+HANDED = "warpsim"
+"""The key of what a worker of pytest-xdist hands over."""
+
+
+@attrs.define
+class Settings:
+    """The options, from the command line or the ini file, and what the session's launches have executed."""
+
+    cases: list[Path]
+    collect: bool
+    bits: bool
+    record: bool
+    max_seconds: float
+    checks: str | None
+    target: str | None
+    async_effects: str | None
+    schedule: int | None
+    coverage: str | None
+    fidelity: bool
+    findings: str
+    lines: Lines = attrs.field(factory=Lines)
+    forms: Forms = attrs.field(factory=Forms)
+    said: list[str] = attrs.field(factory=list)
+    """What to say at the end."""
+
+    def launch_options(self) -> dict[str, Any]:
+        """For the launch of a case, where it does not say otherwise itself."""
+        given = {"checks": self.checks, "async_effects": self.async_effects, "schedule": self.schedule}
+        given["async_effects"] = None if self.async_effects == "both" else self.async_effects
+        return {"max_seconds": self.max_seconds, **{key: value for key, value in given.items() if value is not None}}
+
+    def launched(self, state: Any) -> None:
+        """A launch has ended."""
+        if self.coverage:
+            self.lines.add(state)
+        if self.fidelity:
+            self.forms.add(state)
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """The settings of a session."""
+    return config.stash[_KEY]
+
+
+def configure(config: pytest.Config) -> None:
+    """Read and check the options, and let pytest look where the cases lie.
+
+    Raises:
+        pytest.UsageError: for an option that makes no sense, and a folder without cases.
+    """
+    settings = config.stash[_KEY] = _read(config)
+    for folder in settings.cases:
+        if not any(folder.glob("**/case.json")):
+            raise pytest.UsageError(f"--warpsim-cases: no case.json below {folder}")
+        if str(folder) not in config.args:
+            config.args.append(str(folder))
+
+
+def _read(config: pytest.Config) -> Settings:
+    def given(name: str) -> Any:
+        option = config.getoption(f"--warpsim-{name}")
+        return option if option not in (None, False, []) else config.getini(f"warpsim_{name.replace('-', '_')}") or None
+
+    seconds, seed = given("max-seconds"), given("schedule")
+    try:
+        limit = float(seconds)
+        if not limit >= 0:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise pytest.UsageError(f"--warpsim-max-seconds takes a number from 0, not {seconds!r}") from None
+    _check(given("checks"), given("target"))
+    mode, findings = given("async"), config.getini("warpsim_findings")
+    if mode not in (None, "eager", "at_wait", "both"):
+        raise pytest.UsageError(f"warpsim_async is eager, at_wait or both, not {mode!r}")
+    if findings not in ("fail", "allow"):
+        raise pytest.UsageError(f"warpsim_findings is fail or allow, not {findings!r}")
+    root = config.invocation_params.dir
+    named = [root / folder for folder in config.getoption("--warpsim-cases")]
+    return Settings(
+        cases=[folder.resolve() for folder in [*named, *config.getini("warpsim_cases")]],
+        collect=config.getini("warpsim_collect"),
+        bits=bool(given("bits")),
+        record=bool(config.getoption("--warpsim-record")),
+        max_seconds=limit,
+        checks=given("checks"),
+        target=given("target"),
+        async_effects=mode,
+        schedule=None if seed is None else int(seed),
+        coverage=given("coverage"),
+        fidelity=bool(given("fidelity")),
+        findings=findings,
+    )
+
+
+def _check(checks: str | None, target: str | None) -> None:
+    """Refuse rules and GPUs that there are not."""
+    from warpsim.host.checks import resolve_checks
+
+    try:
+        resolve_checks(checks)
+        if target:
+            from warpsim.host.device import Device
+
+            Device(target)
+    except LaunchError as problem:
+        raise pytest.UsageError(f"--warpsim-checks or --warpsim-target: {problem}") from None
+
+
+def _marks(item: pytest.Item) -> dict[str, Any]:
+    """What the markers of a test say; the nearest one counts."""
+    found: dict[str, Any] = {}
+    for marker in item.iter_markers("ptx"):
+        found = {**marker.kwargs, **found}
+    return found
+
+
+def _defaults(item: pytest.Item) -> dict[str, Any]:
+    settings, marks = settings_of(item.config), _marks(item)
+    mode = getattr(item, "callspec", None) and item.callspec.params.get("_warpsim_async")  # type: ignore[attr-defined]
+    usual = None if settings.async_effects == "both" else settings.async_effects
+    return {
+        "checks": marks.get("checks", settings.checks),
+        "max_seconds": marks.get("max_seconds", settings.max_seconds),
+        "async_effects": marks.get("async_effects", mode or usual),
+        "schedule": marks.get("schedule", settings.schedule),
+    }
+
+
+def _target(item: pytest.Item) -> str | None:
+    target: str | None = _marks(item).get("target", settings_of(item.config).target)
+    return target
+
+
+def device_of(item: pytest.Item) -> Device:
+    """The fresh GPU of a test: the one of its launches without ``device=``, too, where a target is named."""
+    from warpsim.host.device import Device
+
+    made: Device | None = getattr(item, "_warpsim_device", None)
+    if made is None:
+        usual = _defaults(item)
+        made = Device(_target(item) or "sm_90a")
+        made.checks, made.max_seconds = usual["checks"], usual["max_seconds"]
+        item._warpsim_device = made  # type: ignore[attr-defined]
+    return made
+
+
+@contextlib.contextmanager
+def watched(item: pytest.Item) -> Iterator[None]:
+    """While a test runs: its defaults hold, and findings of severity error that its launches collect fail it."""
+    settings = settings_of(item.config)
+    collected: list[Finding] = []
+
+    def launched(state: Any) -> None:
+        settings.launched(state)
+        if state.settings.on_finding == "collect":
+            collected.extend(f for f in state.findings.values() if f.severity == "error")
+
+    device = device_of(item) if _target(item) else None
+    with defaults.defaults(**_defaults(item), device=device), defaults.listening(launched):
+        yield
+    allowed = _marks(item).get("findings", settings.findings)
+    if collected and allowed != "allow" and hasattr(item, "obj"):
+        __tracebackhide__ = True
+        said = "\n".join(describe(f) for f in collected)
+        pytest.fail(
+            f'a launch of this test broke a rule:\n{said}\nwhere that is expected: @pytest.mark.ptx(findings="allow")',
+            pytrace=False,
+        )
+
+
+# ---- the end of a session ------------------------------------------------------------------------
+
+
+def finish(config: pytest.Config) -> None:
+    """The session is over: a worker of pytest-xdist hands over what it has seen, everybody else writes the coverage."""
+    settings = settings_of(config)
+    output = getattr(config, "workeroutput", None)
+    if output is not None:
+        output[HANDED] = {"lines": settings.lines.plain(), "forms": settings.forms.plain()}
+        return
+    if settings.fidelity:
+        settings.said += settings.forms.summary()
+    if settings.coverage:
+        settings.said += settings.lines.write(config.rootpath / settings.coverage)
+
+
+def take_over(config: pytest.Config, output: dict[str, Any]) -> None:
+    """What a worker has seen."""
+    if HANDED in output:
+        settings = settings_of(config)
+        settings.lines.merge(output[HANDED]["lines"])
+        settings.forms.merge(output[HANDED]["forms"])
