@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -35,13 +36,14 @@ def long(*arguments: str) -> None:
     run("pytest", "-q", "-m", "long or not long", *arguments)
 
 
-def pages() -> None:
-    """Make the generated pages of the site anew: rules, instructions, gallery, picture."""
-    run("docs.tools.generate")
+def examples(*arguments: str) -> None:
+    """Run the code blocks of the pages; ``--write`` rewrites outputs that have changed."""
+    run("docs.tools.blocks", *arguments)
 
 
 def docs(*arguments: str) -> None:
     """Build the site into site/; a warning or a dead link is an error. With ``serve``: look at it while you write."""
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
     if arguments:
         run("mkdocs", *arguments)
     else:
@@ -66,7 +68,7 @@ def mutants(*arguments: str) -> None:
     run("tests.mutants", *arguments)
 
 
-TASKS = {t.__name__: t for t in (check, test, long, pages, docs, package, profile, mutants)}
+TASKS = {t.__name__: t for t in (check, test, long, examples, docs, package, profile, mutants)}
 
 if __name__ == "__main__":
     wanted, *rest = sys.argv[1:] or [""]

@@ -1,12 +1,17 @@
 """What the documentation shows is what the program does."""
 
 import importlib
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from warpsim.cli import main
+from warpsim.host.cases import run_case
+from warpsim.host.checks import EVERY
 from warpsim.numerics import matrix
 
 ROOT = Path(__file__).parent.parent
@@ -37,6 +42,68 @@ def test_every_long_example(blocks, page):
     """The same with the blocks that take longer."""
     if "<!-- long -->" in (ROOT / page).read_text(encoding="utf-8"):
         assert blocks.run_page(ROOT / page, long=True) == []
+
+
+@pytest.fixture
+def rules(monkeypatch):
+    """What makes the pages of the rules."""
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("docs.tools.rules")
+
+
+def test_rules_have_pages(rules):
+    """Every rule of a launch has a page, in the order of the groups."""
+    named = [rule.name for rule in rules.rules()]
+
+    assert len(set(named)) == len(named)
+    assert set(named) >= EVERY
+
+
+def test_examples_of_rules(rules):
+    """The faulty program of a page breaks its rule first, and the mended one none."""
+    found = {rule.name: (rules.findings(rule.faulty), rules.findings(rule.mended)) for rule in rules.rules()}
+
+    assert {name: faulty[0].rule for name, (faulty, _) in found.items()} == {name: name for name in found}
+    assert {name: mended for name, (_, mended) in found.items() if mended} == {}
+
+
+GALLERY_RULES = {
+    "hello": "out-of-bounds", "saxpy": "out-of-bounds", "histogram": "race", "reduce_shfl": "race", "softmax_rows": "race", "transpose": "race",
+    "copy_pipeline": "async-read-early", "scan_lookback": "race", "cluster_reduce": "race", "mma_f16_gemm": "race", "gemm_sparse": "uninitialised",
+    "flash_attention": "race", "gemm_tma": "async-smem-overwrite", "gemm_specialised": "proxy-fence", "stream_k": "async-smem-overwrite",
+    "gemm_fp8_scaled": "wgmma-missing-fence", "gemm_multicast": "mbarrier", "attention_overlapped": "wgmma-in-flight", "softmax_triton": "race",
+    "matmul_triton": "proxy-fence",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GALLERY_RULES)
+def test_a_bundled_program_without_a_line(monkeypatch, tmp_path, name):
+    """Each page of the gallery takes out a line, and the rule that it names finds it; every program has a page and a source."""
+    monkeypatch.syspath_prepend(ROOT)
+    broken = importlib.import_module("docs.tools.broken")
+    gallery = importlib.import_module("docs.tools.gallery")
+    target = broken.write(name, tmp_path)
+    checks = f"none+{GALLERY_RULES[name]}"
+
+    assert [f.rule for f in run_case(target, checks=checks, on_finding="collect").findings][:1] == [GALLERY_RULES[name]]
+    assert set(gallery.ENTRIES) == set(broken.BREAKS) == {p.parent.name for p in ROOT.glob("programs/*/case.json")}
+    assert [*ROOT.glob(f"programs/{name}/kernel.cu"), *ROOT.glob(f"programs/{name}/kernel.py")]
+
+
+@pytest.mark.long
+def test_site(tmp_path):
+    """The site builds without a warning, and no link in it is dead."""
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    links = subprocess.run(
+        [sys.executable, "-m", "docs.tools.links", str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert built.returncode == 0, built.stderr
+    assert links.stdout == "0 dead links\n"
 
 
 def test_a_stale_example(blocks, tmp_path):

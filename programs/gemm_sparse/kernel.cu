@@ -10,7 +10,7 @@ extern "C" __global__ void gemm_sparse(const __half* a, const uint32_t* meta, co
     uint32_t x[4], y[4];
     for (int r = 0; r < 4; ++r) x[r] = *(const uint32_t*)(at + (row + r % 2 * 8) * (k / 2) + pair + r / 2 * 8);
     for (int r = 0; r < 4; ++r) y[r] = *(const uint32_t*)(b + row * k + s * 32 + pair + r * 8);
-    // Lanes 0 and 1 of each group of four give the metadata with selector 0: lane 0 rows 0-7, lane 1 rows 8-15 ... of 16 columns
+    // With selector 0, lanes 0 and 1 of each four give the metadata: 16 columns each, of rows lane / 4 and lane / 4 + 8
     uint32_t e = meta[s * 32 + lane];
     asm volatile(
         "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 "

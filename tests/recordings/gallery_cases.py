@@ -54,7 +54,7 @@ def half_map(buffer, rows, columns, box_rows=64):
 
 @case
 def hello():
-    return parts("hello", "sm_80", (1,), (64,), {"lanes": result("s32", 64)}, [ptr("lanes")])
+    return parts("hello", "sm_80", (1,), (32,), {"lanes": result("s32", 32)}, [ptr("lanes")])
 
 
 @case

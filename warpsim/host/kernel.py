@@ -126,9 +126,29 @@ class Kernel:
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
     ) -> LaunchResult:
-        """Run the kernel; see interface documentation in the README for every argument.
+        """Run the kernel.
 
-        ``checks``: without it, every rule but ``race``, which costs time and memory; ``"default+race"`` has all errors.
+        Args:
+            grid: CTAs in x, y, z: an int or up to three of them.
+            block: threads of a CTA, likewise.
+            args: one argument per parameter. NumPy arrays are mapped in place for the launch; pointers also take a `DeviceArray`,
+                an address, or None.
+            shared_mem: dynamic shared memory of a CTA in bytes.
+            cluster: CTAs of a cluster, where the module does not say it.
+            cooperative: a cooperative launch: grid-wide barriers are allowed.
+            device: the GPU; the module's own target without it.
+            checks: ``"default"`` (every rule but ``race``), ``"all"``, ``"none"``, each with ``+NAME`` and ``-NAME`` behind, or a set
+                of rules and groups. ``"default+race"`` finds races too, which costs time and memory.
+            on_finding: ``"raise"`` ends the launch at the first error; ``"collect"`` goes on where it can.
+            async_effects: whether asynchronous operations act at issue (``"eager"``) or as late as the rules allow (``"at_wait"``).
+            max_instructions: budget of warp-instructions, or None.
+            max_seconds: budget of wall-clock time, or None.
+            watchers: instances of `Watcher`, who are told what happens.
+            profile: count what every line does, for ``LaunchResult.profile``.
+            workers: processes or threads of this machine.
+            executor: a ``concurrent.futures.Executor`` instead of them.
+            batch_threads: threads that run side by side; it changes no result.
+            progress: called with the state of the launch from time to time.
 
         Raises:
             LaunchError: arguments, dimensions or resources do not fit.
