@@ -54,7 +54,7 @@ def test_completion():
     code = "import sys, warpsim; print(dir(warpsim)); print('numpy' in sys.modules)"
     shown, numpy = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
 
-    assert set(eval(shown)) >= {*warpsim.__all__, "__version__", "debug"}
+    assert set(eval(shown)) >= {*warpsim.__all__, "__version__"}
     assert [n for n in eval(shown) if n.startswith("_")] == ["__version__"]
     assert numpy == "False"
 

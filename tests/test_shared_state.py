@@ -27,8 +27,6 @@ MUTATORS = frozenset(
     ]
 )
 
-OF_THE_PROCESS = {"defaults.py": "what a test session sets holds for launches from all threads of its tests"}
-
 
 @pytest.fixture(scope="module")
 def trees():
@@ -85,8 +83,6 @@ def test_no_state_of_modules(trees):
     (functools) keep nothing that anybody changes."""
     found = []
     for path, tree in trees.items():
-        if path.name in OF_THE_PROCESS:
-            continue
         held = set(module_names(tree))
         held |= {
             a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.name.isupper()

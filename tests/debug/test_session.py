@@ -1,50 +1,16 @@
 """A session: motion forward and back, stops, values."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import warpsim
 from warpsim.debug import DebugError, Session
 
-CALLS = """.version 8.0
-.target sm_80
-.address_size 64
-.func (.param .u32 r) twice(.param .u32 a)
-{
-  .reg .u32 %x<2>;
-  ld.param.u32 %x0, [a];
-  add.u32 %x1, %x0, %x0;
-  st.param.u32 [r], %x1;
-  ret;
-}
-.visible .entry k(.param .u64 out, .param .u32 n)
-{
-  .reg .u32 %r<4>; .reg .u64 %rd<3>; .reg .pred %p;
-  .param .u32 a; .param .u32 b;
-  .shared .align 4 .u32 s[64];
-  ld.param.u64 %rd0, [out];
-  mov.u32 %r0, %tid.x;
-  mov.u32 %r3, 99;
-  setp.lt.u32 %p, %r0, 40;
-  @%p bra small;
-  mov.u32 %r0, 7;
-small:
-  st.param.u32 [a], %r0;
-  call (b), twice, (a);
-  ld.param.u32 %r1, [b];
-  mov.u32 %r2, %tid.x;
-  mul.wide.u32 %rd1, %r2, 4;
-  add.u64 %rd2, %rd0, %rd1;
-  shl.b32 %r2, %r2, 2;
-  mov.u32 %r3, s;
-  add.u32 %r2, %r2, %r3;
-  st.shared.u32 [%r2], %r1;
-  bar.sync 0;
-  ld.shared.u32 %r1, [%r2];
-  st.global.u32 [%rd2], %r1;
-  ret;
-}
-"""
+KERNELS = Path(__file__).parent / "kernels"
+FAULTY = (KERNELS / "faulty.ptx").read_text()
+CALLS = (KERNELS / "calls.ptx").read_text()
 EXPECTED = [2 * (n if n < 40 else 7) for n in range(64)]
 
 
@@ -281,23 +247,6 @@ def test_places_that_do_not_exist(session, place):
     with pytest.raises(DebugError):
         session.break_at(place)
     assert session.breakpoints == {}
-
-
-FAULTY = """.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry k(.param .u64 out)
-{
-  .reg .u32 %r<4>; .reg .u64 %rd<3>;
-  ld.param.u64 %rd0, [out];
-  mov.u32 %r0, %tid.x;
-  mul.wide.u32 %rd1, %r0, 4;
-  add.u64 %rd2, %rd0, %rd1;
-  st.global.u32 [%rd2], %r0;
-  st.global.u32 [%rd2+4], %r0;
-  ret;
-}
-"""
 
 
 def test_findings_stop(session):

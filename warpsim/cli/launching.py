@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -117,8 +119,12 @@ def _zeros(text: str) -> Any:
     return np.zeros(dims(shape), dtype)
 
 
-def launch_from(options: Namespace, **more: Any) -> Launched:
-    """Load and run what the command line describes.
+class Left(Exception):
+    """The user left a launch before its end: there is nothing to save."""
+
+
+def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None = None) -> Launched:
+    """Load and run what the command line describes; ``launch`` takes the place of a call of the kernel.
 
     Files are opened before the launch and written after it, each for itself, however the launch ends.
     """
@@ -142,8 +148,7 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
         for given in arguments:
             if given.path:
                 targets.append((given, Target(given.path)))
-        result = _launch(
-            getattr(options, "record", None),
+        result = (launch or functools.partial(_launch, getattr(options, "record", None)))(
             module[name],
             dims(options.grid),
             dims(options.block),
@@ -151,12 +156,14 @@ def launch_from(options: Namespace, **more: Any) -> Launched:
             shared_mem=options.shared,
             cluster=dims(options.cluster) if options.cluster else None,
             device=device,
-            **{**launch_options(options), **more},
+            **launch_options(options),
         )
-    except (LaunchError, Unusable) as problem:
+    except (LaunchError, Unusable, Left) as problem:
         PROGRESS.erase()
         for _, target in targets:
             target.abandon()
+        if isinstance(problem, Left):
+            raise
         raise Unusable(str(problem)) from None
     except BaseException:
         PROGRESS.erase()

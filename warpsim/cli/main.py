@@ -95,8 +95,25 @@ def parser() -> argparse.ArgumentParser:
     layout.add_argument("--json", action="store_true")
     debug = commands.add_parser("debug", help="the stepping debugger")
     kinds = debug.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("run", parents=[launch, common])
-    again = kinds.add_parser("replay", parents=[common])
+    script = _Parser(add_help=False)
+    script.add_argument(
+        "-x",
+        dest="first",
+        metavar="FILE",
+        action="append",
+        type=lambda name: ("file", name),
+        help="obey the commands in a file first",
+    )
+    script.add_argument(
+        "-ex",
+        dest="first",
+        metavar="COMMAND",
+        action="append",
+        type=lambda text: ("command", text),
+        help="obey a command first",
+    )
+    kinds.add_parser("run", parents=[launch, common, script])
+    again = kinds.add_parser("replay", parents=[common, script])
     again.add_argument("case", nargs=1)
     again.add_argument("--bits", action="store_true", help="compare bit by bit")
     return top

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.debug.breakpoints import Spot, spot
 from warpsim.debug.places import DebugError, Focus, Standing, holds
-from warpsim.debug.stops import Stops
+from warpsim.debug.stops import Stops, place_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
@@ -160,8 +160,11 @@ def _follow(session: Session, arrived: Arrived) -> Stop:
     at = session.standing()
     if at is None and session.has_begun(session.thread.cta):
         raise DebugError(f"{session.thread} has exited; focus on another")
+    stood = timeline.machine, timeline.group
     session.lock()
     follower = _Follower(session, session.standing(), arrived)
+    if timeline.group is None and stood[0] is not None and stood[1] is not None:
+        follower.stops.passed = place_of(stood[0], stood[1])
     timeline.leaving = follower.leaving
     try:
         reason = timeline.forward(None, follower.ask, catch=session.stop_at_findings)
@@ -174,7 +177,10 @@ def _report(session: Session, reason: str, stops: Stops) -> Stop:
     session.timeline.accessed = None
     if reason == "finding":
         assert session.timeline.found is not None
-        return session.stopped("finding", refocus=True, finding=session.timeline.found[0])
+        finding = session.timeline.found[0]
+        if finding.cta is not None and finding.warp is not None:
+            session.thread = Focus(finding.cta, finding.warp, finding.lanes[0] if finding.lanes else 0)
+        return session.stopped("finding", refocus=True, finding=finding)
     struck = stops.struck
     if reason == "hit" and struck is not None:
         session.thread = struck.focus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -26,6 +26,9 @@ from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.report.profile import Profile
 
 Array = NDArray[Any]
 MEMORY = 1 << 28
@@ -72,6 +75,7 @@ class Session:
         self._result: LaunchResult | None = None
         self._told_end = False
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
+        self._profiled = bool(options.get("profile"))
         mapped: list[int] = []
         with self.device.lock:
             memory = self.device.memory
@@ -182,13 +186,22 @@ class Session:
         state = timeline.state
         text = "".join(text for _, text in state.printed)
         if timeline.error is None:
-            self._result = result_of(state, text, time.perf_counter() - self._began)
+            profile = self._profile() if self._profiled else None
+            self._result = result_of(state, text, time.perf_counter() - self._began, profile)
         if not self._told_end:
             self._told_end = True
             self.device.stdout(text)
         with self.device.lock:
             hand_over(state.memory, self.device.memory, self._allocations, self._mapped)
             self.device.memory.nanoseconds += state.now
+
+    def _profile(self) -> Profile:
+        """What every line did: counted in a run of its own, in which nothing was done twice."""
+        from warpsim.observe.profiler import Profiler
+
+        profiler = Profiler()
+        self.timeline.again([profiler]).forward(catch=False)
+        return profiler.profile()
 
     # ---- stops -------------------------------------------------------------------------------
 
@@ -279,17 +292,16 @@ class Session:
     def scene(self) -> Scene:
         """The thread in focus as expressions see it."""
         at = self.standing()
-        machine = at.machine if at is not None else self._machine(self.thread)
+        machine = at.machine if at is not None else _machine_of(self.timeline, self.thread)
         return Scene(self.timeline.state, machine, at.group if at is not None else None, self.thread)
 
     def scene_of(self, timeline: Timeline, focus: Focus) -> Scene:
         """The place of a thread in a launch that comes to the present position again."""
-        at = self.standing(focus)
-        return Scene(timeline.state, self._machine(focus), at.group if at is not None else None, focus)
-
-    def _machine(self, focus: Focus) -> Machine | None:
-        """The batch of a thread's CTA, while it runs."""
-        return next((m for m in self.timeline.machines() if column_of(m, focus.cta) is not None), None)
+        machine = _machine_of(timeline, focus)
+        groups = (
+            [at.group for at in everyone(machine) if holds(machine, at.group, focus)] if machine is not None else []
+        )
+        return Scene(timeline.state, machine, groups[0] if groups else None, focus)
 
     def has_begun(self, cta: tuple[int, int, int]) -> bool:
         """Whether a CTA has begun: they do so in order."""
@@ -398,3 +410,8 @@ class Session:
         """Whether the thread in focus stands at one of these places."""
         instruction = self.instruction
         return instruction is not None and spot(instruction) in spots
+
+
+def _machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
+    """The batch of a thread's CTA, while it runs."""
+    return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)

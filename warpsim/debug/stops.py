@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint, spot
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import Focus, first_of, holds
+from warpsim.debug.places import Focus, column_of, first_of, holds
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -32,12 +32,19 @@ class Struck:
     new: Any = None
 
 
+def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
+    """Who stands where."""
+    return machine.number_of(group), group.stack, group.block, group.at
+
+
 class Stops:
     """The breakpoints and watchpoints of a session for one motion; ``counting`` unless it is a look into the past."""
 
     def __init__(self, session: Session, *, counting: bool = True) -> None:
         self.session, self.counting = session, counting
         self.struck: Struck | None = None
+        self.passed: tuple[Any, ...] | None = None
+        """Where somebody stands for whom the launch has stopped already."""
         self._marks: dict[int, list[Breakpoint]] = {}
         self._registers: list[tuple[Watchpoint, RegisterWatch]] = []
         self._memory: list[tuple[Watchpoint, MemoryWatch]] = []
@@ -70,12 +77,19 @@ class Stops:
             if self.struck is not None:
                 return 2
         points = self._marks.get(instruction.span.line)
-        if points is not None:
+        if points is not None and not self._passes(machine, group):
             place = spot(instruction)
             for point in points:
                 if place in point.spots and self._holds(point, machine, group):
                     return 1
         return 0
+
+    def _passes(self, machine: Machine, group: Group) -> bool:
+        """Whether the launch stood here already: another warp went first."""
+        if self.passed is None or self.passed != place_of(machine, group):
+            return False
+        self.passed = None
+        return True
 
     def _holds(self, point: Breakpoint, machine: Machine, group: Group) -> bool:
         focus = self.session.thread if holds(machine, group, self.session.thread) else first_of(machine, group)
@@ -129,6 +143,4 @@ class Stops:
 
 
 def _machine_of(session: Session, focus: Focus) -> Machine | None:
-    from warpsim.debug.places import column_of
-
     return next((m for m in session.timeline.machines() if column_of(m, focus.cta) is not None), None)

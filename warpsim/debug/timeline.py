@@ -73,7 +73,7 @@ class Timeline(Watcher):
         self.accessed: Callable[..., None] | None = None
         self._watchers = watchers
         self._start = Copy(-1, 0, state, 0)
-        self._copyable = copyable(state)
+        self._copyable = copyable(state) and most_bytes > 0
         self.interrupted = self._catching = self._struck = False
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: Hit | None = None
@@ -282,6 +282,12 @@ class Timeline(Watcher):
         self._known.clear()
         self._restore(self._start)
         self.forward(0, catch=False)
+
+    def again(self, watchers: Sequence[Watcher]) -> Timeline:
+        """The same launch from its start, with all that was changed on the way, and other watchers."""
+        other = Timeline(self._start.state, watchers, 0)
+        other.changes = list(self.changes)
+        return other
 
     def interrupt(self) -> None:
         """Stop soon: may be called from a signal handler, or from another thread."""

@@ -1,0 +1,165 @@
+"""The prompt: gdb's words, scripts, and how it ends."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsim.cli import main
+
+ROOT = Path(__file__).parents[2]
+CALLS, FAULTY = ((Path(__file__).parent / "kernels" / f"{name}.ptx").read_text() for name in ("calls", "faulty"))
+
+
+@pytest.fixture
+def prompt(monkeypatch, capsys, tmp_path):
+    """What a dialogue of these commands on 64 threads prints, answer by answer."""
+
+    def run(*commands, text=CALLS, options=(), status=0):
+        (tmp_path / "k.ptx").write_text(text)
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(commands) + "\n"))
+        argument = ["--arg", "i32:5"] if text is CALLS else []
+        given = ["--grid", "1", "--block", "64", "--arg", f"zeros:u32:64={tmp_path / 'out.npy'}", *argument]
+        assert main(["debug", "run", str(tmp_path / "k.ptx"), *given, *options]) == status
+        answers = capsys.readouterr().out.split("(warpsim) ")
+        return [answer.partition("\n")[2].rstrip("\n").replace(str(tmp_path), "DIR") for answer in answers]
+
+    return run
+
+
+def test_words_of_gdb(prompt):
+    """Abbreviations, numeric arguments and an empty line that repeats do what they do in gdb."""
+    answers = prompt("b small", "c", "s", "s", "bt", "fin", "", "n 2", "u 33", "rs 2", "rc", "d", "q")
+
+    assert answers[1] == "Breakpoint 1 at small: line 24"
+    assert answers[2].splitlines()[0] == "Breakpoint 1"
+    assert answers[4].endswith("     7  ld.param.u32 %x0, [a];")
+    assert answers[5].splitlines() == [
+        "#0  twice, line 7: ld.param.u32 %x0, [a];",
+        "#1  k, line 25: call (b), twice, (a);",
+    ]
+    assert answers[6].endswith("26  ld.param.u32 %r1, [b];")
+    assert answers[7] == "the kernel is the outermost function: it returns to nobody"
+    assert answers[8].endswith("28  mul.wide.u32 %rd1, %r2, 4;")
+    assert answers[9].endswith("33  st.shared.u32 [%r2], %r1;")
+    assert answers[10].endswith("31  mov.u32 %r3, s;")
+    assert answers[11].splitlines()[0] == "Breakpoint 1"
+
+
+def test_values(prompt):
+    """Formats, memory, displays, and a value that is set."""
+    answers = prompt(
+        "u 33", "p/x %r0", "p/t 5", "p/f16x2 0x3C004200", "p %tid.x + n", "x/2xw &s", "disp/x n", "s", "x/2dw s[0]",
+        "set s[1] = 7", "p s[0:3]", "set %r1 = 3", "info r %r1", "undisplay 1", "p/q 1", "q",
+    )  # fmt: skip
+
+    assert answers[2].splitlines()[1] == "  lane  0:  0x0  0x1  0x2  0x3  0x4  0x5  0x6  0x7"
+    assert answers[3] == "5 = 101"
+    assert answers[4] == "0x3C004200 = {3.0, 1.0}"
+    assert answers[5].splitlines()[1].split()[2:5] == ["5", "6", "7"]
+    assert answers[6] == "shared 0x0:  0x0  0x0"
+    assert answers[7] == "1: n = 0x5"
+    assert answers[8].splitlines()[-1] == "1: n = 0x5"
+    assert answers[9] == "shared 0x0:  0  2"
+    assert answers[11] == "s[0:3] = {0, 7, 4}"
+    assert answers[13] == "%r1 = 3 in all lanes"
+    assert "is no format" in answers[15]
+
+
+def test_who(prompt):
+    """Warps and lanes, in our words and in those of cuda-gdb."""
+    answers = prompt(
+        "focus warp 1 lane 9", "u 22", "info lanes", "info warps", "block (0,0,0) thread (3,0,0)", "lane 40", "q"
+    )
+
+    assert answers[2].splitlines()[-1] == "    22  mov.u32 %r0, 7;"
+    assert [line.split()[1] for line in answers[3].splitlines()] == ["0-7", "8-31"]
+    assert answers[4].splitlines()[1].startswith("* CTA (0,0,0)  warp  1")
+    assert answers[5].startswith("k, CTA (0,0,0), warp 0, lane 3; lanes 0-31 together")
+    assert answers[6] == "there is no lane 40 in warp 0 of 64 threads"
+
+
+def test_breakpoints(prompt):
+    """Conditions, counts, commands, lists."""
+    answers = prompt(
+        "b 26 if %tid.x == 40", "commands", "p %r0[8]", "end", "tb 33", "ignore 1 0", "watch s[63]", "info b", "c", "c", "c",
+        "c", "info breakpoints", "condition 1", "disable 1", "d 3", "c", "q",
+    )  # fmt: skip
+    listed = answers[6].splitlines()
+
+    assert listed[0] == "  1  break 26, line 26; if %tid.x == 40"
+    assert listed[2] == "  2  break 33, line 33; once"
+    assert "7" in answers[9] or "7" in answers[8]
+    assert any("Watchpoint 3: s[63]" in answer and "new 14" in answer for answer in answers)
+    assert any("The launch has ended" in answer for answer in answers)
+
+
+def test_a_script(prompt, tmp_path):
+    """-x and -ex come first, in their order; the end is that of a run, and its files are written."""
+    (tmp_path / "script").write_text("# a comment\nbreak 33\ncontinue\n")
+    answers = prompt(options=["-x", str(tmp_path / "script"), "-ex", "p %r1[1]", "-ex", "d", "-ex", "c"])
+
+    assert answers[4] == "%r1[1] = 2"
+    assert answers[6].splitlines()[0] == "The launch has ended: 47 steps, 47 warp-instructions, no findings."
+    assert "47 warp-instructions" in answers[7]
+    assert np.load(tmp_path / "out.npy")[:3].tolist() == [0, 2, 4]
+
+
+def test_a_finding_is_told_in_full(prompt):
+    """A finding stops with all of its text; leaving there, or at the end, is status 1, as of a run."""
+    answers = prompt("c", "p %rd2 - out", "q", text=FAULTY, status=1)
+    assert "out-of-bounds: access of 4 bytes" in answers[1]
+    assert "CTA (0, 0, 0), warp 1, lane 31" in answers[1]
+    assert answers[1].splitlines()[-1] == "    12  st.global.u32 [%rd2+4], %r0;"
+    answers = prompt("c", "c", text=FAULTY, status=1)
+    assert answers[2].splitlines()[0] == "The launch has ended: 14 steps, 14 warp-instructions, 1 finding."
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["foo", "b", "b ²", "b " + "9" * 5000, "focus 9", "focus 7,7,7 0", "focus x", "step ²", "step -1", "goto", "p", "p (",
+     "x", "x/99z", "x/99999xw s", "x 0", "set", "set %r0 =", "set n = 3", "info", "info x", "delete 7", "ignore 1", "commands 9",
+     "undisplay 9", "list 0", "source /nowhere", "until", "condition", "d", "i", "\x00", "set scheduler-locking maybe", "watch 5",
+     "rwatch %r0", "help foo", "block (9,9,9)", "thread (99,0,0)", "finish"],
+)  # fmt: skip
+def test_whatever_is_typed(prompt, command):
+    """Nothing that is typed ends the dialogue but what is to end it."""
+    answers = prompt(command, "echo still here", "q")
+
+    assert answers[2] == "still here"
+
+
+def test_json(monkeypatch, capsys):
+    """With --json the dialogue goes elsewhere, and there is one document."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("c\n"))
+    assert main(["debug", "replay", str(ROOT / "programs" / "saxpy"), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["cases"][0]["bits_equal"]
+    assert "The launch has ended" in said.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert main(["debug", "replay", str(ROOT / "programs" / "saxpy"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_at"] == 0
+
+
+def test_replay_compares(monkeypatch, capsys):
+    """A recorded launch that runs to its end is compared, with every option of a replay."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("c\n"))
+    options = ["--checks", "all", "--async-effects", "at_wait", "--max-instructions", "none", "--bits"]
+    assert main(["debug", "replay", str(ROOT / "programs" / "saxpy"), *options]) == 0
+    assert "equal in every bit" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO("c\nc\n"))
+    assert main(["debug", "replay", str(ROOT / "programs" / "saxpy"), "--max-instructions", "100"]) == 1
+    assert "more than 100 warp-instructions" in capsys.readouterr().out
+
+
+def test_source_lines(monkeypatch, capsys):
+    """CUDA lines are shown as they change, and are places to stop at."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("b kernel.cu:4\nc\ns\ninfo line\nl\n"))
+    assert main(["debug", "replay", str(ROOT / "programs" / "saxpy")]) == 0
+    answers = capsys.readouterr().out.split("(warpsim) ")
+
+    assert "kernel.cu:4: if (i < n) y[i] = a * x[i] + y[i];" in answers[2]
+    assert "kernel.cu:4" in answers[4]
+    assert "kernel.cu:3:" in answers[5]

@@ -1,0 +1,69 @@
+"""``warpsim debug run|replay``: a session at a terminal, in gdb's words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from typing import Any
+
+from warpsim.cli.debug.shell import Shell, Terminal
+from warpsim.cli.outcome import Unusable, document
+from warpsim.debug import Session
+from warpsim.errors import ExecutionError, PtxError
+from warpsim.report.findings import finding_record
+
+
+def run_debugger(options: Namespace) -> int:
+    """Run a launch under the prompt; its exit status. With ``--json`` the dialogue goes to standard error."""
+    from warpsim.cli.commands import failed, print_case, report_cases, report_launch, show_profile
+    from warpsim.cli.launching import Left, launch_from, launch_options
+    from warpsim.cli.programs import find_case
+    from warpsim.host.cases import run_case
+
+    first = [line for kind, text in options.first or [] for line in ([text] if kind == "command" else _lines(text))]
+    out = sys.stderr if options.json else sys.stdout
+
+    def launch(kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
+        session = Session(kernel, grid, block, args, **more)
+        shell = Shell(session, out, _has_colour(out))
+        terminal = Terminal(shell)
+        shell.dialogue(first, terminal.read, lambda: not terminal.tty)
+        if not session.timeline.ended:
+            shell.say(f"Left at step {session.stop.step}, before the end.")
+            raise Left(session.stop.step, shell.errors)
+        if session.error is not None:
+            raise session.error
+        return session.result
+
+    try:
+        if options.kind == "replay":
+            path = find_case(options.case[0])
+            given = launch_options(options)
+            result = run_case(path, device=options.device, numerics=options.numerics, launch=launch, **given)
+            if not options.json:
+                print_case(result, options.bits)
+            return report_cases([result], options)
+        done = launch_from(options, launch)
+        show_profile(done.result.profile, options)
+        return report_launch(done, options.json)
+    except (ExecutionError, PtxError) as problem:
+        return failed(problem, options.json)
+    except Left as left:
+        step, errors = left.args
+        if options.json:
+            document({"error": None, "left_at": step, "findings": [finding_record(f) for f in errors]})
+        return int(bool(errors))
+
+
+def _lines(name: str) -> list[str]:
+    """The commands in a file."""
+    try:
+        with open(name, encoding="utf-8") as stream:
+            return stream.read().splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Unusable(f"cannot read {name}: {problem}") from None
+
+
+def _has_colour(stream: Any) -> bool:
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM", "dumb") != "dumb"

@@ -1,0 +1,145 @@
+"""Values as text: in gdb's formats, and lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug import DebugError
+
+Array = NDArray[Any]
+LETTERS = "xduotacfz"
+ACROSS = 8
+"""Lanes in a row of text."""
+FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
+
+
+def integer_of(value: Any) -> int:
+    """The bits of one element as an unsigned number."""
+    return int.from_bytes(np.ascontiguousarray(value).tobytes(), "little")
+
+
+def formatter(letter: str) -> Callable[[Any], str]:
+    """One element as text.
+
+    Raises:
+        DebugError: there is no such format."""
+    if letter not in LETTERS:
+        raise DebugError(
+            f"{letter!r} is no format; these are {', '.join('/' + c for c in LETTERS)} and types, as /f16x2"
+        )
+
+    def text(value: Any) -> str:
+        size = np.asarray(value).dtype.itemsize
+        bits = integer_of(value)
+        if letter in "xaz":
+            return f"0x{bits:0{2 * size}x}" if letter == "z" else f"0x{bits:x}"
+        if letter == "t":
+            return f"{bits:b}"
+        if letter == "o":
+            return f"0{bits:o}"
+        if letter == "u":
+            return str(bits)
+        if letter == "c":
+            return f"{bits & 255} {chr(bits & 255)!r}"
+        if letter == "f" and size in FLOATS:
+            return plain(np.frombuffer(np.ascontiguousarray(value).tobytes(), FLOATS[size])[0])
+        return str(bits - (1 << 8 * size) if bits >> (8 * size - 1) else bits)
+
+    return text
+
+
+def plain(value: Any) -> str:
+    """One element as its type shows it."""
+    kind = getattr(value, "dtype", None)
+    if isinstance(value, (bool, np.bool_)):
+        return "1" if value else "0"
+    if kind is not None and kind.names is not None:
+        return f"0x{int(value['hi']):x}{int(value['lo']):016x}"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    return str(value if isinstance(value, (float, np.floating)) else np.float32(value))
+
+
+def show(value: Any, letter: str = "") -> str:
+    """A value: one element, the parts of packed bits, an array, or one for each lane."""
+    one = formatter(letter) if letter else plain
+    if isinstance(value, np.ma.MaskedArray):
+        return _lanes(value, one)
+    data = np.asarray(value)
+    if data.dtype == object and letter:
+        data = (
+            data.astype(np.int64)
+            if all(-(2**63) <= int(v) < 2**63 for v in data.reshape(-1))
+            else data.astype(np.uint64)
+        )
+    if data.ndim == 0:
+        return one(data[()])
+    return "{" + ", ".join(_run(count, show(item, letter)) for count, item in _runs(data)) + "}"
+
+
+def _runs(data: Array) -> list[tuple[int, Any]]:
+    """Equal elements that follow one another, with how many there are."""
+    found: list[tuple[int, Any]] = []
+    for item in data:
+        raw = np.asarray(item).tobytes()
+        if found and np.asarray(found[-1][1]).tobytes() == raw:
+            found[-1] = (found[-1][0] + 1, found[-1][1])
+        else:
+            found.append((1, item))
+    return found
+
+
+def _run(count: int, text: str) -> str:
+    return (
+        text
+        if count < 4 and count == 1
+        else ", ".join([text] * count)
+        if count < 4
+        else f"{text} <repeats {count} times>"
+    )
+
+
+def _lanes(value: Any, one: Callable[[Any], str]) -> str:
+    data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
+    away: Array = mask if data.ndim == 1 else np.all(mask, axis=tuple(range(1, data.ndim)))
+
+    def element(item: Any) -> str:
+        return one(item) if np.asarray(item).ndim == 0 else "(" + ", ".join(one(part) for part in item) + ")"
+
+    texts = ["-" if away[lane] else element(data[lane]) for lane in range(len(data))]
+    here = {text for lane, text in enumerate(texts) if not away[lane]}
+    if len(here) == 1:
+        return next(iter(here)) + (" in all lanes" if not away.any() else f" in lanes {_lane_text(~away)}")
+    width = max(len(text) for text in texts)
+    rows = [
+        f"  lane {start:2}: " + " ".join(text.rjust(width) for text in texts[start : start + ACROSS])
+        for start in range(0, len(texts), ACROSS)
+    ]
+    return "\n" + "\n".join(rows)
+
+
+def _lane_text(here: Array) -> str:
+    numbers = np.flatnonzero(here)
+    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))
+
+
+def short(value: Any) -> str:
+    """A register in one line: one value, or the first and the last."""
+    data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
+    wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())  # an address
+    texts = [hex(int(item)) if wide else plain(item) for item in data[~mask]]
+    if not texts:
+        return "-"
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(texts[:4]) + f" .. {texts[-1]}"
+
+
+def equation(name: str, value: str) -> str:
+    """``name = value``; a table stands below its name."""
+    return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"

@@ -1,0 +1,141 @@
+"""``info ...``: what there is, all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.cli.debug.formats import equation, show
+from warpsim.cli.debug.parts import Part
+from warpsim.debug import DebugError
+from warpsim.errors import describe, plural, source_name
+from warpsim.types import StateSpace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Infos(Part):
+    """info registers, lanes, warps, line, locals, findings ..."""
+
+    whereabouts: Callable[[], str]
+    register_line: Callable[[str, Any], str]
+
+    def do_info(self, text: str, option: str) -> None:
+        """info WHAT (i): registers, lanes, warps, line, locals, frame, findings, breakpoints, watch, display ..."""
+        word, _, rest = text.partition(" ")
+        known = self.infos()
+        found = [name for name in known if name.startswith(word)] if word else []
+        if word in known:
+            found = [word]
+        if word in ("b", "br"):
+            found = ["breakpoints"]
+        if len(found) != 1:
+            raise DebugError("info " + "|".join(known))
+        getattr(self, "info_" + found[0])(rest.strip())
+
+    def infos(self) -> list[str]:
+        """What `info` knows."""
+        return sorted(name[5:] for name in dir(self) if name.startswith("info_"))
+
+    def info_registers(self, text: str) -> None:
+        """Registers that hold anything, those that changed since the last stop with a star; or one by lane."""
+        held = self.session.registers
+        if text:
+            chosen = [name for name in held if name == text or name == "%" + text]
+            if not chosen:
+                raise DebugError(f"no register {text} that anything was written to")
+            for name in chosen:
+                self.say(equation(name, show(held[name])))
+            return
+        if not held:
+            self.say("No register was written to yet.")
+        for name in held:
+            self.say(self.register_line(name, held[name]))
+
+    def info_all(self, text: str) -> None:
+        """Registers, locals and where."""
+        self.say(self.whereabouts())
+        self.info_registers("")
+        self.info_locals("")
+
+    def info_lanes(self, text: str) -> None:
+        """Where the lanes of the warp stand."""
+        focus = self.session.thread
+        mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
+        for part in mine:
+            self.say(f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}")
+        if not mine:
+            self.say(f"CTA {focus.cta}, warp {focus.warp} does not run.")
+
+    def info_warps(self, text: str) -> None:
+        """Where the warps of the CTAs that run stand."""
+        focus = self.session.thread
+        for part in self.session.warps():
+            mark = "*" if (part.cta, part.warp) == (focus.cta, focus.warp) else " "
+            x, y, z = part.cta
+            self.say(
+                f"{mark} CTA ({x},{y},{z})  warp {part.warp:2}  lanes {part.lanes:<10}  line {part.line:5}  {part.instruction}, {part.state}"
+            )
+
+    def info_line(self, text: str) -> None:
+        """The present line, and its CUDA line."""
+        stop = self.session.stop
+        if stop.line is None:
+            raise DebugError("nobody stands anywhere")
+        source = f", {source_name(stop.source)}" if stop.source is not None else ""
+        self.say(f"line {stop.line} of {self.session.kernel.module.program.file}{source}: {stop.instruction}")
+
+    def info_frame(self, text: str) -> None:
+        """Where the thread in focus stands."""
+        self.say(self.whereabouts())
+
+    def info_locals(self, text: str) -> None:
+        """Parameters and variables of the present function and of the module."""
+        scene = self.session.scene
+        plan = scene.group.plan if scene.group is not None else self.session.timeline.state.plan.main
+        for param in plan.function.params:
+            if not param.registers:
+                self._variable("param", param.name, param.type.name)
+        spaces = {StateSpace.SHARED: "shared", StateSpace.LOCAL: "local", StateSpace.PARAM: "param"}
+        for variable in [*plan.function.variables, *self.session.timeline.state.plan.program.variables]:
+            self._variable(spaces.get(variable.space, variable.space.value), variable.name, variable.type.name)
+
+    def _variable(self, space: str, name: str, type: str) -> None:
+        try:
+            value = self.session.evaluate(name)
+            data = np.asarray(value)
+            long = data.ndim and not isinstance(value, np.ma.MaskedArray) and len(data) > 8
+            shown = show(data[:8])[:-1] + f", ...}} ({len(data)} elements)" if long else show(value)
+        except DebugError as problem:
+            shown = str(problem).splitlines()[0]
+        self.say(f"  .{space} .{type} {name} = {shown}")
+
+    def info_findings(self, text: str) -> None:
+        """What was found so far."""
+        for finding in self.session.findings:
+            self.say(f"{finding.severity}: {describe(finding)}")
+        if not self.session.findings:
+            self.say("No findings up to here.")
+
+    def info_display(self, text: str) -> None:
+        """What is shown at every stop."""
+        for number, (what, option) in self.displays.items():
+            self.say(f"{number:3}  {what}" + (f" /{option}" if option else ""))
+        if not self.displays:
+            self.say("Nothing is shown at every stop.")
+
+    def info_program(self, text: str) -> None:
+        """How far the launch is."""
+        session = self.session
+        end = "; it has ended" if session.timeline.ended else ""
+        copies = (
+            plural(len(session.timeline.copies), "copy")
+            if len(session.timeline.copies) == 1
+            else f"{len(session.timeline.copies)} copies"
+        )
+        self.say(
+            f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
+            f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back"
+        )

@@ -1,0 +1,239 @@
+"""Commands that show and change values, text and threads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from warpsim.cli.debug.formats import LETTERS, equation, formatter, short, show
+from warpsim.cli.debug.infos import Infos
+from warpsim.cli.debug.parts import number_of
+from warpsim.debug import DebugError
+from warpsim.debug import expressions as ex
+from warpsim.debug.memory import WORDS
+from warpsim.debug.watching import location_of
+from warpsim.errors import source_name, source_text
+from warpsim.types import TYPES
+
+AROUND = 5
+UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
+
+
+class Looking(Infos):
+    """print, x, display, set, focus, list, backtrace."""
+
+    # ---- values ------------------------------------------------------------------------------
+
+    def do_print(self, text: str, option: str) -> None:
+        """print[/FORMAT] EXPRESSION (p): its value, by lane where it differs; formats x d u o t c a f z, or a type: /f16x2."""
+        if not text:
+            raise DebugError("print EXPRESSION, for example %r1 + 4*%tid.x, s[3], f16x2(%r5).hi")
+        self.say(equation(text, self.value(text, option)))
+
+    def value(self, text: str, option: str) -> str:
+        """An expression in a format."""
+        if option in TYPES:
+            return show(self.session.evaluate(f"{option}({text})"))
+        if option and (len(option) > 1 or option not in LETTERS):
+            formatter(option)
+        return show(self.session.evaluate(text), option)
+
+    def do_x(self, text: str, option: str) -> None:
+        """x[/NFU] PLACE: N elements of memory in format F and of unit b, h, w or g: x/8xw &s, x/4f out, x shared 0x40."""
+        found = re.fullmatch(r"(\d{0,6})([a-z]*)", option)
+        if found is None:
+            raise DebugError(f"x/NFU: a number, a format, a unit, not /{option[:20]}")
+        letters = [c for c in found[2] if c in LETTERS]
+        units = [c for c in found[2] if c in UNITS]
+        if len(letters) + len(units) != len(found[2]) or len(letters) > 1 or len(units) > 1:
+            raise DebugError(f"/{found[2]} is no format and unit: {LETTERS} and {''.join(UNITS)}")
+        letter = letters[0] if letters else "x"
+        space, address = self._place(text)
+        size, count = UNITS[units[0]] if units else 4, int(found[1] or 1)
+        raw = self.session.memory(space, address, size * count)
+        one, data = formatter(letter), np.frombuffer(raw, f"u{size}")
+        across = 16 // size
+        for start in range(0, count, across):
+            row = "  ".join(one(value) for value in data[start : start + across])
+            self.say(f"{space} 0x{address + start * size:x}:  {row}")
+
+    def _place(self, text: str) -> tuple[str, int]:
+        """A state space and an address: of what an expression names, or as they are given."""
+        if not text:
+            raise DebugError("x PLACE, for example &s, s[4], out, shared 0x40")
+        word, _, rest = text.partition(" ")
+        if word in WORDS and rest.strip():
+            return word, self._number(rest)
+        node = ex.parse(text)
+        inner = node.operand if isinstance(node, ex.Unary) and node.operator == "&" else node
+        at = location_of(self.session.scene, inner)
+        if at is not None and at.space != "param":
+            address = at.address[self.session.thread.lane] if isinstance(at.address, np.ndarray) else at.address
+            return at.space, int(address)
+        return "generic", self._number(text)
+
+    def _number(self, text: str) -> int:
+        value = np.ma.getdata(self.session.evaluate(text))
+        one = value if value.ndim == 0 else value[self.session.thread.lane] if value.shape == (32,) else None
+        if one is None or not isinstance(plain_number := np.asarray(one).item(), int):
+            raise DebugError(f"{text[:40]} is no address")
+        return plain_number
+
+    def do_display(self, text: str, option: str) -> None:
+        """display[/FORMAT] [EXPRESSION] (disp): show it at every stop; without expression, show all now."""
+        if not text:
+            self.show_displays()
+            return
+        shown = self.value(text, option)
+        number = max(self.displays, default=0) + 1
+        self.displays[number] = text, option
+        self.say(equation(f"{number}: {text}", shown))
+
+    def do_undisplay(self, text: str, option: str) -> None:
+        """undisplay [N...]: show no longer; without number, nothing."""
+        for word in text.split():
+            if self.displays.pop(number_of(word, "a display"), None) is None:
+                raise DebugError(f"no display {word}")
+        if not text:
+            self.displays.clear()
+
+    def show_displays(self) -> None:
+        """What is shown at every stop."""
+        for number, (text, option) in self.displays.items():
+            try:
+                self.say(equation(f"{number}: {text}", self.value(text, option)))
+            except DebugError as problem:
+                self.say(f"{number}: {text}: {str(problem).splitlines()[0]}")
+
+    def do_set(self, text: str, option: str) -> None:
+        """set WHAT = VALUE: change a register, a variable or memory; or set scheduler-locking on|off|step, stop-at-findings on|off."""
+        words = text.split()
+        if words[:1] == ["scheduler-locking"]:
+            if len(words) != 2 or words[1] not in ("on", "off", "step"):
+                raise DebugError("set scheduler-locking step (or on): only the warp in focus steps; off: all move")
+            self.session.scheduler_locking = "off" if words[1] == "off" else "step"
+            return
+        if words[:1] == ["stop-at-findings"]:
+            if len(words) != 2 or words[1] not in ("on", "off"):
+                raise DebugError("set stop-at-findings on|off")
+            self.session.stop_at_findings = words[1] == "on"
+            return
+        if words[:1] in (["var"], ["variable"]):
+            text = text.partition(" ")[2]
+        what, sign, value = re.sub(r"==|<=|>=|!=", lambda m: "\0" * len(m[0]), text).partition("=")
+        if not sign or not what.strip() or not value.strip():
+            raise DebugError("set WHAT = VALUE, for example set %r3 = 5, set s[2] = 1.5, set %r3[4] = %r2 + 1")
+        self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
+
+    # ---- threads -----------------------------------------------------------------------------
+
+    def do_focus(self, text: str, option: str) -> None:
+        """focus [cta X,Y,Z] [warp W] [lane L], or block (X,Y,Z) thread (X,Y,Z): whom step, print and watch mean."""
+        if text:
+            self._focus(text)
+        self.say(self.whereabouts())
+        calls = self.session.where()
+        if calls and text:
+            self.say(f"{calls[0].line:6}  {calls[0].text.expandtabs(1)}")
+
+    def _focus(self, text: str) -> None:
+        chosen: dict[str, Any] = {}
+        pattern = r"(cta|block|warp|lane|thread)?\s*(\(\s*\d{1,9}(?:\s*,\s*\d{1,9})*\s*\)|\d{1,9}(?:,\d{1,9})*)"
+        if re.fullmatch(rf"(?:{pattern}\s*,?\s*)+", text) is None:
+            raise DebugError("focus cta X,Y,Z warp W lane L, or block (X,Y,Z) thread (X,Y,Z)")
+        found = re.findall(pattern, text)
+        bare = [("warp",)] if len(found) == 1 else [("cta",), ("warp",), ("lane",)]
+        for at, (word, digits) in enumerate(found):
+            numbers = [int(n) for n in re.findall(r"\d+", digits)]
+            word = word or (bare[at][0] if at < 3 else "")
+            if word == "thread":
+                bx, by, bz = self.session.timeline.state.block
+                x, y, z = (*numbers, 0, 0)[:3]
+                if not (x < bx and y < by and z < bz) or len(numbers) > 3:
+                    raise DebugError(f"there is no thread ({x},{y},{z}) in a block of {(bx, by, bz)}")
+                number = x + bx * (y + by * z)
+                chosen["warp"], chosen["lane"] = number >> 5, number & 31
+            elif word in ("cta", "block"):
+                chosen["cta"] = numbers
+            else:
+                chosen[word] = numbers[0]
+        self.session.focus(**chosen)
+
+    def do_cta(self, text: str, option: str) -> None:
+        """cta X,Y,Z: look at another CTA; so do block, warp, lane and thread."""
+        self.do_focus(f"cta {text}" if text else "", option)
+
+    def do_block(self, text: str, option: str) -> None:
+        """block (X,Y,Z) [thread (X,Y,Z)]: look at another thread, in cuda-gdb's words."""
+        self.do_focus(f"block {text}" if text else "", option)
+
+    def do_warp(self, text: str, option: str) -> None:
+        """warp W: look at another warp of the CTA."""
+        self.do_focus(f"warp {text}" if text else "", option)
+
+    def do_lane(self, text: str, option: str) -> None:
+        """lane L: look at another lane of the warp."""
+        self.do_focus(f"lane {text}" if text else "", option)
+
+    def do_thread(self, text: str, option: str) -> None:
+        """thread (X,Y,Z): look at another thread of the CTA."""
+        self.do_focus(f"thread {text}" if text else "", option)
+
+    # ---- text --------------------------------------------------------------------------------
+
+    def do_backtrace(self, text: str, option: str) -> None:
+        """backtrace (bt, where): the calls of the thread in focus, innermost first."""
+        calls = self.session.where()
+        for number, call in enumerate(calls):
+            source = f" at {source_name(call.source)}" if call.source is not None else ""
+            self.say(f"#{number}  {call.function}, line {call.line}{source}: {call.text}")
+        if not calls:
+            self.say(f"{self.session.thread} does not run.")
+
+    def do_frame(self, text: str, option: str) -> None:
+        """frame (f): the line at which the thread in focus stands."""
+        self.say(self.whereabouts())
+        calls = self.session.where()
+        if calls:
+            self.say(f"{calls[0].line:6}  {calls[0].text.expandtabs(1)}")
+
+    def do_list(self, text: str, option: str) -> None:
+        """list [LINE] (l): the text around the present line, or around another; again: what follows."""
+        lines = self.session.timeline.state.plan.program.lines
+        here = self.session.stop.line
+        if text:
+            middle = number_of(text, "a line")
+            if not 1 <= middle <= len(lines):
+                raise DebugError(f"there is no line {middle}: the text has {len(lines)}")
+            first = max(middle - AROUND, 1)
+        else:
+            first = self.listed or max((here or 1) - AROUND, 1)
+        last = min(first + 2 * AROUND, len(lines))
+        if first > len(lines):
+            raise DebugError(f"the text has {len(lines)} lines")
+        sources = {
+            i.span.line: i.source for f in self.session.timeline.state.plan.program.functions.values() for i in f.code
+        }
+        shown: tuple[str, int] | None = None
+        for number in range(first, last + 1):
+            source = sources.get(number)
+            if source is not None and source != shown:
+                shown = source
+                self.say(f"        {source_text(source, self.session.kernel.module.program.file)}")
+            mark = ">" if number == here else " "
+            self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
+        self.listed = last + 1
+
+    def do_registers_of(self, text: str, option: str) -> None:
+        """registers-of PREFIX: the registers whose names begin so, by lane."""
+        for name, values in self.session.registers.items():
+            if name.startswith(text):
+                self.say(equation(name, show(values)))
+
+    def register_line(self, name: str, values: Any) -> str:
+        """A register in one line, marked where it changed since the last stop."""
+        old = self.previous.get(name)
+        changed = old is None or old.tobytes() != values.tobytes()
+        return f"{'*' if changed and self.previous else ' '} {name:>12}  {short(values)}"

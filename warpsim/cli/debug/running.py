@@ -1,0 +1,160 @@
+"""Commands that move the launch, and what is said when it stands again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from warpsim.cli.debug.formats import show
+from warpsim.cli.debug.parts import Part, count_of
+from warpsim.debug import Breakpoint, DebugError, Stop
+from warpsim.errors import describe, plural, source_text
+
+if TYPE_CHECKING:
+    from warpsim.debug import Focus
+
+
+class Running(Part):
+    """step, next, finish, until, continue, run, goto, and back again."""
+
+    def greet(self) -> None:
+        """Where the launch stands at the beginning."""
+        state = self.session.timeline.state
+        kernel, grid, block = self.session.kernel.name, state.grid, state.block
+        self.say(f"{kernel}: grid {grid}, block {block}. Type help for the commands.")
+        self.report(self.session.stop, None)
+
+    # ---- commands ----------------------------------------------------------------------------
+
+    def do_step(self, text: str, option: str) -> None:
+        """step [N] (s): execute N instructions of the warp in focus."""
+        self.move(lambda: self.session.step(count_of(text)))
+
+    def do_next(self, text: str, option: str) -> None:
+        """next [N] (n): likewise, but a called function runs as a whole."""
+        n = count_of(text)
+
+        def moves() -> Stop:
+            for _ in range(n):
+                stop = self.session.next()
+                if stop.reason != "step":
+                    break
+            return stop
+
+        self.move(moves)
+
+    def do_finish(self, text: str, option: str) -> None:
+        """finish (fin): run until the present function has returned."""
+        self.move(self.session.finish)
+
+    def do_until(self, text: str, option: str) -> None:
+        """until PLACE (u): run until the warp in focus comes there, or its function returns."""
+        if not text:
+            raise DebugError("until PLACE: a PTX line, file.cu:N, a label, a function, op:PATTERN")
+        self.move(lambda: self.session.until(text))
+
+    def do_continue(self, text: str, option: str) -> None:
+        """continue [N] (c): run to the next stop; pass the breakpoint at which the launch stands N - 1 times."""
+        n, stop = count_of(text), self.session.stop
+        point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
+        if n > 1 and isinstance(point, Breakpoint):
+            point.ignore = n - 1
+        self.move(self.session.cont)
+
+    def do_run(self, text: str, option: str) -> None:
+        """run (r): begin the launch anew, and run to the first stop."""
+        self.move(self.session.run)
+
+    def do_start(self, text: str, option: str) -> None:
+        """start: begin the launch anew, and stand before its first instruction."""
+        self.move(lambda: self.session.goto(0))
+
+    def do_goto(self, text: str, option: str) -> None:
+        """goto STEP: be where so many steps have been executed, forward or back."""
+        if not text:
+            raise DebugError("goto STEP")
+        self.move(lambda: self.session.goto(count_of(text, 0)))
+
+    def do_reverse_step(self, text: str, option: str) -> None:
+        """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus."""
+        self.move(lambda: self.session.back(count_of(text)))
+
+    def do_reverse_continue(self, text: str, option: str) -> None:
+        """reverse-continue (rc): go back to the last breakpoint or change of what is watched."""
+        self.move(self.session.reverse_cont)
+
+    # ---- stops -------------------------------------------------------------------------------
+
+    def move(self, action: Callable[[], Stop]) -> None:
+        """Let the launch move, and say where it stands then."""
+        from warpsim.cli.debug.shell import interruptible
+
+        before = self.session.thread
+        self.previous = {name: values.copy() for name, values in self.session.registers.items()}
+        with interruptible(self.session):
+            stop = action()
+        self.report(stop, before)
+
+    def report(self, stop: Stop, before: Focus | None) -> None:
+        """Say why and where the launch stands."""
+        self.listed = None
+        if stop.reason == "end":
+            self._report_end(stop)
+            return
+        if stop.reason == "finding" and stop.finding is not None:
+            self.say(self.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
+            self.errors += [stop.finding] if stop.finding.severity == "error" else []
+        elif stop.reason == "breakpoint":
+            self.say(self.paint(f"Breakpoint {stop.number}", "1"))
+        elif stop.reason == "watchpoint":
+            self._report_change(stop)
+        elif stop.reason == "interrupted":
+            self.say("Interrupted.")
+        calls = self.session.where()
+        if stop.reason != "step" or before is None or stop.focus != before:
+            self.say(self.whereabouts())
+        if calls and stop.source is not None and stop.source != self.shown_source:
+            self.say(f"  {source_text(stop.source, self.session.kernel.module.program.file)}")
+        self.shown_source = stop.source
+        if calls:
+            self.say(self.paint(f"{calls[0].line:6}", "36") + f"  {calls[0].text.expandtabs(1)}")
+        elif stop.reason != "finding":
+            self.say(f"{self.session.thread} has exited")
+        self.show_displays()
+        if stop.reason in ("breakpoint", "watchpoint"):
+            self.queue = [*self.scripts.get(stop.number or 0, []), *self.queue]
+
+    def _report_change(self, stop: Stop) -> None:
+        point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
+        what = getattr(point, "expression", "")
+        self.say(
+            self.paint(f"Watchpoint {stop.number}: {what}", "1")
+            if stop.number is not None
+            else "A watched value changes here."
+        )
+        if stop.old is not None:
+            self.say(f"  old {show(stop.old)}")
+            self.say(f"  new {show(stop.new)}")
+
+    def _report_end(self, stop: Stop) -> None:
+        error, result = self.session.error, self.session.result
+        if error is not None:
+            self.say(f"The launch has ended with an error, after {plural(stop.step, 'step')}:")
+            self.say(str(error))
+        elif result is not None:
+            found = plural(len(result.findings), "finding") if result.findings else "no findings"
+            self.say(
+                f"The launch has ended: {plural(stop.step, 'step')}, {plural(result.instructions, 'warp-instruction')}, {found}."
+            )
+
+    def whereabouts(self) -> str:
+        """The thread in focus, and who goes with it."""
+        focus, calls = self.session.thread, self.session.where()
+        mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
+        at = self.session.standing()
+        lanes = next((w for w in mine if at is not None and w.line == at.instruction.span.line), None)
+        name = calls[0].function if calls else self.session.kernel.name
+        with_it = f"lanes {lanes.lanes} together" if lanes is not None else "not running"
+        if lanes is not None and lanes.state not in ("runs", "ready"):
+            with_it += f", which {lanes.state.replace('waits', 'wait', 1).replace('polls', 'poll', 1)}"
+        return f"{name}, {focus}; {with_it}; step {self.session.stop.step}"

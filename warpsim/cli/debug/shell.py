@@ -1,0 +1,260 @@
+"""The prompt: reads commands, finds who obeys them, and says where the launch stands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, TextIO
+
+from warpsim.cli.debug.breaking import Breaking
+from warpsim.cli.debug.looking import Looking
+from warpsim.cli.debug.running import Running
+from warpsim.debug import DebugError, Session
+from warpsim.errors import Finding, WarpsimError
+
+ALIASES = {
+    "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "step", "stepi": "step",
+    "ni": "next", "nexti": "next", "fin": "finish", "u": "until", "advance": "until", "b": "break", "br": "break", "tb": "tbreak",
+    "d": "delete", "p": "print", "inspect": "print", "call": "print", "disp": "display", "i": "info", "inf": "info", "l": "list",
+    "bt": "backtrace", "where": "backtrace", "f": "frame", "rs": "reverse-step", "rsi": "reverse-step", "back": "reverse-step",
+    "reverse-stepi": "reverse-step", "rc": "reverse-continue", "q": "quit", "exit": "quit", "h": "help", "?": "help",
+    "registers": "info registers", "memory": "x", "cuda": "focus", "dis": "disable", "en": "enable",
+}  # fmt: skip
+COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(/[^\s]*)?\s*(.*)", re.DOTALL)
+
+
+class Leave(Exception):
+    """The user ends the dialogue."""
+
+
+class Shell(Running, Breaking, Looking):
+    """A dialogue about a session. ``source`` gives lines after the commands of ``first``; ``echo`` shows what is read."""
+
+    def __init__(self, session: Session, out: TextIO, colour: bool) -> None:
+        self.session = session
+        self.out = out
+        self.colour = colour
+        self.last = ""
+        self.queue: list[str] = []
+        self.displays: dict[int, tuple[str, str]] = {}
+        self.scripts: dict[int, list[str]] = {}
+        self.previous: dict[str, Any] = {}
+        self.shown_source: tuple[str, int] | None = None
+        self.listed: int | None = None
+        self.depth = 0
+        self.errors: list[Finding] = []
+        """Errors at which the launch has stopped."""
+
+    # ---- output ------------------------------------------------------------------------------
+
+    def say(self, text: str = "") -> None:
+        """Print a line."""
+        print(text, file=self.out)
+
+    def paint(self, text: str, code: str) -> str:
+        """Text in a colour, where the terminal has any."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
+
+    # ---- dialogue ----------------------------------------------------------------------------
+
+    def dialogue(self, first: list[str], source: Callable[[], str | None], echo: Callable[[], bool]) -> None:
+        """Obey ``first``, then what ``source`` gives, until it has no more or the user leaves."""
+        self.greet()
+        self.queue = list(first)
+        with contextlib.suppress(Leave):
+            while True:
+                queued = bool(self.queue)
+                line = self.queue.pop(0) if queued else source()
+                if line is None:
+                    return
+                if queued or echo():
+                    self.say(f"(warpsim) {line}")
+                self._source = source
+                if not line.strip():
+                    line = self.last if not queued else ""
+                elif not line.lstrip().startswith("#"):
+                    self.last = line.strip()
+                self.obey(line)
+
+    def obey(self, line: str) -> None:
+        """Do what a line says; complaints are printed."""
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return
+        try:
+            self._dispatch(line)
+        except (DebugError, WarpsimError) as problem:
+            self.say(str(problem))
+        except RecursionError:
+            self.say("that is too deep")
+
+    def _dispatch(self, line: str) -> None:
+        found = COMMAND.fullmatch(line)
+        if found is None:
+            raise DebugError(f"{line[:60]!r} is no command; try: help")
+        word, option, rest = found[1], (found[2] or "")[1:], found[3].strip()
+        name = self.command(word)
+        if " " in name:
+            name, _, more = name.partition(" ")
+            rest = f"{more} {rest}"
+        getattr(self, "do_" + name.replace("-", "_"))(rest, option)
+
+    def command(self, word: str) -> str:
+        """The full name of a command: of an abbreviation as in gdb, or of any beginning that is unique."""
+        names = self.names()
+        if word in ALIASES:
+            return ALIASES[word]
+        if word in names:
+            return word
+        found = [name for name in names if name.startswith(word)]
+        if len(found) != 1:
+            many = f"ambiguous: {', '.join(found)}" if found else "no command; try: help"
+            raise DebugError(f"{word!r} is {many}")
+        return found[0]
+
+    def names(self) -> list[str]:
+        """All commands."""
+        return sorted(name[3:].replace("_", "-") for name in dir(self) if name.startswith("do_"))
+
+    def further(self) -> str | None:
+        """The next line of the dialogue, for commands that take several."""
+        line = self.queue.pop(0) if self.queue else self._source()
+        return line
+
+    # ---- commands about the dialogue ---------------------------------------------------------
+
+    def do_help(self, text: str, option: str) -> None:
+        """help [COMMAND]: what there is, or what a command does."""
+        if text:
+            name = self.command(text.split()[0]).split()[0]
+            self.say(str(getattr(self, "do_" + name.replace("-", "_")).__doc__))
+            return
+        for name in self.names():
+            first = str(getattr(self, "do_" + name.replace("-", "_")).__doc__).partition("\n")[0]
+            self.say(f"  {first}")
+
+    def do_quit(self, text: str, option: str) -> None:
+        """quit: end the session; a launch that has not ended is left."""
+        raise Leave
+
+    def do_echo(self, text: str, option: str) -> None:
+        """echo TEXT: print a text."""
+        self.say(text.replace("\\n", "\n").rstrip("\n"))
+
+    def do_source(self, text: str, option: str) -> None:
+        """source FILE: obey the commands in a file."""
+        if self.depth > 20:
+            raise DebugError("files of commands nest too deep")
+        try:
+            with open(text, encoding="utf-8") as stream:
+                lines = stream.read().splitlines()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise DebugError(f"cannot read {text}: {problem}") from None
+        self.depth += 1
+        self.queue = [*lines, *self.queue]
+
+    # ---- completion --------------------------------------------------------------------------
+
+    def complete(self, text: str, line: str) -> list[str]:
+        """What the word under the cursor may become."""
+        before = line[: len(line) - len(text)].split()
+        if not before:
+            return [name + " " for name in self.names() if name.startswith(text)]
+        with contextlib.suppress(DebugError):
+            name = self.command(before[0])
+            if name == "info":
+                return [word for word in self.infos() if word.startswith(text)]
+            if name == "help":
+                return [word for word in self.names() if word.startswith(text)]
+            if name in ("break", "tbreak", "until"):
+                functions = self.session.timeline.state.plan.program.functions
+                places = [*functions, *(label for f in functions.values() for label in f.labels)]
+                return sorted({place for place in places if place.startswith(text)})
+            group = self.session.scene.group
+            known = [r.name for r in group.plan.function.registers] if group is not None else []
+            return [name for name in known if name.startswith(text)]
+        return []
+
+
+@contextlib.contextmanager
+def interruptible(session: Session) -> Iterator[None]:
+    """While a command runs, Ctrl-C stops the launch and not the program."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        session.interrupt()
+
+    try:
+        old = signal.signal(signal.SIGINT, stop)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+
+
+class Terminal:
+    """Lines from standard input; at a terminal with history and completion where readline exists."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.tty = sys.stdin is not None and sys.stdin.isatty()
+        self.shell = shell
+        if self.tty:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        try:
+            import readline
+        except ImportError:
+            return
+        path = os.path.join(os.path.expanduser("~"), ".warpsim_history")
+        with contextlib.suppress(OSError):
+            readline.read_history_file(path)
+        readline.set_completer_delims(" \t")
+        readline.set_completer(self._complete)
+        readline.parse_and_bind("tab: complete")
+        import atexit
+
+        def keep() -> None:
+            with contextlib.suppress(OSError):
+                readline.set_history_length(1000)
+                readline.write_history_file(path)
+
+        atexit.register(keep)
+
+    def _complete(self, text: str, state: int) -> str | None:
+        import readline
+
+        found = self.shell.complete(text, readline.get_line_buffer()[: readline.get_endidx()])
+        return found[state] if state < len(found) else None
+
+    def read(self) -> str | None:
+        """The next line; None at the end of the input."""
+        try:
+            if self.tty:
+                return input("(warpsim) ")
+            line = sys.stdin.readline() if sys.stdin is not None else ""
+            return line.rstrip("\n") if line else None
+        except EOFError:
+            self.shell.say()
+            return None
+        except KeyboardInterrupt:
+            self.shell.say()
+            return ""
+        except UnicodeDecodeError:
+            return "# what was typed is no text"
+
+
+def words_of(text: str) -> list[str]:
+    """Words as a shell splits them; what has no end is one word."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
