@@ -154,3 +154,23 @@ def test_profiling_shows_a_true_output(capsys, monkeypatch):
     words, table = re.search(r"\$ warpsim (replay .* --profile)\n(.*?)```", page, re.DOTALL).groups()
     main(words.split())
     assert timeless(capsys.readouterr().out) == timeless(table)
+
+
+def test_readme_is_short():
+    """Whoever comes by reads it to its end."""
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") < 150
+
+
+def test_picture(capsys):
+    """The picture in the README is what the command draws."""
+    assert main(["layout", "mma.m16n8k16...f16", "--operand", "A", "--format", "svg"]) == 0
+
+    assert capsys.readouterr().out == (DOCS / "assets" / "fragment.svg").read_text(encoding="utf-8")
+
+
+def test_counts_in_the_readme():
+    """Opcodes and forms are as many as it says."""
+    lines = (ROOT / "tests" / "data" / "oracles.txt").read_text(encoding="utf-8").splitlines()
+    opcodes = {line.split("\t")[0] for line in lines}
+
+    assert f"{len(opcodes)} opcodes in {len(lines)} forms" in (ROOT / "README.md").read_text(encoding="utf-8")

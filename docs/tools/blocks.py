@@ -33,7 +33,7 @@ BLOCK = re.compile(
     re.M | re.S,
 )
 OUTPUT = re.compile(r"\A\n*```text\n(.*?)^```$", re.M | re.S)
-SECONDS = re.compile(r"\b\d+\.\d+ s\b")
+SECONDS = re.compile(r"\b\d+\.\d+ ?s\b")
 
 
 class Stale(AssertionError):
