@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
     from warpsim.host.arrays import DeviceArray
+    from warpsim.host.checks import rules
     from warpsim.host.device import Device
     from warpsim.host.kernel import Kernel, LaunchResult
     from warpsim.host.mma import mma
@@ -32,6 +33,7 @@ __all__ = [
     "Watcher",
     "load",
     "mma",
+    "rules",
     "run",
 ]
 
@@ -44,6 +46,7 @@ _HOMES = {
     "TensorMap": "warpsim.host.tensor_map",
     "Watcher": "warpsim.machine.window",
     "mma": "warpsim.host.mma",
+    "rules": "warpsim.host.checks",
     "run": "warpsim.host.snippet",
 }
 

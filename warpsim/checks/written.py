@@ -166,6 +166,13 @@ def all_written(memory: GlobalMemory, address: int) -> None:
         allocation.companion = None
 
 
+def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
+    """Bytes of one allocation have been written."""
+    allocation = memory.find(address, address + nbytes)
+    if allocation is not None and (bits := allocation.companion) is not None:
+        bits.data[address - allocation.start :][:nbytes] = 0xFF
+
+
 def mark(bits: Allocation, place: Any, nbytes: int, active: Any) -> None:
     """``nbytes`` at each ``place`` (addresses, or affine) were written."""
     if type(place) is Affine:

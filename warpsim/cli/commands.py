@@ -14,6 +14,7 @@ import numpy as np
 import warpsim
 from warpsim.analysis.strict import check_program
 from warpsim.cli.elsewhere import results_of
+from warpsim.cli.executing import command_exec as command_exec
 from warpsim.cli.launching import PROGRESS, Launched, launch_from, launch_options
 from warpsim.cli.outcome import Unusable, document, end, internal
 from warpsim.cli.programs import programs

@@ -66,6 +66,8 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="i32:5, f32:2.0, in:x.npy, out:f32:1024=y.npy, inout:y.npy=z.npy, zeros:f16:64x64",
     )
+    from warpsim.cli import executing
+
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
@@ -116,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     again = kinds.add_parser("replay", parents=[common, script])
     again.add_argument("case", nargs=1)
     again.add_argument("--bits", action="store_true", help="compare bit by bit")
+    executing.declare(commands.add_parser("exec", help="run a CUDA program on the simulated GPU"))
     return top
 
 

@@ -20,6 +20,8 @@ from warpsim.program.program import Function, Param
 def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
     """The parameter block of a launch; the addresses of arrays that it maps go into ``mapped``."""
     params, name = function.params, function.name
+    if isinstance(args, (bytes, bytearray, memoryview)):
+        return _packed(function, bytes(args))
     try:
         args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
     except TypeError:
@@ -43,6 +45,14 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
     return bytes(block)
 
 
+def _packed(function: Function, block: bytes) -> bytes:
+    """A parameter block that somebody packed already; it may be longer than the parameters, as a driver's is."""
+    size = max([p.offset + p.size for p in function.params], default=0)
+    if len(block) < size:
+        raise LaunchError(f"{function.name} takes {size} bytes of parameters, not {len(block)}")
+    return block[:size]
+
+
 class _of_argument:
     """Says in a `LaunchError` which argument is meant."""
 
@@ -61,7 +71,18 @@ def _readable(value: Any) -> Any:
     """An array-like as a NumPy array of the same memory; any other value as it is."""
     if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
         return value
-    return array_of(value) if is_buffer(value) else value
+    if is_buffer(value):
+        return array_of(value)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    return value if interface is None else _address_of(interface)
+
+
+def _address_of(interface: Any) -> int:
+    """The address that CUDA's array interface names: one of the simulated device."""
+    try:
+        return int(interface["data"][0])
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise LaunchError(f"__cuda_array_interface__ has no address: {shown(interface)}") from None
 
 
 def _argument(param: Param, value: Any, known: Mappings) -> bytes:
@@ -71,6 +92,8 @@ def _argument(param: Param, value: Any, known: Mappings) -> bytes:
         return _bytes_argument(param, value)
     if value is None:
         value = 0
+    if isinstance(value, (bytes, bytearray)):
+        return _bytes_argument(param, value)
     return pack_scalar(known.pointer(value), param.type.kind, param.type.bits)
 
 

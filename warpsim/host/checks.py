@@ -88,6 +88,9 @@ def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
     raise LaunchError(f"checks= takes {GRAMMAR}, not {shown(checks)}")
 
 
+rules = resolve_checks
+"""Its name in the package: ``warpsim.rules("default+race")``."""
+
 GRAMMAR = (
     "'default', 'all' or 'none', with -NAME and +NAME behind ('default+race'), or a set of rules and of the groups "
     + ", ".join(GROUPS)

@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
-from warpsim.checks.written import nothing_written
+from warpsim.checks.written import nothing_written, some_written
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
 from warpsim.host.options import choice, integer
@@ -45,6 +46,16 @@ def runs_on(target: str) -> str:
         return target
     newer = [n for n in SHARED_LIMIT if n > int(match.group(1))]
     return f"sm_{newer[0]}" if newer else target
+
+
+@attrs.frozen
+class Extent:
+    """A run of device memory."""
+
+    address: int
+    nbytes: int
+    name: str
+    read_only: bool
 
 
 class Device:
@@ -142,6 +153,39 @@ class Device:
                 raise LaunchError(f"{flat.size} bytes at address 0x{address:x} overlap {met}")
             at = self.memory.map(flat, name=name, read_only=not data.flags.writeable, address=address)
         return Mapping(data, at, self.memory)
+
+    # ---- memory by address -----------------------------------------------------------------------
+
+    def allocation(self, address: int) -> Extent | None:
+        """What holds the byte at an address: an array, a mapping, a module variable; None where nothing does."""
+        with self.lock:
+            found = self.memory.find(address, address + 1)
+            return None if found is None else Extent(found.start, found.data.size, found.name, found.read_only)
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """A copy of bytes of device memory."""
+        with self.lock:
+            return self._bytes_at(address, nbytes).tobytes()
+
+    def write(self, address: int, data: Any) -> None:
+        """Copy a buffer's bytes to device memory; they count as written."""
+        flat = bytes_of(np.ascontiguousarray(array_of(data)))
+        with self.lock:
+            self._bytes_at(address, flat.size)[:] = flat
+            some_written(self.memory, address, flat.size)
+
+    def written(self, address: int, nbytes: int) -> None:
+        """Somebody has written these bytes without the simulator's knowledge: a kernel may use them."""
+        with self.lock:
+            self._bytes_at(address, nbytes)
+            some_written(self.memory, address, nbytes)
+
+    def _bytes_at(self, address: int, nbytes: int) -> Array:
+        address, nbytes = integer("address", address), integer("nbytes", nbytes)
+        found = self.memory.find(address, address + nbytes)
+        if found is None:
+            raise LaunchError(f"{nbytes} bytes at address 0x{address:x} are not in one allocation of {self!r}")
+        return found.data[address - found.start :][:nbytes]
 
     def _place(self, data: Array) -> DeviceArray:
         with self.lock:

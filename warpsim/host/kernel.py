@@ -38,12 +38,15 @@ MAX_CLUSTER = 16
 
 @attrs.frozen
 class KernelParam:
-    """A kernel parameter: its name, PTX type, size and alignment in bytes."""
+    """A kernel parameter: its name, PTX type, size and alignment in bytes, where it lies in the parameter block, and
+    whether it is an array of bytes (a structure) rather than a scalar."""
 
     name: str
     type: str
     size: int
     alignment: int
+    offset: int
+    array: bool
 
     def __str__(self) -> str:
         """As PTX declares it: ``.u64 out``, ``.b8 config[128]``."""
@@ -96,7 +99,9 @@ class Kernel:
         self.module = module
         self.function = function
         self.name = function.name
-        self.params = tuple(KernelParam(p.name, p.type.name, p.size, p.align) for p in function.params)
+        self.params = tuple(
+            KernelParam(p.name, p.type.name, p.size, p.align, p.offset, bool(p.array)) for p in function.params
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self.module).get_function, (self.module, self.name)
@@ -108,7 +113,7 @@ class Kernel:
         self,
         grid: Dim,
         block: Dim,
-        args: Sequence[Any],
+        args: Sequence[Any] | bytes,
         *,
         shared_mem: int = 0,
         cluster: Dim | None = None,

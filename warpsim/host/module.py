@@ -14,6 +14,7 @@ import numpy as np
 from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, WarpsimError, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
+from warpsim.host.pages import pages
 from warpsim.host.sources import read
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.plan import Image
@@ -96,6 +97,11 @@ class Module:
             raise UnknownName(f"the module has no kernel {shown(name)}; it has: {', '.join(self._kernels) or 'none'}")
         return self._kernels[name]
 
+    @property
+    def source(self) -> str:
+        """The text that was loaded: the lines that findings name, counted from 1."""
+        return self.program.module.source
+
     def to_ptx(self) -> str:
         """The program as PTX text."""
         from warpsim.ptx.printer import print_module
@@ -126,6 +132,14 @@ class Module:
         names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
         raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
 
+    def unload(self, device: Device) -> None:
+        """Take the module's variables out of a device's memory; what refers to them there refers to nothing."""
+        with device.lock, self._lock:
+            image = self._images.pop(device, None)
+            for address in set(image.addresses.values()) if image is not None else ():
+                if device.memory.at(address) is not None:
+                    device.memory.unmap(address)
+
     def image(self, device: Device) -> Image:
         """The program placed in a device's memory."""
         with device.lock, self._lock:
@@ -149,9 +163,13 @@ class Module:
         for variable in variables:
             if variable.space not in (StateSpace.GLOBAL, StateSpace.CONST):
                 continue
-            address, data = device.memory.allocate(
-                variable.size, variable.name, const=variable.space is StateSpace.CONST, align=variable.align
-            )
+            if variable.managed and variable.size:
+                data = pages(variable.size)
+                address = device.memory.map(data, name=variable.name, address=data.ctypes.data)
+            else:
+                address, data = device.memory.allocate(
+                    variable.size, variable.name, const=variable.space is StateSpace.CONST, align=variable.align
+                )
             data[: len(variable.initial)] = np.frombuffer(variable.initial, np.uint8)
             addresses[variable.unique] = address
             addresses.setdefault(variable.name, address)

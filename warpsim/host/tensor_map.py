@@ -127,6 +127,13 @@ class TensorMap:
             )
         return layout.encode(attrs.evolve(self.fields, address=address))
 
+    def __bytes__(self) -> bytes:
+        """The 128 bytes, for device memory; the tensor is an address or lives on a device."""
+        address = getattr(self.array, "ptr", self.array)
+        if isinstance(address, np.ndarray):
+            raise LaunchError("an array of the host has no address outside a launch; map it, or copy it to a device")
+        return self.encode(address)
+
 
 def _data_type(array: Any, name: str | None) -> int:
     if name is None:

@@ -42,6 +42,8 @@ class Variable:
     linkage: str | None = None
     span: Span | None = None
     array: bool = False
+    managed: bool = False
+    """The host sees it too, at the same address."""
 
 
 @attrs.frozen

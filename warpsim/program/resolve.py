@@ -190,6 +190,7 @@ class Resolver:
                     node.linkage,
                     item.span,
                     bool(item.dimensions),
+                    ".managed" in node.attributes,
                 )
                 made.append(variable)
                 self.declare(name, variable, item.span, scope, at)

@@ -1,0 +1,93 @@
+"""``warpsim exec``: a program of the CUDA driver or run time, on the simulated GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from warpsim.cli.outcome import Unusable
+
+VARIABLES = {
+    "device": "WARPSIM_DEVICE",
+    "checks": "WARPSIM_CHECKS",
+    "on_finding": "WARPSIM_ON_FINDING",
+    "numerics": "WARPSIM_NUMERICS",
+    "async_effects": "WARPSIM_ASYNC_EFFECTS",
+    "max_instructions": "WARPSIM_MAX_INSTRUCTIONS",
+    "max_seconds": "WARPSIM_MAX_SECONDS",
+    "ptx": "WARPSIM_PTX",
+}
+"""Options, and the variables of the environment through which the library sees them."""
+
+
+def declare(parser: ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--device", help="the GPU, for example sm_90a; several with commas between")
+    parser.add_argument("--checks", help="as for run")
+    parser.add_argument("--on-finding", choices=["raise", "collect"], help="collect: a launch goes on where it can")
+    parser.add_argument("--numerics", choices=["exact", "ieee"])
+    parser.add_argument("--async-effects", choices=["eager", "at_wait"])
+    parser.add_argument("--max-instructions", help="of each launch")
+    parser.add_argument("--max-seconds", metavar="S", help="of each launch")
+    parser.add_argument("--report", metavar="FILE", help="a JSON document a line for each finding")
+    parser.add_argument("--ptx", metavar="DIR", help="write each module's text there, under the name that findings use")
+    parser.add_argument("--preload", action="store_true", help="for programs that bring NVIDIA's own shared libcudart")
+    parser.set_defaults(json=False)
+    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="-- PROGRAM ARGS")
+
+
+def command_exec(options: Namespace) -> int:
+    """Run the program; its own exit status, or 1 where it ended well in spite of findings of severity error."""
+    from warpsim.driver.library import build, environment  # the other commands start without it
+
+    env = environment(build(), os.environ, options.preload)
+    for name, variable in VARIABLES.items():
+        value = getattr(options, name)
+        if value is not None:
+            env[variable] = str(value)
+    if options.ptx:
+        os.makedirs(options.ptx, exist_ok=True)
+        env["WARPSIM_PTX"] = os.path.abspath(options.ptx)
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.abspath(options.report) if options.report else os.path.join(folder, "report")
+        env["WARPSIM_REPORT"] = report
+        start = os.path.getsize(report) if os.path.exists(report) else 0
+        status = _run(options.program, env)
+        records = _records(report, start)
+    errors = [r for r in records if r["severity"] == "error"]
+    if errors:
+        where = f" (in {options.report})" if options.report else ""
+        print(f"warpsim: {len(errors)} finding{'s' * (len(errors) > 1)}{where}", file=sys.stderr)
+    return status or int(bool(errors))
+
+
+def _run(program: list[str], env: dict[str, str]) -> int:
+    try:
+        running = subprocess.Popen(program, env=env)
+    except OSError as problem:
+        raise Unusable(f"cannot run {program[0]}: {problem.strerror}") from None
+    while True:
+        try:
+            status = running.wait()
+            break
+        except KeyboardInterrupt:  # the program got it as well, and says what it makes of it
+            continue
+    if status < 0:
+        print(f"warpsim: the program ended by {signal.Signals(-status).name}", file=sys.stderr)
+        return 128 - status
+    return status
+
+
+def _records(path: str, start: int) -> list[dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            stream.seek(start)
+            return [json.loads(line) for line in stream if line.strip()]
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,272 @@
+"""Declaring functions of the two libraries, and what all of them need: the process's driver, handles, raw memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import attrs
+
+from warpsim.driver.abi.rt_errors import NAMES, RuntimeRefusal
+from warpsim.driver.driver import Driver
+from warpsim.driver.results import DriverError, Result
+from warpsim.driver.streams import Stream
+from warpsim.errors import LaunchError
+
+TYPES: dict[str, Any] = {"P": ctypes.c_uint64, "I": ctypes.c_int32, "U": ctypes.c_uint32}
+"""Kinds of arguments: 64 bits (pointers, handles, sizes), int, unsigned."""
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Call:
+    """One function of a library; ``plain`` where it gives something else than an error code."""
+
+    name: str
+    kinds: str
+    function: Callable[..., Any]
+    plain: bool = False
+
+
+CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}}
+"""Functions by library and name."""
+
+
+def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function one of ``libcuda`` (a name that begins with ``cu``) or of ``libcudart`` (``cuda``, ``__cuda``)."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            library = "cudart" if name.startswith(("cuda", "__cuda", "warpsim")) else "cuda"
+            CALLS[library][name] = Call(name, kinds, function, plain)
+        return function
+
+    return declare
+
+
+# ---- the process ---------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Context:
+    """A context: a device, and whether it is the one that the run time uses."""
+
+    ordinal: int
+    flags: int = 0
+    primary: bool = False
+    active: int = 0
+    handle: int = 0
+    limits: dict[int, int] = attrs.field(factory=dict)
+
+
+class Process:
+    """What the libraries know in this process."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+        self.embedded = False
+        self.handles: dict[int, Any] = {}
+        self._numbers: dict[int, int] = {}
+        self._next = 0x5150_0000_0000
+        self._contexts: list[Context] = []
+        self.lock = threading.RLock()
+        self.thread = threading.local()
+        self.addresses: dict[str, int] = {}
+
+    @property
+    def driver(self) -> Driver:
+        """The driver that the environment describes."""
+        if self._driver is None:
+            with self.lock:
+                if self._driver is None:
+                    self._driver = Driver.from_environment(stdout=_to_c if self.embedded else _to_python)
+                    self.put(self._driver.stream)
+        return self._driver
+
+    @property
+    def primary(self) -> list[Context]:
+        """The primary context of each device."""
+        if not self._contexts:
+            with self.lock:
+                if not self._contexts:
+                    made = [Context(i, primary=True) for i in range(len(self.driver.devices))]
+                    for context in made:
+                        context.handle = self.put(context)
+                    self._contexts = made
+        return self._contexts
+
+    @property
+    def stack(self) -> list[Context]:
+        """The contexts that are current in this thread, the last on top."""
+        found: list[Context] | None = getattr(self.thread, "stack", None)
+        if found is None:
+            found = self.thread.stack = []
+        return found
+
+    def context(self) -> Context:
+        """The current context."""
+        if not self.stack:
+            raise DriverError(Result.INVALID_CONTEXT)
+        return self.stack[-1]
+
+    def ordinal(self) -> int:
+        """The device of the current context, the first where there is none."""
+        return self.stack[-1].ordinal if self.stack else 0
+
+    # ---- handles
+
+    def put(self, thing: Any) -> int:
+        """The handle of an object."""
+        with self.lock:
+            number = self._numbers.get(id(thing))
+            if number is None:
+                self._next += 256
+                number = self._next
+                self.handles[number] = thing
+                self._numbers[id(thing)] = number
+            return number
+
+    def get(self, handle: int, kind: type[T]) -> T:
+        """The object of a handle."""
+        thing = self.handles.get(handle)
+        if not isinstance(thing, kind):
+            raise DriverError(Result.INVALID_HANDLE, f"0x{handle:x} is no {kind.__name__}")
+        return thing
+
+    def drop(self, handle: int, kind: type[T]) -> T:
+        """The object of a handle that is given back."""
+        thing = self.get(handle, kind)
+        with self.lock:
+            del self.handles[handle], self._numbers[id(thing)]
+        return thing
+
+    def stream(self, handle: int) -> Stream:
+        """A stream: 0, 1 and 2 are the default ones."""
+        return self.driver.stream if handle <= 2 else self.get(handle, Stream)
+
+
+PROCESS = Process()
+
+
+def _to_python(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _to_c(text: str) -> None:
+    """What kernels print goes where the program's own printf goes, in order with it."""
+    libc = ctypes.CDLL(None)
+    data = text.encode("utf-8", "surrogateescape")
+    libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), ctypes.c_void_p.in_dll(libc, "stdout"))
+
+
+def guarded(declared: Call) -> Callable[..., int]:
+    """A function as C calls it: no exception leaves it, and a refusal says why."""
+    function = declared.function
+
+    def enter(*arguments: int) -> int:
+        try:
+            result = function(*arguments)
+            return 0 if result is None else int(result)
+        except DriverError as problem:
+            return refused(declared.name, problem)
+        except RuntimeRefusal as problem:
+            if str(problem):
+                PROCESS.driver.report.problem(declared.name, str(problem), NAMES.get(problem.code, "cudaError"))
+            return problem.code
+        except LaunchError as problem:
+            return refused(declared.name, DriverError(Result.INVALID_VALUE, str(problem)))
+        except MemoryError:
+            return int(Result.OUT_OF_MEMORY)
+        except Exception:
+            print(f"warpsim: {declared.name} failed; please report it:", file=sys.stderr)
+            traceback.print_exc()
+            return int(Result.UNKNOWN)
+
+    if declared.name not in CALLS["cudart"] or declared.plain:
+        return enter
+
+    def remembering(*arguments: int) -> int:
+        code = enter(*arguments)
+        if code and code != Result.NOT_READY:
+            PROCESS.thread.last = code
+        return code
+
+    return remembering
+
+
+def refused(name: str, problem: DriverError) -> int:
+    """Say why a call is refused, where its code alone does not; gives the code."""
+    result = problem.result
+    plain = {Result.NOT_READY, Result.NOT_FOUND, Result.PEER_ACCESS_ALREADY_ENABLED}
+    if result not in plain and str(problem) and result is not PROCESS.driver.error and not problem.findings:
+        PROCESS.driver.report.problem(name, f"{result.driver_name}: {problem}", result.driver_name)
+    return int(result)
+
+
+def unsupported(what: str) -> DriverError:
+    """What the simulated driver has not."""
+    return DriverError(Result.NOT_SUPPORTED, f"the simulated driver has no {what}")
+
+
+# ---- raw memory ----------------------------------------------------------------------------------
+
+
+def get32(address: int) -> int:
+    """An unsigned word."""
+    return int(ctypes.c_uint32.from_address(address).value)
+
+
+def get64(address: int) -> int:
+    """Eight bytes as an unsigned number."""
+    return int(ctypes.c_uint64.from_address(address).value)
+
+
+def put32(address: int, value: int) -> None:
+    """Store a word; null takes nothing."""
+    if address:
+        ctypes.c_uint32.from_address(address).value = value & 0xFFFFFFFF
+
+
+def put64(address: int, value: int) -> None:
+    """Store eight bytes; null takes nothing."""
+    if address:
+        ctypes.c_uint64.from_address(address).value = value & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def put_float(address: int, value: float) -> None:
+    """Store a float."""
+    if address:
+        ctypes.c_float.from_address(address).value = value
+
+
+def put_bytes(address: int, data: bytes) -> None:
+    """Store bytes."""
+    if address:
+        ctypes.memmove(address, data, len(data))
+
+
+def text_at(address: int) -> str:
+    """A C string."""
+    return ctypes.string_at(address).decode("utf-8", "replace")
+
+
+_STRINGS: dict[str, Any] = {}
+
+
+def c_string(text: str) -> int:
+    """The address of a C string that stays."""
+    kept = _STRINGS.get(text)
+    if kept is None:
+        kept = _STRINGS[text] = ctypes.create_string_buffer(os.fsencode(text))
+    return ctypes.addressof(kept)
+
+
+def needs(*addresses: int) -> None:
+    """Refuse null where a result goes."""
+    if not all(addresses):
+        raise DriverError(Result.INVALID_VALUE, "a null pointer where a result goes")

@@ -1,0 +1,162 @@
+"""libcudart: devices and errors."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+from warpsim.driver import properties
+from warpsim.driver.abi.calls import PROCESS, c_string, call, needs, put32, put_bytes
+from warpsim.driver.abi.cu_context import ordinal_of, uuid
+from warpsim.driver.abi.rt_errors import NAMES, TEXTS
+from warpsim.driver.results import Result, text_of
+
+FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
+grid:3i#5 *clock:i#13 const:Q#9 major:i#75 minor:i#76 align:Q#14 tpitch:Q#51 *overlap:i#15 sms:i#16 *timeout:i
+integrated:i map:i#19 *mode:i tex1:i tex1m:i *tex1l:i tex2:2i tex2m:2i tex2l:3i tex2g:2i tex3:3i tex3a:3i texc:i
+tex1la:2i tex2la:3i texcl:2i surf1:i surf2:2i surf3:3i surf1l:2i surf2l:3i surfc:i surfcl:2i salign:Q#30
+concurrent:i#31 ecc:i bus:i#33 device:i domain:i tcc:i engines:i#40 unified:i#41 *memclock:i#36 width:i#37 l2:i#38
+persist:i perthreads:i#39 priorities:i#78 g1:i#79 l1:i#80 sharedsm:Q#81 regssm:i#82 managed:i#83 board:i group:i
+atomic:i *ratio:i#87 pageable:i concmanaged:i#89 preempt:i#90 hostptr:i#91 coop:i#95 *coopmulti:i optin:Q#97 pgtables:i
+direct:i blocks:i#106 window:i reserved:Q#111 register:i#99 sparse:i roregister:i#113 timeline:i pools:i#115 rdma:i
+rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:60i"""
+"""cudaDeviceProp of CUDA 13, in order: a name, a format of `struct`, and the number of the attribute that it shows; those
+with a star only CUDA 12 has."""
+
+
+def properties_of(ordinal: int, old: bool) -> bytes:
+    """A cudaDeviceProp."""
+    sm = PROCESS.driver.devices[ordinal].sm
+    known = properties.attributes(sm, ordinal)
+    out = bytearray()
+    for field in FIELDS.split():
+        if field.startswith("*") and not old:
+            continue
+        name, _, rest = field.lstrip("*").partition(":")
+        form, _, number = rest.partition("#")
+        size = struct.calcsize("<" + form[-1])
+        if form[-1] != "s":
+            out.extend(bytes(-len(out) % size))
+        count = int(form[:-1] or 1)
+        if form[-1] == "s":
+            text = {"name": properties.name(sm).encode(), "uuid": uuid(ordinal)}.get(name, b"")
+            out.extend(text.ljust(count, b"\0"))
+        elif name == "total":
+            out.extend(struct.pack("<Q", properties.total_memory()))
+        else:
+            first = int(number or 0)
+            values = [known.get(first + i, 0) if number else 0 for i in range(count)]
+            out.extend(struct.pack(f"<{count}{form[-1]}", *values))
+    return bytes(out) + bytes(-len(out) % 8)
+
+
+@call("PI", "cudaGetDeviceProperties")
+def device_properties(out: int, device: int) -> None:
+    """As CUDA 13 lays it out."""
+    put_bytes(out, properties_of(ordinal_of(device), old=False))
+
+
+@call("PI", "cudaGetDeviceProperties_v2")
+def device_properties_12(out: int, device: int) -> None:
+    """As CUDA 12 lays it out."""
+    put_bytes(out, properties_of(ordinal_of(device), old=True))
+
+
+def current() -> int:
+    """The run time's device of this thread, whose primary context is made current."""
+    if not PROCESS.stack:
+        context = PROCESS.primary[0]
+        context.active += 1
+        PROCESS.stack.append(context)
+    return PROCESS.stack[-1].ordinal
+
+
+@call("I", "cudaSetDevice")
+@call("IUU", "cudaInitDevice")
+def set_device(device: int, *flags: int) -> None:
+    """Choose a device."""
+    context = PROCESS.primary[ordinal_of(device)]
+    context.active += 1
+    if PROCESS.stack:
+        PROCESS.stack.pop()
+    PROCESS.stack.append(context)
+
+
+@call("P", "cudaGetDevice")
+def get_device(out: int) -> None:
+    """The device that was chosen."""
+    needs(out)
+    put32(out, current())
+
+
+@call("PP", "cudaChooseDevice")
+def choose_device(out: int, wanted: int) -> None:
+    """The first will do."""
+    put32(out, 0)
+
+
+@call("PI", "cudaSetValidDevices")
+@call("U", "cudaSetDeviceFlags")
+def device_flags(*words: int) -> None:
+    """Performance only."""
+
+
+@call("P", "cudaGetDeviceFlags")
+def get_flags(out: int) -> None:
+    """Mapped memory is allowed."""
+    put32(out, 8)
+
+
+@call("PP", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
+def by_bus(out: int, text: int) -> None:
+    """The device of a place on the bus."""
+    parts = ctypes.string_at(text).decode().split(":")
+    put32(out, ordinal_of(int(parts[-2], 16) - 1))
+
+
+@call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")
+def synchronize() -> None:
+    """Everything has been done; here is what went wrong."""
+    current()
+    PROCESS.driver.check()
+
+
+@call("", "cudaDeviceReset", "cudaThreadExit")
+def reset() -> None:
+    """Give everything back."""
+    PROCESS.driver.reset()
+    PROCESS.thread.last = 0
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+@call("", "cudaGetLastError", plain=True)
+def last_error() -> int:
+    """The last error of this thread, which is forgotten, except one that sticks."""
+    found = peek_error()
+    PROCESS.thread.last = 0
+    return found
+
+
+@call("", "cudaPeekAtLastError", plain=True)
+def peek_error() -> int:
+    """The last error of this thread."""
+    return int(getattr(PROCESS.thread, "last", 0) or PROCESS.driver.error)
+
+
+@call("I", "cudaGetErrorName", plain=True)
+def error_name(code: int) -> int:
+    """An error's name."""
+    return c_string(NAMES.get(code, "unrecognized error code"))
+
+
+@call("I", "cudaGetErrorString", plain=True)
+def error_string(code: int) -> int:
+    """What an error means."""
+    if code in TEXTS:
+        return c_string(TEXTS[code])
+    try:
+        return c_string(text_of(Result(code)))
+    except ValueError:
+        return c_string("unrecognized error code")

@@ -1,0 +1,164 @@
+/* libcuda.so.1 and libcudart.so: every entry point jumps through a table that Python fills at the first call.
+
+   Compiled once for each library with LIBRARY ("cuda" or "cudart") and CALLS (the list of entry points, a file of lines
+   CALL(number of 64-bit arguments, name)). In a Python process the interpreter that runs is used; elsewhere libpython is
+   loaded: WARPSIM_LIBPYTHON, or PYTHON_LIBRARY as it was when this was compiled. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint64_t u;
+enum {
+#define CALL(n, name) AT_##name,
+#include CALLS
+#undef CALL
+    COUNT
+};
+static u table[COUNT];
+static const char *const names[] = {
+#define CALL(n, name) #name,
+#include CALLS
+#undef CALL
+};
+
+static int failed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static void begin(void);
+static int ready(void)
+{
+    pthread_once(&once, begin);
+    return !failed;
+}
+
+#define P0 void
+#define P1 u a
+#define P2 P1, u b
+#define P3 P2, u c
+#define P4 P3, u d
+#define P5 P4, u e
+#define P6 P5, u f
+#define P7 P6, u g
+#define P8 P7, u h
+#define P9 P8, u i
+#define P10 P9, u j
+#define P11 P10, u k
+#define P12 P11, u l
+#define P13 P12, u m
+#define P14 P13, u n
+#define P15 P14, u o
+#define A0
+#define A1 a
+#define A2 A1, b
+#define A3 A2, c
+#define A4 A3, d
+#define A5 A4, e
+#define A6 A5, f
+#define A7 A6, g
+#define A8 A7, h
+#define A9 A8, i
+#define A10 A9, j
+#define A11 A10, k
+#define A12 A11, l
+#define A13 A12, m
+#define A14 A13, n
+#define A15 A14, o
+#define EXPORT __attribute__((visibility("default")))
+#define CALL(n, name) \
+    EXPORT u name(P##n) { return ready() ? ((u(*)(P##n))table[AT_##name])(A##n) : 3; }
+#include CALLS
+#undef CALL
+
+static const u stubs[] = {
+#define CALL(n, name) (u)(uintptr_t)name,
+#include CALLS
+#undef CALL
+};
+
+#ifdef RUNTIME
+#include "runtime.h"
+#endif
+
+static void *symbol(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (!found && !failed) {
+        fprintf(stderr, "warpsim: libpython has no %s\n", name);
+        failed = 1;
+    }
+    return found;
+}
+
+static void *python(void)
+{
+    const char *path = getenv("WARPSIM_LIBPYTHON");
+    void *library = dlopen(path && *path ? path : PYTHON_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        fprintf(stderr, "warpsim: cannot load Python: %s\n", dlerror());
+    return library;
+}
+
+static void *library;
+static void run(const char *code)
+{
+    int (*ensure)(void) = (int (*)(void))symbol(library, "PyGILState_Ensure");
+    void (*release)(int) = (void (*)(int))symbol(library, "PyGILState_Release");
+    int (*simple)(const char *) = (int (*)(const char *))symbol(library, "PyRun_SimpleString");
+    if (failed)
+        return;
+    int state = ensure();
+    if (simple(code))
+        failed = 1;
+    release(state);
+}
+
+static void end(void)
+{
+    run("import warpsim.driver.abi.binding as _b; _b.finish()");
+}
+
+static void begin(void)
+{
+    int embedded = 0;
+    library = dlsym(RTLD_DEFAULT, "Py_IsInitialized") ? RTLD_DEFAULT : python();
+    if (!library && (failed = 1))
+        return;
+    int (*is_initialized)(void) = (int (*)(void))symbol(library, "Py_IsInitialized");
+    if (!failed && !is_initialized()) {
+        void (*initialize)(int) = (void (*)(int))symbol(library, "Py_InitializeEx");
+        void *(*save)(void) = (void *(*)(void))symbol(library, "PyEval_SaveThread");
+        const char *home = getenv("WARPSIM_PYTHONHOME"), *old = getenv("PYTHONHOME");
+        char *kept = old ? strdup(old) : NULL;
+        if (home && *home)
+            setenv("PYTHONHOME", home, 1);
+        if (failed)
+            return;
+        initialize(0);
+        save();
+        if (kept)
+            setenv("PYTHONHOME", kept, 1);
+        else
+            unsetenv("PYTHONHOME");
+        free(kept);
+        embedded = 1;
+    }
+    char code[2048];
+    snprintf(code, sizeof code,
+             "import os as _o, sys as _s\n"
+             "from importlib.util import find_spec as _f\n"
+             "_p = [p for p in _o.environ.get('WARPSIM_PATH', '').split(':') if p and p not in _s.path]\n"
+             "if %d: _s.path[:0] = _p\n"
+             "elif _f('warpsim') is None: _s.path += _p\n"
+             "import warpsim.driver.abi.binding as _b\n"
+             "_b.start('%s', %llu, %llu, %llu, %d, %d)\n",
+             embedded, LIBRARY, (unsigned long long)(uintptr_t)names, (unsigned long long)(uintptr_t)stubs,
+             (unsigned long long)(uintptr_t)table, (int)COUNT, embedded);
+    run(code);
+    if (!failed && embedded)
+        atexit(end);
+    else if (failed)
+        fprintf(stderr, "warpsim: the simulator did not start\n");
+}

@@ -1,0 +1,220 @@
+"""The driver: devices with one memory, modules, streams, launches, and the error that sticks once a kernel has failed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from warpsim.driver import occupancy
+from warpsim.driver.graphs import Graph, GraphExec
+from warpsim.driver.memory import Memory
+from warpsim.driver.modules import DriverModule, Function
+from warpsim.driver.reports import Report
+from warpsim.driver.results import DriverError, Result, of_finding
+from warpsim.driver.streams import Event, Stream
+from warpsim.driver.work import Copy, Dims, Fill, Launch, Side, Work
+from warpsim.errors import ExecutionError, LaunchError
+from warpsim.host.device import Device
+
+VERSION = 13000
+"""The version of CUDA whose driver this is."""
+
+
+class Driver:
+    """The CUDA driver of a simulated machine.
+
+    Args:
+        devices: the GPUs, for example ``("sm_90a",)``. They share one memory, so that each can reach the others'.
+        checks: as for a kernel.
+        on_finding: ``raise`` ends a launch at its first error, ``collect`` lets it go on where it can.
+        report: a file that gets a JSON document for each finding.
+        quiet: findings do not go to standard error.
+        ptx: a directory that gets the text of each module, under the name that findings have for it.
+        options: more arguments of every launch: ``max_instructions``, ``max_seconds``, ``async_effects``.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[str] = ("sm_90a",),
+        *,
+        checks: Any = None,
+        on_finding: str = "raise",
+        report: str | None = None,
+        quiet: bool = False,
+        ptx: str | None = None,
+        numerics: str = "exact",
+        stdout: Callable[[str], object] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.devices = [Device(target, numerics=numerics, stdout=stdout or _to_stdout) for target in devices]
+        for device in self.devices[1:]:
+            device.memory = self.devices[0].memory
+        self.memory = Memory(self.devices[0])
+        self.report = Report(report, quiet)
+        self.error = Result.SUCCESS
+        self.captures = 0
+        self.stream = Stream(self)
+        self._ptx = ptx
+        self._launch: dict[str, Any] = {"max_instructions": None, **(options or {})}
+        self._launch |= {"checks": checks, "on_finding": on_finding}
+        self._texts: dict[str, str] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def from_environment(cls, **more: Any) -> Driver:
+        """A driver as the ``WARPSIM_`` variables of the environment describe it."""
+        asked = os.environ.get
+        options: dict[str, Any] = {}
+        for name, make in (("max_instructions", int), ("max_seconds", float), ("async_effects", str)):
+            if word := asked(f"WARPSIM_{name.upper()}"):
+                options[name] = None if word == "none" else make(word)
+        return cls(
+            tuple((asked("WARPSIM_DEVICE") or "sm_90a").split(",")),
+            checks=asked("WARPSIM_CHECKS"),
+            on_finding=asked("WARPSIM_ON_FINDING") or "raise",
+            report=asked("WARPSIM_REPORT"),
+            quiet=bool(asked("WARPSIM_QUIET")),
+            ptx=asked("WARPSIM_PTX"),
+            numerics=asked("WARPSIM_NUMERICS") or "exact",
+            options=options,
+            **more,
+        )
+
+    # ---- modules ---------------------------------------------------------------------------------
+
+    def load(self, image: bytes | str, ordinal: int = 0, name: str | None = None) -> DriverModule:
+        """A module from PTX text, or a fatbin that has PTX; it is read now.
+
+        Raises:
+            DriverError: what it holds cannot run.
+        """
+        module = DriverModule(self, image.encode() if isinstance(image, str) else image, ordinal, name)
+        module.functions()
+        return module
+
+    def file_of(self, text: str) -> str:
+        """The file that findings name for a module's text; it exists where a directory was asked for."""
+        with self._lock:
+            known = self._texts.get(text)
+            if known is None:
+                known = f"module-{len(self._texts) + 1}.ptx"
+                if self._ptx is not None:
+                    path = Path(self._ptx, known)
+                    try:
+                        path.write_text(text, encoding="utf-8")
+                        known = str(path)
+                    except OSError as problem:
+                        self.report.problem("module", f"cannot write {path}: {problem}", "CUDA_SUCCESS")
+                self._texts[text] = known
+            return known
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def submit(self, work: Work, stream: Stream | None = None) -> None:
+        """Give work to a stream."""
+        (stream or self.stream).submit(work)
+
+    def launch(
+        self,
+        function: Function,
+        grid: Dims,
+        block: Dims,
+        params: bytes = b"",
+        *,
+        shared: int = 0,
+        cluster: Dims | None = None,
+        cooperative: bool = False,
+        stream: Stream | None = None,
+    ) -> None:
+        """Launch a kernel with its parameter block.
+
+        Raises:
+            DriverError: the launch does not fit the kernel or the GPU. What goes wrong in the kernel is the result of
+                a later call, as on a GPU: `error` has it.
+        """
+        self.check()
+        self.submit(self.checked(Launch(function, grid, block, params, shared, cluster, cooperative)), stream)
+
+    def checked(self, work: Launch) -> Launch:
+        """A launch that fits."""
+        function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
+        if min(*work.grid, *work.block) < 1 or threads > 1024:
+            raise DriverError(Result.INVALID_VALUE, f"a grid of {work.grid} and blocks of {work.block}")
+        if len(work.params) < function.parameter_bytes:
+            raise DriverError(
+                Result.INVALID_VALUE, f"{function.name} takes {function.parameter_bytes} bytes of parameters"
+            )
+        if work.shared > function.max_dynamic:
+            raise DriverError(
+                Result.INVALID_VALUE,
+                f"{function.name}: {work.shared} bytes of dynamic shared memory, {function.max_dynamic} allowed; "
+                "ask for more: cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
+            )
+        if work.cooperative:
+            resident = occupancy.resident_blocks(function, threads, work.shared)
+            if work.grid[0] * work.grid[1] * work.grid[2] > resident:
+                raise DriverError(Result.COOPERATIVE_LAUNCH_TOO_LARGE, f"a grid of {work.grid}; {resident} blocks fit")
+        return work
+
+    def run(self, work: Launch) -> None:
+        """Run a kernel to its end; what it did wrong is kept in `error`."""
+        if self.error:
+            return
+        self.report.launches += 1
+        try:
+            result = work.function.kernel(
+                work.grid,
+                work.block,
+                work.params,
+                shared_mem=work.shared,
+                cluster=work.cluster or work.function.cluster,
+                cooperative=work.cooperative,
+                device=work.function.module.device,
+                **self._launch,
+            )
+        except LaunchError as problem:
+            code = Result.LAUNCH_OUT_OF_RESOURCES if "threads" in str(problem) else Result.INVALID_VALUE
+            raise DriverError(code, str(problem)) from None
+        except ExecutionError as problem:
+            for finding in problem.findings:
+                self.error = of_finding(finding)
+                self.report.finding(finding, self.error.driver_name)
+            return
+        for finding in result.findings:
+            self.report.finding(finding, "CUDA_SUCCESS")
+
+    def check(self) -> None:
+        """Raise the error of an earlier kernel: it sticks until `reset`."""
+        if self.error:
+            raise DriverError(self.error)
+
+    def reset(self) -> None:
+        """Forget the error, and give back all memory."""
+        self.error = Result.SUCCESS
+        self.memory.reset()
+
+    # ---- short ways ------------------------------------------------------------------------------
+
+    def copy(self, target: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
+        """Copy bytes between any two addresses."""
+        self.submit(Copy(Side(target), Side(source), nbytes), stream)
+
+    def fill(self, address: int, value: int, unit: int, count: int, stream: Stream | None = None) -> None:
+        """Set ``count`` elements of ``unit`` bytes."""
+        self.submit(Fill(address, value, unit, count), stream)
+
+    def replay(self, graph: GraphExec, stream: Stream | None = None) -> None:
+        """Do what a graph keeps."""
+        self.check()
+        self.submit(graph, stream)
+
+
+def _to_stdout(text: str) -> None:
+    sys.stdout.write(text)
+
+
+__all__ = ["Driver", "Event", "Graph", "GraphExec", "Stream"]

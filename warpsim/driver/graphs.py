@@ -1,0 +1,131 @@
+"""Graphs: work that is kept and done again, in an order that its edges allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from warpsim.driver.results import DriverError, Result
+from warpsim.driver.work import Work
+
+if TYPE_CHECKING:
+    from warpsim.driver.driver import Driver
+
+CHILD = 4
+"""CU_GRAPH_NODE_TYPE_GRAPH."""
+
+
+@attrs.define(eq=False)
+class Node:
+    """A piece of work and the nodes that come before it."""
+
+    graph: Graph
+    work: Work
+    before: list[Node]
+
+
+class Graph:
+    """Nodes in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+
+    def add(self, work: Work, before: Iterable[Node] = ()) -> Node:
+        """A node that follows others."""
+        wanted = list(dict.fromkeys(before))
+        if any(node.graph is not self for node in wanted):
+            raise DriverError(Result.INVALID_VALUE, "a dependency is a node of another graph")
+        node = Node(self, work, wanted)
+        self.nodes.append(node)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Take a node out, with its edges."""
+        self.nodes.remove(node)
+        for other in self.nodes:
+            other.before = [n for n in other.before if n is not node]
+
+    def edges(self) -> list[tuple[Node, Node]]:
+        """Pairs of a node and one that follows it."""
+        return [(first, node) for node in self.nodes for first in node.before]
+
+    def order(self) -> list[Node]:
+        """The nodes so that each comes after those before it; among them, as they were added.
+
+        Raises:
+            DriverError: where they go round in a circle.
+        """
+        left = {node: len(node.before) for node in self.nodes}
+        after: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+        for first, node in self.edges():
+            after[first].append(node)
+        ready = [node for node in self.nodes if not left[node]]
+        found: list[Node] = []
+        for node in ready:  # grows while it is read
+            found.append(node)
+            for other in after[node]:
+                left[other] -= 1
+                if not left[other]:
+                    ready.append(other)
+        if len(found) < len(self.nodes):
+            raise DriverError(Result.INVALID_VALUE, "the graph has a cycle")
+        return found
+
+    def clone(self) -> tuple[Graph, dict[Node, Node]]:
+        """A copy, and which of its nodes stands for which."""
+        twin, copies = Graph(), {}
+        for node in self.nodes:
+            copies[node] = twin.add(node.work)
+        for node in self.nodes:
+            copies[node].before = [copies[first] for first in node.before]
+        return twin, copies
+
+
+class GraphWork:
+    """A graph as a node of another."""
+
+    kind = CHILD
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def run(self, driver: Driver) -> None:
+        """Do all of it."""
+        for node in self.graph.order():
+            node.work.run(driver)
+
+
+class GraphExec:
+    """A graph made ready: later changes of the graph do not reach it, changes of a node's work do."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._order = graph.order()
+        self._works = {node: node.work for node in self._order}
+
+    def replace(self, node: Node, work: Work) -> None:
+        """Other arguments for one node."""
+        if node not in self._works or node.work.kind != work.kind:
+            raise DriverError(Result.INVALID_VALUE, "no such node in the graph that was made ready")
+        self._works[node] = work
+
+    def update(self, graph: Graph) -> bool:
+        """Take the arguments of a graph of the same shape; False where it has another."""
+        order = graph.order()
+        if [n.work.kind for n in order] != [n.work.kind for n in self._order]:
+            return False
+        for mine, theirs in zip(self._order, order, strict=True):
+            self._works[mine] = theirs.work
+        return True
+
+    @property
+    def kind(self) -> int:
+        """That of a graph in a graph."""
+        return CHILD
+
+    def run(self, driver: Driver) -> None:
+        """Do all of it."""
+        for node in self._order:
+            self._works[node].run(driver)

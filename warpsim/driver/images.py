@@ -1,0 +1,91 @@
+"""The PTX in what a program hands to the driver: text, a fatbin, the wrapper that nvcc registers, or linked PTX."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+
+from warpsim.driver.results import DriverError, Result
+from warpsim.host import fatbin
+
+ELF = b"\x7fELF"
+WRAPPER = 0x466243B1
+"""__fatBinC_Wrapper_t: magic, version, the fatbin's address, and one more pointer."""
+LARGEST = 1 << 30
+ADVICE = (
+    "compile with PTX in the fatbin: nvcc -gencode arch=compute_80,code=compute_80 (or -arch=sm_80, which keeps both)"
+)
+_TARGET = re.compile(rb"\.target\s+(sm_(\d+)([af]?))")
+
+
+def image_at(address: int) -> bytes:
+    """The bytes of an image in memory, as long as its header says."""
+    if not address:
+        raise DriverError(Result.INVALID_VALUE, "the image is null")
+    magic, _, data = struct.unpack("<IIQ", ctypes.string_at(address, 16))
+    if magic == WRAPPER:
+        return image_at(data)
+    head = ctypes.string_at(address, 4)
+    if head == fatbin.MAGIC:
+        _, _, header, size = struct.unpack("<4sHHQ", ctypes.string_at(address, 16))
+        return ctypes.string_at(address, header + size)
+    if head == ELF:
+        return ctypes.string_at(address, 64)
+    return ctypes.string_at(address)
+
+
+def ptx_of(image: bytes, sm: int) -> bytes:
+    """The PTX of an image for a GPU (its capability times ten).
+
+    Raises:
+        DriverError: where it holds none.
+    """
+    if image[:4] == fatbin.MAGIC:
+        return _of_fatbin(image, sm)
+    if image[:4] == ELF:
+        raise DriverError(Result.NO_BINARY_FOR_GPU, f"this is a cubin: machine code, not PTX; {ADVICE}")
+    text = image.rstrip(b"\0")
+    if b".version" not in text:
+        raise DriverError(Result.INVALID_IMAGE, "the image is neither PTX nor a fatbin")
+    return text
+
+
+def _of_fatbin(image: bytes, sm: int) -> bytes:
+    entries = [entry for unit in fatbin.units(image) for entry in unit]
+    if not entries:
+        raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds machine code and no PTX; {ADVICE}")
+    for entry in sorted(entries, key=lambda e: e.arch, reverse=True):
+        try:
+            text = entry.text().rstrip(b"\0")
+        except fatbin.Packed as problem:
+            raise DriverError(Result.NO_BINARY_FOR_GPU, str(problem)) from None
+        if runs(text, sm):
+            return text
+    have = ", ".join(f"compute_{entry.arch}" for entry in entries)
+    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm}")
+
+
+def runs(text: bytes, sm: int) -> bool:
+    """Whether a GPU runs PTX for its target."""
+    match = _TARGET.search(text)
+    if match is None:
+        return True
+    number, kind = int(match[2]), match[3]
+    if kind == b"a":
+        return number == sm
+    return number <= sm and (kind != b"f" or number // 10 == sm // 10)
+
+
+def linked(texts: list[bytes]) -> bytes:
+    """Several PTX modules as one: the newest version and target of them, and a symbol that one declares and another
+    defines is that other's."""
+    if len(texts) == 1:
+        return texts[0]
+    heads = [re.search(rb"\.version\s+(\d+)\.(\d+)", text) for text in texts]
+    version = max((int(m[1]), int(m[2])) for m in heads if m is not None)
+    targets = [m for m in (_TARGET.search(text) for text in texts) if m is not None]
+    target = max(targets, key=lambda m: (int(m[2]), m[3]))[1] if targets else b"sm_70"
+    bodies = [re.sub(rb"(?m)^\s*\.(version|target|address_size)\b.*$", b"", text) for text in texts]
+    head = b".version %d.%d\n.target %s\n.address_size 64\n" % (*version, target)
+    return head + b"\n".join(bodies)

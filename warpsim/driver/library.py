@@ -1,0 +1,111 @@
+"""Building ``libcuda.so.1`` and ``libcudart.so``, and the environment in which a program finds them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from warpsim.driver.abi.binding import header
+from warpsim.errors import LaunchError
+
+SOURCES = Path(__file__).with_name("abi")
+LIBRARIES = {
+    "libcuda.so.1": ("cuda", ()),
+    "libcudart.so.13": ("cudart", ("-DRUNTIME",)),
+    "libcudart.so.12": ("cudart", ("-DRUNTIME",)),
+}
+"""Files, the functions that they have, and the options of the compiler."""
+LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
+
+
+def compiler() -> list[str]:
+    """The C compiler: ``CC``, the machine's, or the one of the package ziglang."""
+    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
+        if name and shutil.which(name.split()[0]):
+            return name.split()
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise LaunchError("the driver library needs a C compiler: install gcc or clang, or pip install 'warpsim[cuda]'")
+
+
+def python_library() -> str:
+    """The shared library of this Python, which programs that are no Python programs load."""
+    name = sysconfig.get_config_var("INSTSONAME") or sysconfig.get_config_var("LDLIBRARY") or ""
+    for folder in (sysconfig.get_config_var("LIBDIR"), os.path.join(sys.base_prefix, "lib")):
+        path = os.path.join(folder or "", name)
+        if ".so" in name and os.path.exists(path):
+            return path
+    return ""
+
+
+def cache() -> Path:
+    """Where built libraries are kept: ``WARPSIM_CACHE``, or the user's folder for such things."""
+    base = os.environ.get("WARPSIM_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "warpsim"
+    )
+    return Path(base)
+
+
+def build(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder with the libraries, compiled where they are not there yet.
+
+    Raises:
+        LaunchError: there is no compiler, or it fails; or the system is not Linux.
+    """
+    if not sys.platform.startswith("linux"):
+        raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
+    shim = (SOURCES / "shim.c").read_text(encoding="utf-8") + (SOURCES / "runtime.h").read_text(encoding="utf-8")
+    lists = {library: header(library) for library in ("cuda", "cudart")}
+    python = python_library()
+    key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]
+    home = Path(folder) if folder is not None else cache() / f"cuda-{key}"
+    done = home / "built"
+    if done.exists() and done.read_text(encoding="utf-8") == key:
+        return home
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home) as work:
+        for library, text in lists.items():
+            Path(work, f"{library}.h").write_text(text, encoding="utf-8")
+        for name, (library, more) in LIBRARIES.items():
+            _compile(Path(work), name, library, python, more)
+            os.replace(Path(work, name), home / name)
+    for link, target in LINKS.items():
+        if not (home / link).exists():
+            os.symlink(target, home / link)
+    done.write_text(key, encoding="utf-8")
+    return home
+
+
+def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
+    script = work / "versions"
+    script.write_text(f"{name if library == 'cudart' else 'libcuda.so.1'} {{ global: *; }};\n", encoding="utf-8")
+    versioned = (f"-Wl,--version-script={script}",) if library == "cudart" else ()
+    command = [*compiler(), "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
+    command += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
+    command += [str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LaunchError(f"{command[0]} cannot build {name}: {done.stderr.strip()[-400:]}")
+
+
+def environment(libraries: Path, given: Mapping[str, str], preload: bool = False) -> dict[str, str]:
+    """The variables with which a program finds the libraries, and they find this Python and this package."""
+    env = dict(given)
+    paths = [str(libraries), *filter(None, [env.get("LD_LIBRARY_PATH")])]
+    env["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
+    if preload:
+        wanted = [str(libraries / "libcuda.so.1"), str(libraries / "libcudart.so.13")]
+        env["LD_PRELOAD"] = " ".join([*wanted, *filter(None, [env.get("LD_PRELOAD")])])
+    env.setdefault("WARPSIM_LIBPYTHON", python_library())
+    env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)
+    home = str(Path(__file__).resolve().parents[2])
+    env["WARPSIM_PATH"] = os.pathsep.join(dict.fromkeys([home, *(p for p in sys.path if os.path.isdir(p))]))
+    return env

@@ -1,0 +1,255 @@
+"""Memory by address: what the driver allocates, registers, copies and sets.
+
+Device memory has addresses of the simulator's own, far enough apart that a stray access hits nothing. Pinned and managed
+memory is the host's, and the device sees it at the host's own addresses, so that pointers stored in memory work on both
+sides. An address that no allocation holds is the host's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.driver.results import DriverError, Result
+from warpsim.errors import LaunchError
+from warpsim.host.arrays import Array, DeviceArray, Mapping
+from warpsim.host.device import Device
+from warpsim.host.pages import pages
+from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, Allocation
+
+SIMULATED = ((FIRST_ADDRESS, 1 << 45), (CONST_ADDRESS, CONST_ADDRESS + (1 << 40)))
+"""Where the simulator's own addresses lie: nothing of the host is there."""
+
+
+class Kind(enum.Enum):
+    """What an allocation is."""
+
+    DEVICE = "device"
+    PINNED = "pinned"
+    MANAGED = "managed"
+    REGISTERED = "registered"
+
+
+@attrs.define(eq=False)
+class Block:
+    """One allocation: ``keeps`` holds its memory alive, ``ordinal`` is the device that it belongs to."""
+
+    address: int
+    nbytes: int
+    kind: Kind
+    ordinal: int
+    keeps: Any
+    number: int
+
+
+@attrs.frozen
+class Side:
+    """One side of a copy of a box: the address of its first byte, and the bytes from row to row and plane to plane."""
+
+    address: int
+    pitch: int = 0
+    plane: int = 0
+
+
+class Memory:
+    """The address space that the devices of a driver and the host share."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.space = device.memory
+        self.blocks: dict[int, Block] = {}
+        self.used = 0
+        self._count = 0
+
+    # ---- allocating ------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, ordinal: int = 0) -> int:
+        """Device memory that nothing has written."""
+        self._sized(nbytes)
+        try:
+            array = self.device.empty(nbytes, np.uint8)
+        except LaunchError as problem:
+            raise DriverError(Result.OUT_OF_MEMORY, str(problem)) from None
+        self._add(array.ptr, nbytes, Kind.DEVICE, ordinal, array)
+        self.used += nbytes
+        return array.ptr
+
+    def allocate_host(self, nbytes: int, kind: Kind = Kind.PINNED, ordinal: int = 0) -> int:
+        """Memory of the host that the device sees at the same address."""
+        self._sized(nbytes, most=1 << 44)
+        try:
+            data = pages(nbytes)
+        except (OSError, ValueError, OverflowError):
+            raise DriverError(Result.OUT_OF_MEMORY, f"the host has no {nbytes} bytes") from None
+        mapping = self.device.map(data, address=data.ctypes.data)
+        self._add(mapping.ptr, nbytes, kind, ordinal, (mapping, data))
+        return mapping.ptr
+
+    def register(self, address: int, nbytes: int, read_only: bool = False) -> None:
+        """Let the device see memory that the host has already."""
+        self._sized(nbytes, most=1 << 44)
+        if self.holding(address) is not None or self.space.meets(address, nbytes):
+            raise DriverError(Result.HOST_MEMORY_ALREADY_REGISTERED)
+        data = _host(address, nbytes)
+        if read_only:
+            data.flags.writeable = False
+        self._add(address, nbytes, Kind.REGISTERED, 0, (self.device.map(data, address=address), data))
+
+    def unregister(self, address: int) -> None:
+        """Take registered memory from the device again."""
+        block = self.blocks.get(address)
+        if block is None or block.kind is not Kind.REGISTERED:
+            raise DriverError(Result.HOST_MEMORY_NOT_REGISTERED)
+        self._drop(block)
+
+    def free(self, address: int, *kinds: Kind) -> None:
+        """Give memory back; null is allowed."""
+        if not address:
+            return
+        block = self.blocks.get(address)
+        if block is None or (kinds and block.kind not in kinds):
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} was not allocated, or was freed already")
+        self._drop(block)
+
+    def _add(self, address: int, nbytes: int, kind: Kind, ordinal: int, keeps: Any) -> None:
+        self._count += 1
+        self.blocks[address] = Block(address, nbytes, kind, ordinal, keeps, self._count)
+
+    def _drop(self, block: Block) -> None:
+        del self.blocks[block.address]
+        keeper = block.keeps if isinstance(block.keeps, DeviceArray) else block.keeps[0]
+        if isinstance(keeper, Mapping):
+            keeper.unmap()
+        else:
+            keeper.free()
+            self.used -= block.nbytes
+
+    def reset(self) -> None:
+        """Give everything back."""
+        for block in list(self.blocks.values()):
+            self._drop(block)
+
+    @staticmethod
+    def _sized(nbytes: int, most: int = CAPACITY) -> None:
+        if nbytes <= 0:
+            raise DriverError(Result.INVALID_VALUE, "an allocation of no bytes")
+        if nbytes > most:
+            raise DriverError(Result.OUT_OF_MEMORY, f"{nbytes} bytes; the GPU has {CAPACITY}")
+
+    # ---- asking ----------------------------------------------------------------------------------
+
+    def holding(self, address: int) -> Block | None:
+        """The block that the byte at an address belongs to."""
+        found = self.space.find(address, address + 1)
+        return None if found is None else self.blocks.get(found.start)
+
+    def extent(self, address: int) -> tuple[int, int] | None:
+        """First byte and size of whatever of the device's memory holds an address, module variables too."""
+        found = self.space.find(address, address + 1)
+        return None if found is None else (found.start, found.data.size)
+
+    def bytes_at(self, address: int, nbytes: int) -> Array:
+        """The bytes themselves, of the device or the host."""
+        return self._place(address, nbytes)[0]
+
+    def _place(self, address: int, nbytes: int) -> tuple[Array, Allocation | None]:
+        if nbytes == 0:
+            return np.zeros(0, np.uint8), None
+        found = self.space.find(address, address + nbytes)
+        if found is not None:
+            return found.data[address - found.start :][:nbytes], found
+        held = self.space.find(address, address + 1)
+        if held is not None:
+            block = self.blocks.get(held.start)
+            if block is None or block.kind is not Kind.REGISTERED:  # registered memory may be a part of what is copied
+                over = address + nbytes - held.end
+                raise DriverError(
+                    Result.INVALID_VALUE,
+                    f"{nbytes} bytes at 0x{address:x} end {over} bytes past the allocation of {held.data.size} bytes "
+                    f"at 0x{held.start:x}",
+                )
+        if any(low <= address < high for low, high in SIMULATED) or address < 4096:
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is in no allocation of the device")
+        return _host(address, nbytes), None
+
+    # ---- copying and setting ---------------------------------------------------------------------
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes from anywhere to anywhere; what is undefined stays so."""
+        with self.space.lock:
+            read, origin = self._place(source, nbytes)
+            written, place = self._place(target, nbytes)
+            written[:] = read
+            if place is not None:
+                bits = None if origin is None else origin.companion
+                known = None if bits is None else bits.data[source - origin.start :][:nbytes]  # type: ignore[union-attr]
+                _define(place, target - place.start, (nbytes,), (1,), known)
+
+    def copy_box(self, target: Side, source: Side, width: int, height: int, depth: int = 1) -> None:
+        """Copy rows of ``width`` bytes, ``height`` of them in each of ``depth`` planes."""
+        if 0 in (width, height, depth):
+            return
+        shape = depth, height, width
+        with self.space.lock:
+            read, origin = self._box(source, shape)
+            written, place = self._box(target, shape)
+            steps = target.plane, target.pitch, 1
+            np.lib.stride_tricks.as_strided(written, shape, steps)[...] = np.lib.stride_tricks.as_strided(
+                read, shape, (source.plane, source.pitch, 1)
+            )
+            if place is not None:
+                bits = None if origin is None else origin.companion
+                known = None
+                if bits is not None:
+                    start = bits.data[source.address - bits.start :]
+                    known = np.lib.stride_tricks.as_strided(start, shape, (source.plane, source.pitch, 1))
+                _define(place, target.address - place.start, shape, steps, known)
+
+    def _box(self, side: Side, shape: tuple[int, int, int]) -> tuple[Array, Allocation | None]:
+        depth, height, width = shape
+        if (height > 1 and side.pitch < width) or (depth > 1 and side.plane < side.pitch * (height - 1) + width):
+            raise DriverError(Result.INVALID_VALUE, f"a pitch of {side.pitch} bytes for rows of {width}")
+        return self._place(side.address, (depth - 1) * side.plane + (height - 1) * side.pitch + width)
+
+    def fill(self, address: int, value: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> None:
+        """Set ``rows`` rows of ``count`` elements of ``unit`` bytes."""
+        if address % unit or (rows > 1 and pitch % unit):
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is no multiple of {unit}")
+        if 0 in (count, rows):
+            return
+        width = unit * count
+        if rows > 1 and pitch < width:
+            raise DriverError(Result.INVALID_VALUE, f"a pitch of {pitch} bytes for rows of {width}")
+        with self.space.lock:
+            data, place = self._place(address, (rows - 1) * pitch + width)
+            element = np.frombuffer((value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little"), np.uint8)
+            shape, steps = (rows, count, unit), (pitch, unit, 1)
+            np.lib.stride_tricks.as_strided(data, shape, steps)[...] = element
+            if place is not None:
+                _define(place, address - place.start, shape, steps, None)
+
+    def total(self) -> Iterator[Block]:
+        """Blocks in the order in which they were allocated."""
+        yield from self.blocks.values()
+
+
+def _host(address: int, nbytes: int) -> Array:
+    """Memory of the host at an address."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+
+def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Any) -> None:
+    """What was copied is as defined as where it came from: ``known`` has its bits, None for all of them."""
+    if known is not None and bool(known.all()):
+        known = None
+    if place.companion is None:
+        if known is None:
+            return
+        place.companion = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, False)
+    bits = np.lib.stride_tricks.as_strided(place.companion.data[offset:], shape, steps)
+    bits[...] = 0xFF if known is None else known

@@ -1,0 +1,170 @@
+"""Modules, functions and module variables as the driver knows them, and its linker."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from warpsim.driver import images
+from warpsim.driver.results import DriverError, Result, of_module
+from warpsim.errors import LaunchError, PtxError
+from warpsim.host.device import Device
+from warpsim.host.kernel import Kernel
+from warpsim.host.module import Module, load_text
+
+if TYPE_CHECKING:
+    from warpsim.driver.driver import Driver
+
+DEFAULT_SHARED = 48 << 10
+"""Shared memory that a launch may have without having asked for more."""
+REGISTERS = 32
+"""What is said about the registers of a thread: PTX does not tell."""
+
+
+@attrs.define(eq=False)
+class Function:
+    """A kernel with the attributes that a program may set."""
+
+    kernel: Kernel
+    module: DriverModule
+    max_dynamic: int
+    non_portable_cluster: bool = False
+    carveout: int = -1
+    cluster: tuple[int, int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the PTX."""
+        return self.kernel.name
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Size of the parameter block."""
+        return max([p.offset + p.size for p in self.kernel.params], default=0)
+
+    @property
+    def static_shared(self) -> int:
+        """Bytes of shared memory that the kernel declares."""
+        return self.kernel.module.image(self.module.device).plan(self.name).dynamic_offset
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of local memory of a thread."""
+        return self.kernel.module.image(self.module.device).plan(self.name).main.frame_size
+
+    @property
+    def max_threads(self) -> int:
+        """Threads that a block may have."""
+        directives = self.kernel.function.directives
+        most = 1024
+        for word in ("maxntid", "reqntid"):
+            if word in directives:
+                product = 1
+                for extent in directives[word]:
+                    product *= int(extent)
+                most = min(most, product)
+        return most
+
+    @property
+    def required_cluster(self) -> tuple[int, int, int]:
+        """CTAs of a cluster that the kernel asks for, 0 where it does not."""
+        declared = self.kernel.function.directives.get("reqnctapercluster")
+        if not declared:
+            return 0, 0, 0
+        x, y, z = [*(int(v) for v in declared), 1, 1][:3]
+        return x, y, z
+
+
+class DriverModule:
+    """PTX that is loaded when something of it is first asked for, as CUDA does it lazily."""
+
+    def __init__(self, driver: Driver, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
+        self.driver, self.image, self.ordinal = driver, image, ordinal
+        self.device: Device = driver.devices[ordinal]
+        self.name = name
+        self._module: Module | None = None
+        self._functions: dict[str, Function] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def module(self) -> Module:
+        """The module, loaded by now."""
+        with self._lock:
+            if self._module is None:
+                self._module = self._load()
+            return self._module
+
+    def _load(self) -> Module:
+        text = images.ptx_of(self.image, self.device.sm).decode("utf-8", "replace")
+        file = self.name or self.driver.file_of(text)
+        try:
+            return load_text(text, file)
+        except PtxError as problem:
+            result = of_module(problem)
+            for finding in problem.findings[:1]:
+                self.driver.report.finding(finding, result.driver_name)
+            raise DriverError(result, str(problem), problem.findings) from None
+
+    def functions(self) -> list[str]:
+        """Names of its kernels."""
+        return list(self.module.kernels)
+
+    def function(self, name: str) -> Function:
+        """A kernel by name."""
+        with self._lock:
+            found = self._functions.get(name)
+            if found is None:
+                kernels = self.module.kernels
+                if name not in kernels:
+                    raise DriverError(
+                        Result.NOT_FOUND, f"the module has no kernel {name}; it has: {', '.join(kernels) or 'none'}"
+                    )
+                found = self._functions[name] = Function(kernels[name], self, 0)
+                found.max_dynamic = max(DEFAULT_SHARED - found.static_shared, 0)
+            return found
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """Address and size of a module variable."""
+        try:
+            found = self.module.get_global(name, self.device)
+        except LaunchError as problem:
+            raise DriverError(Result.NOT_FOUND, str(problem)) from None
+        return found.ptr, found.nbytes
+
+    def unload(self) -> None:
+        """Take its variables out of the device's memory."""
+        with self._lock:
+            module, self._module = self._module, None
+            self._functions.clear()
+        if module is not None:
+            module.unload(self.device)
+
+
+class Linker:
+    """cuLink: PTX modules that become one."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.result: Any = None
+
+    def add(self, image: bytes, sm: int) -> None:
+        """One more module."""
+        self.texts.append(images.ptx_of(image, sm))
+
+    def add_file(self, path: str, sm: int) -> None:
+        """One more module, from a file."""
+        try:
+            with open(path, "rb") as stream:
+                data = stream.read(images.LARGEST)
+        except OSError as problem:
+            raise DriverError(Result.FILE_NOT_FOUND, f"{os.fspath(path)}: {problem.strerror}") from None
+        self.add(data, sm)
+
+    def complete(self) -> bytes:
+        """The linked module: PTX, which the driver loads as it would machine code."""
+        if not self.texts:
+            raise DriverError(Result.INVALID_VALUE, "nothing to link")
+        return images.linked(self.texts) + b"\0"

@@ -1,0 +1,54 @@
+"""How many blocks fit a multiprocessor: by threads, blocks and shared memory, registers being unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warpsim.driver import properties
+from warpsim.driver.modules import REGISTERS, Function
+
+REGISTER_FILE = 65536
+
+
+def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:
+    """Blocks of a kernel that are resident on one multiprocessor at a time."""
+    sm = function.module.device.sm
+    gpu = properties.model(sm)
+    if not 0 < threads <= function.max_threads:
+        return 0
+    warps = -(-threads // 32)
+    limits = [gpu.blocks_per_sm, gpu.threads_per_sm // 32 // warps, REGISTER_FILE // (warps * 32 * REGISTERS)]
+    shared = function.static_shared + dynamic_shared
+    if shared > function.module.device.max_shared:
+        return 0
+    reserved = properties.RESERVED if sm >= 80 else 0
+    if shared + reserved:
+        limits.append(properties.shared_of_sm(sm) // (shared + reserved))
+    return min(limits)
+
+
+def best_block(function: Function, shared_of: Callable[[int], int], limit: int) -> tuple[int, int]:
+    """The grid that just fills the GPU, and the block with which most threads are resident; the largest such block."""
+    sms = properties.model(function.module.device.sm).sms
+    most = min(limit or 1024, function.max_threads)
+    best, chosen, fitting = -1, 0, 0
+    for threads in range(most // 32 * 32 or most, 0, -32):
+        fit = blocks_per_sm(function, threads, shared_of(threads))
+        if fit * threads > best:
+            best, chosen, fitting = fit * threads, threads, fit
+    return fitting * sms, chosen
+
+
+def free_shared(function: Function, blocks: int, threads: int) -> int:
+    """Dynamic shared memory of a block with which so many of them are resident."""
+    sm = function.module.device.sm
+    if blocks <= 0 or blocks_per_sm(function, threads, 0) < blocks:
+        return 0
+    reserved = properties.RESERVED if sm >= 80 else 0
+    room = properties.shared_of_sm(sm) // blocks - reserved
+    return max(min(room, function.module.device.max_shared) - function.static_shared, 0)
+
+
+def resident_blocks(function: Function, threads: int, dynamic_shared: int) -> int:
+    """Blocks that are resident on the whole GPU: what a cooperative launch may have."""
+    return blocks_per_sm(function, threads, dynamic_shared) * properties.model(function.module.device.sm).sms

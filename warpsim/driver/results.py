@@ -1,0 +1,189 @@
+"""The driver's error codes, and which of them a finding of the simulator becomes."""
+
+from __future__ import annotations
+
+import enum
+
+from warpsim.errors import Finding, PtxError, WarpsimError
+
+
+class Result(enum.IntEnum):
+    """CUresult: the names are those of cuda.h without ``CUDA_ERROR_``."""
+
+    SUCCESS = 0
+    INVALID_VALUE = 1
+    OUT_OF_MEMORY = 2
+    NOT_INITIALIZED = 3
+    DEINITIALIZED = 4
+    PROFILER_DISABLED = 5
+    PROFILER_NOT_INITIALIZED = 6
+    PROFILER_ALREADY_STARTED = 7
+    PROFILER_ALREADY_STOPPED = 8
+    STUB_LIBRARY = 34
+    CALL_REQUIRES_NEWER_DRIVER = 36
+    DEVICE_UNAVAILABLE = 46
+    NO_DEVICE = 100
+    INVALID_DEVICE = 101
+    DEVICE_NOT_LICENSED = 102
+    INVALID_IMAGE = 200
+    INVALID_CONTEXT = 201
+    CONTEXT_ALREADY_CURRENT = 202
+    MAP_FAILED = 205
+    UNMAP_FAILED = 206
+    ARRAY_IS_MAPPED = 207
+    ALREADY_MAPPED = 208
+    NO_BINARY_FOR_GPU = 209
+    ALREADY_ACQUIRED = 210
+    NOT_MAPPED = 211
+    NOT_MAPPED_AS_ARRAY = 212
+    NOT_MAPPED_AS_POINTER = 213
+    ECC_UNCORRECTABLE = 214
+    UNSUPPORTED_LIMIT = 215
+    CONTEXT_ALREADY_IN_USE = 216
+    PEER_ACCESS_UNSUPPORTED = 217
+    INVALID_PTX = 218
+    INVALID_GRAPHICS_CONTEXT = 219
+    NVLINK_UNCORRECTABLE = 220
+    JIT_COMPILER_NOT_FOUND = 221
+    UNSUPPORTED_PTX_VERSION = 222
+    JIT_COMPILATION_DISABLED = 223
+    UNSUPPORTED_EXEC_AFFINITY = 224
+    UNSUPPORTED_DEVSIDE_SYNC = 225
+    CONTAINED = 226
+    INVALID_SOURCE = 300
+    FILE_NOT_FOUND = 301
+    SHARED_OBJECT_SYMBOL_NOT_FOUND = 302
+    SHARED_OBJECT_INIT_FAILED = 303
+    OPERATING_SYSTEM = 304
+    INVALID_HANDLE = 400
+    ILLEGAL_STATE = 401
+    LOSSY_QUERY = 402
+    NOT_FOUND = 500
+    NOT_READY = 600
+    ILLEGAL_ADDRESS = 700
+    LAUNCH_OUT_OF_RESOURCES = 701
+    LAUNCH_TIMEOUT = 702
+    LAUNCH_INCOMPATIBLE_TEXTURING = 703
+    PEER_ACCESS_ALREADY_ENABLED = 704
+    PEER_ACCESS_NOT_ENABLED = 705
+    PRIMARY_CONTEXT_ACTIVE = 708
+    CONTEXT_IS_DESTROYED = 709
+    ASSERT = 710
+    TOO_MANY_PEERS = 711
+    HOST_MEMORY_ALREADY_REGISTERED = 712
+    HOST_MEMORY_NOT_REGISTERED = 713
+    HARDWARE_STACK_ERROR = 714
+    ILLEGAL_INSTRUCTION = 715
+    MISALIGNED_ADDRESS = 716
+    INVALID_ADDRESS_SPACE = 717
+    INVALID_PC = 718
+    LAUNCH_FAILED = 719
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720
+    TENSOR_MEMORY_LEAK = 721
+    NOT_PERMITTED = 800
+    NOT_SUPPORTED = 801
+    SYSTEM_NOT_READY = 802
+    SYSTEM_DRIVER_MISMATCH = 803
+    COMPAT_NOT_SUPPORTED_ON_DEVICE = 804
+    MPS_CONNECTION_FAILED = 805
+    MPS_RPC_FAILURE = 806
+    MPS_SERVER_NOT_READY = 807
+    MPS_MAX_CLIENTS_REACHED = 808
+    MPS_MAX_CONNECTIONS_REACHED = 809
+    MPS_CLIENT_TERMINATED = 810
+    CDP_NOT_SUPPORTED = 811
+    CDP_VERSION_MISMATCH = 812
+    STREAM_CAPTURE_UNSUPPORTED = 900
+    STREAM_CAPTURE_INVALIDATED = 901
+    STREAM_CAPTURE_MERGE = 902
+    STREAM_CAPTURE_UNMATCHED = 903
+    STREAM_CAPTURE_UNJOINED = 904
+    STREAM_CAPTURE_ISOLATION = 905
+    STREAM_CAPTURE_IMPLICIT = 906
+    CAPTURED_EVENT = 907
+    STREAM_CAPTURE_WRONG_THREAD = 908
+    TIMEOUT = 909
+    GRAPH_EXEC_UPDATE_FAILURE = 910
+    EXTERNAL_DEVICE = 911
+    INVALID_CLUSTER_SIZE = 912
+    FUNCTION_NOT_LOADED = 913
+    INVALID_RESOURCE_TYPE = 914
+    INVALID_RESOURCE_CONFIGURATION = 915
+    KEY_ROTATION = 916
+    UNKNOWN = 999
+
+    @property
+    def driver_name(self) -> str:
+        """The name in cuda.h."""
+        return "CUDA_SUCCESS" if self is Result.SUCCESS else f"CUDA_ERROR_{self.name}"
+
+
+TEXTS = {
+    Result.SUCCESS: "no error",
+    Result.INVALID_VALUE: "invalid argument",
+    Result.OUT_OF_MEMORY: "out of memory",
+    Result.NOT_INITIALIZED: "initialization error",
+    Result.INVALID_DEVICE: "invalid device ordinal",
+    Result.INVALID_IMAGE: "device kernel image is invalid",
+    Result.INVALID_CONTEXT: "invalid device context",
+    Result.NO_BINARY_FOR_GPU: "no kernel image is available for execution on the device",
+    Result.INVALID_PTX: "a PTX JIT compilation failed",
+    Result.FILE_NOT_FOUND: "file not found",
+    Result.INVALID_HANDLE: "invalid resource handle",
+    Result.NOT_FOUND: "named symbol not found",
+    Result.NOT_READY: "device not ready",
+    Result.ILLEGAL_ADDRESS: "an illegal memory access was encountered",
+    Result.LAUNCH_OUT_OF_RESOURCES: "too many resources requested for launch",
+    Result.LAUNCH_TIMEOUT: "the launch timed out and was terminated",
+    Result.PEER_ACCESS_ALREADY_ENABLED: "peer access is already enabled",
+    Result.PEER_ACCESS_NOT_ENABLED: "peer access has not been enabled",
+    Result.ASSERT: "device-side assert triggered",
+    Result.ILLEGAL_INSTRUCTION: "an illegal instruction was encountered",
+    Result.MISALIGNED_ADDRESS: "misaligned address",
+    Result.INVALID_ADDRESS_SPACE: "operation not supported on global/shared address space",
+    Result.LAUNCH_FAILED: "unspecified launch failure",
+    Result.COOPERATIVE_LAUNCH_TOO_LARGE: "too many blocks in cooperative launch",
+    Result.NOT_SUPPORTED: "operation not supported",
+    Result.STREAM_CAPTURE_UNSUPPORTED: "operation not permitted when stream is capturing",
+    Result.STREAM_CAPTURE_UNJOINED: "unjoined work in a stream that is captured",
+    Result.UNKNOWN: "unknown error",
+}
+"""What the run time says about the codes that it meets most."""
+
+_BY_RULE = {
+    "out-of-bounds": Result.ILLEGAL_ADDRESS,
+    "read-only": Result.ILLEGAL_ADDRESS,
+    "misaligned": Result.MISALIGNED_ADDRESS,
+    "matrix-address-space": Result.INVALID_ADDRESS_SPACE,
+    "matrix-alignment": Result.MISALIGNED_ADDRESS,
+    "assert": Result.ASSERT,
+    "deadlock": Result.LAUNCH_TIMEOUT,
+    "limit": Result.LAUNCH_TIMEOUT,
+    "tensor-map": Result.ILLEGAL_INSTRUCTION,
+}
+"""What a GPU reports; every other rule is a failed launch."""
+
+
+class DriverError(WarpsimError):
+    """A call that the driver refuses; ``result`` is its code."""
+
+    def __init__(self, result: Result, message: str = "", findings: tuple[Finding, ...] = ()) -> None:
+        self.result = result
+        super().__init__(message or TEXTS.get(result, result.driver_name), findings)
+
+
+def text_of(result: Result) -> str:
+    """What the driver says about a code."""
+    return TEXTS.get(result, result.name.lower().replace("_", " "))
+
+
+def of_finding(finding: Finding) -> Result:
+    """The code of a launch that a finding ended."""
+    return _BY_RULE.get(finding.rule, Result.LAUNCH_FAILED)
+
+
+def of_module(problem: PtxError) -> Result:
+    """The code of a module that cannot be loaded."""
+    if any(f.rule == "unreadable" for f in problem.findings):
+        return Result.NO_BINARY_FOR_GPU
+    return Result.INVALID_PTX
