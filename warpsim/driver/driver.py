@@ -20,8 +20,8 @@ from warpsim.driver.work import Copy, Dims, Fill, Launch, Side, Work
 from warpsim.errors import ExecutionError, LaunchError
 from warpsim.host.device import Device
 
-VERSION = 13000
-"""The version of CUDA whose driver this is."""
+VERSION = 13090
+"""The version of CUDA whose driver this claims to be: run times up to it accept it."""
 
 
 class Driver:

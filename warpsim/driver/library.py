@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from warpsim.driver.abi.binding import header
+from warpsim.driver.abi.calls import CALLS
 from warpsim.errors import LaunchError
 
 SOURCES = Path(__file__).with_name("abi")
@@ -21,6 +22,10 @@ LIBRARIES = {
     "libcuda.so.1": ("cuda", ()),
     "libcudart.so.13": ("cudart", ("-DRUNTIME",)),
     "libcudart.so.12": ("cudart", ("-DRUNTIME",)),
+    "libnvJitLink.so.13": ("nvjitlink", ()),
+    "libnvJitLink.so.12": ("nvjitlink", ()),
+    "libnvrtc.so.13": ("nvrtc", ()),
+    "libnvrtc.so.12": ("nvrtc", ()),
 }
 """Files, the functions that they have, and the options of the compiler."""
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
@@ -63,7 +68,7 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
     if not sys.platform.startswith("linux"):
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
     shim = (SOURCES / "shim.c").read_text(encoding="utf-8") + (SOURCES / "runtime.h").read_text(encoding="utf-8")
-    lists = {library: header(library) for library in ("cuda", "cudart")}
+    lists = {library: header(library) for library in CALLS}
     python = python_library()
     key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]
     home = Path(folder) if folder is not None else cache() / f"cuda-{key}"
@@ -86,8 +91,8 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
 
 def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
     script = work / "versions"
-    script.write_text(f"{name if library == 'cudart' else 'libcuda.so.1'} {{ global: *; }};\n", encoding="utf-8")
-    versioned = (f"-Wl,--version-script={script}",) if library == "cudart" else ()
+    script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
+    versioned = (f"-Wl,--version-script={script}",) if library != "cuda" else ()
     command = [*compiler(), "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
     command += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
     command += [str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl"]
@@ -102,7 +107,7 @@ def environment(libraries: Path, given: Mapping[str, str], preload: bool = False
     paths = [str(libraries), *filter(None, [env.get("LD_LIBRARY_PATH")])]
     env["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
     if preload:
-        wanted = [str(libraries / "libcuda.so.1"), str(libraries / "libcudart.so.13")]
+        wanted = [str(libraries / name) for name in LIBRARIES]
         env["LD_PRELOAD"] = " ".join([*wanted, *filter(None, [env.get("LD_PRELOAD")])])
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)

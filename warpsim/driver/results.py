@@ -169,6 +169,7 @@ class DriverError(WarpsimError):
 
     def __init__(self, result: Result, message: str = "", findings: tuple[Finding, ...] = ()) -> None:
         self.result = result
+        self.said = bool(message)
         super().__init__(message or TEXTS.get(result, result.driver_name), findings)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib
-import os
 from typing import Any
 
 from warpsim.driver.abi.calls import CALLS, PROCESS, TYPES, Call, guarded
@@ -21,8 +21,12 @@ MODULES = (
     "rt_memory",
     "rt_launch",
     "rt_entry",
+    "rt_others",
+    "linking",
+    "compiling",
 )
 _KEPT: list[Any] = []
+_STARTED: list[str] = []
 
 
 def declared(library: str) -> dict[str, Call]:
@@ -68,6 +72,8 @@ def header(library: str) -> str:
 
 
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
-    """`bind`, for the C side, with the module path that ``warpsim exec`` gave."""
+    """`bind`, for the C side."""
     bind(library, names, stubs, table, count, bool(embedded))
-    os.environ.setdefault("WARPSIM_RUNS", "1")
+    if not embedded and len(_STARTED) == 0:
+        atexit.register(finish)
+    _STARTED.append(library)

@@ -33,7 +33,7 @@ class Call:
     plain: bool = False
 
 
-CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}}
+CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, "nvrtc": {}}
 """Functions by library and name."""
 
 
@@ -42,11 +42,18 @@ def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[...
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
-            library = "cudart" if name.startswith(("cuda", "__cuda", "warpsim")) else "cuda"
-            CALLS[library][name] = Call(name, kinds, function, plain)
+            CALLS[_library(name)][name] = Call(name, kinds, function, plain)
         return function
 
     return declare
+
+
+def _library(name: str) -> str:
+    if name.startswith(("cuda", "__cuda", "warpsim")):
+        return "cudart"
+    if name.startswith("nvrtc"):
+        return "nvrtc"
+    return "nvjitlink" if "nvJitLink" in name else "cuda"
 
 
 # ---- the process ---------------------------------------------------------------------------------
@@ -187,6 +194,8 @@ def guarded(declared: Call) -> Callable[..., int]:
             traceback.print_exc()
             return int(Result.UNKNOWN)
 
+    if os.environ.get("WARPSIM_TRACE"):
+        enter = _traced(declared.name, enter)
     if declared.name not in CALLS["cudart"] or declared.plain:
         return enter
 
@@ -199,11 +208,22 @@ def guarded(declared: Call) -> Callable[..., int]:
     return remembering
 
 
+def _traced(name: str, function: Callable[..., int]) -> Callable[..., int]:
+    """A function that tells of each call, for who looks into what a program does."""
+
+    def tell(*arguments: int) -> int:
+        result = function(*arguments)
+        print(f"warpsim: {name}({', '.join(map(hex, arguments))}) = {result}", file=sys.stderr, flush=True)
+        return result
+
+    return tell
+
+
 def refused(name: str, problem: DriverError) -> int:
     """Say why a call is refused, where its code alone does not; gives the code."""
     result = problem.result
     plain = {Result.NOT_READY, Result.NOT_FOUND, Result.PEER_ACCESS_ALREADY_ENABLED}
-    if result not in plain and str(problem) and result is not PROCESS.driver.error and not problem.findings:
+    if result not in plain and problem.said and not problem.findings:
         PROCESS.driver.report.problem(name, f"{result.driver_name}: {problem}", result.driver_name)
     return int(result)
 

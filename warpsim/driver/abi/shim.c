@@ -28,10 +28,15 @@ static const char *const names[] = {
 static int failed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void begin(void);
+static int (*initialized)(void), (*finalizing)(void);
 static int ready(void)
 {
     pthread_once(&once, begin);
     return !failed;
+}
+static int gone(void) /* Python has ended before the program: destructors come after it */
+{
+    return !initialized() || (finalizing && finalizing());
 }
 
 #define P0 void
@@ -68,7 +73,7 @@ static int ready(void)
 #define A15 A14, o
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { return ready() ? ((u(*)(P##n))table[AT_##name])(A##n) : 3; }
+    EXPORT u name(P##n) { return !ready() ? 3 : gone() ? 4 : ((u(*)(P##n))table[AT_##name])(A##n); }
 #include CALLS
 #undef CALL
 
@@ -123,11 +128,15 @@ static void end(void)
 static void begin(void)
 {
     int embedded = 0;
-    library = dlsym(RTLD_DEFAULT, "Py_IsInitialized") ? RTLD_DEFAULT : python();
-    if (!library && (failed = 1))
+    int alone = !dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    library = alone ? python() : RTLD_DEFAULT;
+    if (alone && !library && (failed = 1))
         return;
-    int (*is_initialized)(void) = (int (*)(void))symbol(library, "Py_IsInitialized");
-    if (!failed && !is_initialized()) {
+    initialized = (int (*)(void))symbol(library, "Py_IsInitialized");
+    finalizing = (int (*)(void))dlsym(library, "Py_IsFinalizing");
+    if (!finalizing)
+        finalizing = (int (*)(void))dlsym(library, "_Py_IsFinalizing");
+    if (!failed && !initialized()) {
         void (*initialize)(int) = (void (*)(int))symbol(library, "Py_InitializeEx");
         void *(*save)(void) = (void *(*)(void))symbol(library, "PyEval_SaveThread");
         const char *home = getenv("WARPSIM_PYTHONHOME"), *old = getenv("PYTHONHOME");

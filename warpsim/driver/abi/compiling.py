@@ -1,0 +1,88 @@
+"""libnvrtc: NVIDIA's own, asked for PTX where a program asks for machine code.
+
+Everything goes to the real library; a compilation for ``sm_90`` becomes one for ``compute_90``, and what is fetched as
+the cubin is the PTX, which the driver loads in its place."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import re
+import sys
+from typing import Any
+
+from warpsim.driver.abi.calls import call, get64, text_at
+
+NAMES = (
+    "nvrtcAddNameExpression nvrtcCreateProgram nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "
+    "nvrtcGetNumSupportedArchs nvrtcGetOptiXIR nvrtcGetOptiXIRSize nvrtcGetPCHCreateStatus nvrtcGetPCHHeapSize "
+    "nvrtcGetPCHHeapSizeRequired nvrtcGetPTX nvrtcGetPTXSize nvrtcGetProgramLog nvrtcGetProgramLogSize "
+    "nvrtcGetSupportedArchs nvrtcGetTileIR nvrtcGetTileIRSize nvrtcSetFlowCallback nvrtcSetPCHHeapSize nvrtcVersion"
+)
+MISSING = 11
+"""NVRTC_ERROR_INTERNAL_ERROR."""
+_ARCH = re.compile(r"(-arch[= ]?|--gpu-architecture[= ]?)sm_")
+_LOADED: list[Any] = []
+
+
+def real() -> Any:
+    """NVIDIA's library: ``WARPSIM_NVRTC``, in a package beside this one, or in an installed toolkit."""
+    if _LOADED:
+        return _LOADED[0]
+    found = [os.environ.get("WARPSIM_NVRTC", "")]
+    for folder in sys.path:
+        found += glob.glob(os.path.join(glob.escape(folder), "nvidia", "*", "lib", "libnvrtc.so.1[0-9]"))
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        found += sorted(glob.glob(os.path.join(home or "", "lib*", "libnvrtc.so.1[0-9]")), reverse=True)
+    for path in filter(os.path.exists, found):
+        _LOADED.append(ctypes.CDLL(path))
+        return _LOADED[0]
+    print("warpsim: no libnvrtc found; WARPSIM_NVRTC names the file", file=sys.stderr)
+    return None
+
+
+def _forward(name: str, *words: int) -> int:
+    library = real()
+    function = None if library is None else getattr(library, name, None)
+    return MISSING if function is None else int(function(*map(ctypes.c_uint64, words)))
+
+
+def _declare(name: str, target: str) -> None:
+    @call("PPPPPP", name)
+    def pass_on(*words: int) -> int:
+        return _forward(target, *words)
+
+
+for _name in NAMES.split():
+    _declare(_name, _name)
+_declare("nvrtcGetCUBIN", "nvrtcGetPTX")
+_declare("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
+
+
+@call("I", "nvrtcGetErrorString", plain=True)
+def error_string(code: int) -> int:
+    """What an error means."""
+    library = real()
+    if library is None:
+        return 0
+    library.nvrtcGetErrorString.restype = ctypes.c_void_p
+    return int(library.nvrtcGetErrorString(code) or 0)
+
+
+@call("PIP", "nvrtcCompileProgram")
+def compile_program(program: int, count: int, options: int) -> int:
+    """Compile, to PTX."""
+    given = [text_at(get64(options + 8 * i)) for i in range(count)]
+    words = [_ARCH.sub(r"\1compute_", word).encode() for word in given]
+    words = [b"compute_" + w[3:] if w.startswith(b"sm_") else w for w in words]
+    return _forward("nvrtcCompileProgram", program, len(words), _pointers(words))
+
+
+_ALIVE: list[Any] = []
+
+
+def _pointers(words: list[bytes]) -> int:
+    array = (ctypes.c_char_p * max(len(words), 1))(*words)
+    _ALIVE[:] = [array, words]
+    return ctypes.addressof(array)

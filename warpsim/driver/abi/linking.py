@@ -1,0 +1,130 @@
+"""libnvJitLink: linking PTX. What it gives as a cubin is PTX, which the driver loads in its place.
+
+Its version is one without link-time optimisation, whose intermediate form nobody documents: callers then bring PTX."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any
+
+from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.modules import Linker
+from warpsim.driver.results import DriverError
+
+VERSIONS = ("", *(f"_{major}_{minor}" for major in (12, 13) for minor in range(10)))
+PTX_ERROR, UNSUPPORTED = 7, 4
+
+
+class Link(Linker):
+    """A link with its GPU and its log."""
+
+    def __init__(self, sm: int) -> None:
+        super().__init__()
+        self.sm, self.log = sm, ""
+
+    def attempt(self, work: Callable[[], Any]) -> int:
+        """Do a part of it; the log says why it cannot be done."""
+        try:
+            work()
+        except DriverError as problem:
+            self.log += f"{problem}\n"
+            return PTX_ERROR
+        return 0
+
+
+def _call(kinds: str, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return call(kinds, *(f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for v in VERSIONS))
+
+
+@_call("PUP", "Create")
+def create(out: int, count: int, options: int) -> None:
+    """A link; of the options the GPU matters."""
+    words = [text_at(get64(options + 8 * i)) for i in range(count)]
+    found = [re.search(r"-arch=(?:sm|compute)_(\d+)", word) for word in words]
+    put64(out, PROCESS.put(Link(next((int(m[1]) for m in found if m), 90))))
+
+
+@_call("P", "Destroy")
+def destroy(where: int) -> None:
+    """The end of a link."""
+    PROCESS.drop(get64(where), Link)
+    put64(where, 0)
+
+
+@_call("PIPPP", "AddData")
+def add_data(handle: int, kind: int, data: int, nbytes: int, name: int) -> int:
+    """A module."""
+    link = PROCESS.get(handle, Link)
+    return link.attempt(lambda: link.add(ctypes.string_at(data, nbytes), link.sm))
+
+
+@_call("PIP", "AddFile")
+def add_file(handle: int, kind: int, path: int) -> int:
+    """A module, from a file."""
+    link = PROCESS.get(handle, Link)
+    return link.attempt(lambda: link.add_file(text_at(path), link.sm))
+
+
+@_call("P", "Complete")
+def complete(handle: int) -> int:
+    """Link."""
+    link = PROCESS.get(handle, Link)
+    return link.attempt(lambda: setattr(link, "result", link.complete()))
+
+
+@_call("PP", "GetLinkedCubinSize")
+def cubin_size(handle: int, out: int) -> None:
+    """Bytes of what was linked."""
+    put64(out, len(PROCESS.get(handle, Link).result))
+
+
+@_call("PP", "GetLinkedCubin")
+def cubin(handle: int, out: int) -> None:
+    """What was linked."""
+    put_bytes(out, PROCESS.get(handle, Link).result)
+
+
+_call("PP", "GetLinkedPtxSize")(cubin_size)
+_call("PP", "GetLinkedPtx")(cubin)
+
+
+@_call("PP", "GetErrorLogSize")
+def error_size(handle: int, out: int) -> None:
+    """Bytes of the log."""
+    put64(out, len(PROCESS.get(handle, Link).log.encode()) + 1)
+
+
+@_call("PP", "GetErrorLog")
+def error_log(handle: int, out: int) -> None:
+    """What went wrong."""
+    put_bytes(out, PROCESS.get(handle, Link).log.encode() + b"\0")
+
+
+@_call("PP", "GetInfoLogSize")
+def info_size(handle: int, out: int) -> None:
+    """Nothing to tell."""
+    put64(out, 1)
+
+
+@_call("PP", "GetInfoLog")
+def info_log(handle: int, out: int) -> None:
+    """Nothing to tell."""
+    put_bytes(out, b"\0")
+
+
+def intermediate(handle: int, out: int) -> int:
+    """No such form."""
+    return UNSUPPORTED
+
+
+for _name in ("GetLinkedLTOIRSize", "GetLinkedLTOIR"):
+    _call("PP", _name)(intermediate)
+
+
+@call("PP", "nvJitLinkVersion", "__nvJitLinkVersion")
+def version(major: int, minor: int) -> None:
+    """Too old for link-time optimisation."""
+    put32(major, 12)
+    put32(minor, 2)
