@@ -331,3 +331,103 @@ def test_old_targets_run_on_the_oldest_gpu(target, sm):
 
     assert y.tolist() == [0, 2, 4, 6]
     assert module.device.sm == sm
+
+
+# ---- raw bytes, memory by address ----------------------------------------------------------------
+
+
+def test_packed_parameters():
+    """A block of bytes goes in as it is; ``params`` say where what lies."""
+    kernel, out = MODULE["k"], np.zeros(6, np.uint32)
+    offsets = {p.name: p.offset for p in kernel.params}
+    assert offsets == {"out": 0, "p": 8, "h": 24, "w": 28, "d": 32, "u": 40}
+    assert [p.name for p in kernel.params if p.array] == ["p"]
+    device = warpsim.Device("sm_80")
+    block = bytearray(44)
+    with_array = device.map(out)
+    block[0:8] = with_array.ptr.to_bytes(8, "little")
+    block[20:24] = b"abcd"
+    block[40:44] = b"\1\0\xa0\x7f"
+    kernel((1,), (1,), bytes(block), device=device)
+    assert out.view(np.uint8)[:4].tobytes() == b"abcd"
+    assert out[3] == 0x7FA00001
+    with pytest.raises(warpsim.LaunchError, match="44 bytes"):
+        kernel((1,), (1,), bytes(43), device=device)
+
+
+def test_raw_scalars():
+    """bytes of a scalar's width are its bits: a signalling NaN with its payload."""
+    assert words(w=b"\x01\x00\xa0\x7f")["w"] == 0x7FA00001
+    assert words(h=b"\x01\x7d")["h"] == 0x7D01
+    with pytest.raises(warpsim.LaunchError, match="4 bytes"):
+        words(w=b"\x01")
+
+
+@pytest.mark.parametrize("value", [np.float16(1.5), ml_dtypes.bfloat16(1.5)])
+def test_half_scalars_for_two_bytes(value):
+    """A parameter of two bytes takes a scalar of either kind of half."""
+    text = ".visible .entry two(.param .u64 o, .param .align 2 .b8 v[2]) { .reg .b64 %d; .reg .b16 %h;\n"
+    text += "ld.param.u64 %d, [o]; ld.param.b16 %h, [v]; st.global.b16 [%d], %h; ret; }"
+    out = np.zeros(1, np.uint16)
+    warpsim.load(HEAD + text)["two"]((1,), (1,), (out, value))
+
+    assert out.tobytes() == value.tobytes()
+
+
+def test_memory_by_address():
+    """Allocations are found, read and written by address; a part that was written is defined."""
+    device = warpsim.Device("sm_80")
+    x, y = device.empty(4, np.int32), np.zeros(4, np.int32)
+    assert device.allocation(x.ptr + 15).address == x.ptr
+    assert device.allocation(x.ptr + 16) is None
+    device.write(x.ptr + 4, np.array([7, 8], np.int32))
+    assert device.read(x.ptr + 4, 8) == np.array([7, 8], np.int32).tobytes()
+    twice(x.ptr + 4, y, 2, device=device)
+    assert y.tolist() == [14, 16, 0, 0]
+    with pytest.raises(warpsim.ExecutionError, match="uninitialised"):
+        twice(x.ptr, y, 2, device=device)
+    device.written(x.ptr, 4)
+    twice(x.ptr, y, 2, device=device)
+    for wrong in (lambda: device.read(x.ptr, 17), lambda: device.write(x.ptr - 1, b"a"), lambda: device.written(0, 1)):
+        with pytest.raises(warpsim.LaunchError):
+            wrong()
+
+
+def test_arrays_of_the_simulated_device():
+    """What has ``__cuda_array_interface__`` alone is its address."""
+
+    class Foreign:
+        def __init__(self, array):
+            self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+    device = warpsim.Device("sm_80")
+    x, y = device.array(np.arange(4, dtype=np.int32)), device.empty(4, np.int32)
+    twice(Foreign(x), Foreign(y), device=device)
+
+    assert y.get().tolist() == [0, 2, 4, 6]
+
+
+def test_bytes_of_a_tensor_map():
+    """For a tensor in device memory they are there without a launch."""
+    device = warpsim.Device("sm_90a")
+    x = device.array(np.zeros((8, 16), np.float32))
+    made = warpsim.TensorMap(x, global_dim=[16, 8], global_strides=[64], box_dim=[8, 8])
+
+    assert bytes(made) == made.encode(x.ptr)
+    assert len(bytes(made)) == 128
+
+
+def test_source_and_rules():
+    """A module has the text that findings name lines of; a word of ``checks=`` has its rules."""
+    module = warpsim.load(HEAD + DOUBLE)
+    assert module.source.splitlines()[3].startswith(".visible .entry twice")
+    assert warpsim.rules("default+race") - warpsim.rules("default") == {"race"}
+
+
+def test_unload():
+    """A module's variables leave a device's memory."""
+    module, device = warpsim.load(HEAD + ".global .u32 g = 3;\n" + DOUBLE), warpsim.Device("sm_80")
+    address = module.get_global("g", device).ptr
+    module.unload(device)
+
+    assert device.allocation(address) is None

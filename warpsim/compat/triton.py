@@ -298,7 +298,7 @@ class Utilities:
             oob_fill="nan" if padding == 1 else "zero",
         ).encode(address)
 
-    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, cluster: int) -> int:  # noqa: N802  Triton's name
+    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, cluster: int) -> int:
         """Clusters on the whole GPU."""
         return properties.model(self.device.sm).sms // cluster
 

@@ -78,8 +78,10 @@ def runs(text: bytes, sm: int) -> bool:
 
 
 def linked(texts: list[bytes]) -> bytes:
-    """Several PTX modules as one: the newest version and target of them, and a symbol that one declares and another
-    defines is that other's."""
+    """Several PTX modules as one, of the newest version and target among them.
+
+    What one declares as external and another defines is a forward declaration of that definition; variables are defined
+    by modules that come first."""
     if len(texts) == 1:
         return texts[0]
     heads = [re.search(rb"\.version\s+(\d+)\.(\d+)", text) for text in texts]
@@ -87,5 +89,24 @@ def linked(texts: list[bytes]) -> bytes:
     targets = [m for m in (_TARGET.search(text) for text in texts) if m is not None]
     target = max(targets, key=lambda m: (int(m[2]), m[3]))[1] if targets else b"sm_70"
     bodies = [re.sub(rb"(?m)^\s*\.(version|target|address_size)\b.*$", b"", text) for text in texts]
+    functions = {m[2]: m[1] or b"" for body in bodies for m in _DEFINED.finditer(body)}
+    variables = {m[1] for body in bodies for m in _VARIABLE.finditer(body) if b".extern" not in m[0]}
+    bodies.sort(key=lambda body: sum(b".extern" in m[0] and m[1] in variables for m in _VARIABLE.finditer(body)))
+
+    def forward(match: re.Match[bytes]) -> bytes:
+        return functions[match[2]] + match[1] if match[2] in functions else match[0]
+
+    def dropped(match: re.Match[bytes]) -> bytes:
+        return b"" if b".extern" in match[0] and match[1] in variables else match[0]
+
+    merged = [_VARIABLE.sub(dropped, _DECLARED.sub(forward, body)) for body in bodies]
     head = b".version %d.%d\n.target %s\n.address_size 64\n" % (*version, target)
-    return head + b"\n".join(bodies)
+    return head + b"\n".join(merged)
+
+
+_SIGNATURE = rb"(?:\([^)]*\)\s*)?([\w$%]+)"
+_DECLARED = re.compile(rb"\.extern(\s+\.func\s*" + _SIGNATURE + rb")")
+_DEFINED = re.compile(rb"(\.visible|\.weak)\s+\.func\s*" + _SIGNATURE + rb"\s*\([^)]*\)[^;{]*\{")
+_VARIABLE = re.compile(
+    rb"(?m)^\s*(?:\.extern|\.visible|\.weak|\.common)\s+\.(?:global|const)\b[^;={]*?([\w$%]+)\s*(?:\[[^;={]*)?[;={]"
+)

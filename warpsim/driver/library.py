@@ -93,7 +93,7 @@ def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, 
     script = work / "versions"
     script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
     versioned = (f"-Wl,--version-script={script}",) if library != "cuda" else ()
-    command = [*compiler(), "-O1", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
+    command = [*compiler(), "-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
     command += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
     command += [str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

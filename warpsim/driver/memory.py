@@ -20,9 +20,9 @@ from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array, DeviceArray, Mapping
 from warpsim.host.device import Device
 from warpsim.host.pages import pages
-from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, Allocation
+from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
 
-SIMULATED = ((FIRST_ADDRESS, 1 << 45), (CONST_ADDRESS, CONST_ADDRESS + (1 << 40)))
+SIMULATED = ((FIRST_ADDRESS - GUARD, 1 << 45), (CONST_ADDRESS - GUARD, CONST_ADDRESS + (1 << 40)))
 """Where the simulator's own addresses lie: nothing of the host is there."""
 
 

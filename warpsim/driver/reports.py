@@ -60,7 +60,7 @@ class Report:
                 return
             self._known.add(key)
         self._say(f"warpsim: {what}: {message}")
-        self._append({"rule": "refused", "severity": "note", "result": result, "call": what, "message": message})
+        self._append({"rule": "refused", "severity": "note", "result": result, "function": what, "message": message})
 
     def finish(self) -> None:
         """The program has ended."""

@@ -19,7 +19,7 @@ concurrent:i#31 ecc:i bus:i#33 device:i domain:i tcc:i engines:i#40 unified:i#41
 persist:i perthreads:i#39 priorities:i#78 g1:i#79 l1:i#80 sharedsm:Q#81 regssm:i#82 managed:i#83 board:i group:i
 atomic:i *ratio:i#87 pageable:i concmanaged:i#89 preempt:i#90 hostptr:i#91 coop:i#95 *coopmulti:i optin:Q#97 pgtables:i
 direct:i blocks:i#106 window:i reserved:Q#111 register:i#99 sparse:i roregister:i#113 timeline:i pools:i#115 rdma:i
-rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:60i"""
+rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:63i"""
 """cudaDeviceProp of CUDA 13, in order: a name, a format of `struct`, and the number of the attribute that it shows; those
 with a star only CUDA 12 has."""
 

@@ -1,0 +1,91 @@
+"""The parts of the Triton adapter that need no Triton, and a kernel where Triton is installed."""
+
+import importlib.util
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.compat import triton
+from warpsim.layout import tensor_map as layout
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "size", "expected"),
+    [
+        ("i32", -1, 4, b"\xff\xff\xff\xff"),
+        ("i1", True, 1, b"\x01"),
+        ("u64", 2**63, 8, b"\0\0\0\0\0\0\0\x80"),
+        ("fp32", 1.5, 4, np.float32(1.5).tobytes()),
+        ("fp16", 1.5, 2, np.float16(1.5).tobytes()),
+        ("bf16", 1.5, 2, ml_dtypes.bfloat16(1.5).tobytes()),
+        ("fp64", 0.1, 8, np.float64(0.1).tobytes()),
+        ("*fp32", None, 8, bytes(8)),
+        ("nvTmaDesc", bytes(range(128)), 128, bytes(range(128))),
+    ],
+)
+def test_arguments(kind, value, size, expected):
+    """Values take the form of their Triton types."""
+    assert triton._bytes(kind, value, size) == expected
+
+
+def test_nested_arguments():
+    """Tuples are flat in a kernel's parameters, and constants are not there."""
+    array, tensors = triton.Arrays(np.zeros(4, np.float32)), []
+    flat = list(
+        triton._flat(("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), tensors)
+    )
+
+    assert flat == [("*fp32", array), ("i32", 1), ("fp32", 3.0)]
+    assert tensors == [array]
+
+
+def test_memory_of_views():
+    """Views of one array are mapped once, with all of it; it is gone afterwards."""
+    device, base = warpsim.Device("sm_90a"), np.zeros((8, 8), np.float32)
+    mapped = triton.Mapped(device, [triton.Arrays(base[2:, ::2]), triton.Arrays(base[:1]), triton.Arrays(np.zeros(3))])
+
+    assert len(mapped.maps) == 2
+    assert device.allocation(base.ctypes.data).nbytes == 256
+    mapped.close()
+    assert device.allocation(base.ctypes.data) is None
+
+
+def test_descriptor():
+    """A descriptor's shape, strides and block come outermost first; a tensor map has them the other way round."""
+    made = triton.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
+        0x1000, 3, 2, 6, [16, 64], [100, 128], [128, 1], 1
+    )
+    expected = warpsim.TensorMap(
+        0x1000,
+        data_type="FLOAT16",
+        global_dim=[128, 100],
+        global_strides=[256],
+        box_dim=[64, 16],
+        swizzle="128B",
+        l2_promotion="L2_128B",
+        oob_fill="nan",
+    )
+
+    assert layout.DATA_TYPES[6] == "FLOAT16"
+    assert made == bytes(expected)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_a_kernel():
+    """Triton's own launch syntax, on NumPy arrays."""
+    import triton as real
+    import triton.language as tl
+
+    def add(x, y, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+    add.__annotations__["block"] = tl.constexpr
+    triton.install("sm_80")
+    x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    real.jit(add)[(2,)](x, y, 100, block=64)
+
+    assert (y == x + 1).all()

@@ -1,0 +1,207 @@
+"""The C interface: structures, handles, error codes, and every function of the libraries by its declaration."""
+
+import ctypes
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from warpsim.driver import library
+from warpsim.driver.abi import binding, cu_entry, rt_device, rt_launch
+from warpsim.driver.abi.calls import CALLS, PROCESS, guarded
+from warpsim.driver.abi.rt_errors import NAMES
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+RAW = """.visible .entry raw(.param .u64 out, .param .f32 v) {
+    .reg .b64 %d; .reg .b32 %r;
+    ld.param.u64 %d, [out]; ld.param.b32 %r, [v]; st.global.b32 [%d], %r; ret;
+}"""
+needs_compiler = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not any(map(shutil.which, ("cc", "gcc", "clang"))),
+    reason="the libraries are for Linux, and a C compiler makes them",
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """A driver of its own for each test."""
+    for names in CALLS:
+        binding.declared(names)
+    monkeypatch.setattr(PROCESS, "_driver", None)
+    monkeypatch.setattr(PROCESS, "_contexts", [])
+    monkeypatch.setattr(PROCESS, "thread", type(PROCESS.thread)())
+    monkeypatch.setenv("WARPSIM_QUIET", "1")
+    monkeypatch.delenv("WARPSIM_DEVICE", raising=False)
+
+
+def call(name, *arguments):
+    """A function of a library as C calls it."""
+    found = next(calls[name] for calls in CALLS.values() if name in calls)
+    assert len(found.kinds) >= len(arguments)
+    return guarded(found)(
+        *(ctypes.addressof(a) if isinstance(a, (ctypes._SimpleCData, ctypes.Array)) else a for a in arguments)
+    )
+
+
+def load(text):
+    """A module's handle."""
+    image, module = ctypes.create_string_buffer(text.encode()), ctypes.c_uint64()
+    assert call("cuModuleLoadData", module, image) == 0
+    return module.value
+
+
+def test_driver_calls():
+    """Context, module, memory, launch and copy by their C names."""
+    context, function, address, out = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint32()
+    assert call("cuInit", 0) == 0
+    assert call("cuCtxGetDevice", out) == 201
+    assert call("cuDevicePrimaryCtxRetain", context, 0) == 0
+    assert call("cuCtxSetCurrent", context.value) == 0
+    assert call("cuModuleGetFunction", function, load(HEAD + RAW), ctypes.create_string_buffer(b"raw")) == 0
+    assert call("cuModuleGetFunction", out, load(HEAD + RAW), ctypes.create_string_buffer(b"row")) == 500
+    assert call("cuMemAlloc_v2", address, 4) == 0
+    value = ctypes.c_uint32(0x7F812345)
+    params = (ctypes.c_uint64 * 2)(ctypes.addressof(address), ctypes.addressof(value))
+    assert call("cuLaunchKernel", function.value, 1, 1, 1, 1, 1, 1, 0, 0, params, 0) == 0
+    assert call("cuMemcpyDtoH_v2", out, address.value, 4) == 0
+    assert out.value == 0x7F812345
+    buffer, size = ctypes.create_string_buffer(struct.pack("<QI", address.value, 5)), ctypes.c_uint64(12)
+    extra = (ctypes.c_uint64 * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
+    assert call("cuLaunchKernel", function.value, 1, 1, 1, 1, 1, 1, 0, 0, 0, extra) == 0
+    assert call("cuMemcpyDtoH_v2", out, address.value, 4) == 0
+    assert out.value == 5
+    assert call("cuMemFree_v2", address.value) == 0
+    assert call("cuMemFree_v2", address.value) == 1
+    assert call("cuLaunchKernel", function.value, 1, 1, 1, 1, 1, 1, 0, 0, params, 0) == 0
+    assert call("cuCtxSynchronize") == 700
+    assert call("cuMemAlloc_v2", address, 4) == 700
+
+
+def test_structures_of_copies():
+    """CUDA_MEMCPY2D and cudaMemcpy3DParms, by the offsets of cuda.h."""
+    source, address = np.arange(32, dtype=np.uint8).reshape(4, 8), ctypes.c_uint64()
+    assert call("cudaMalloc", address, 64) == 0
+    assert call("cudaMemset", address.value, 0, 64) == 0
+    host, device = 1, 2
+    box = struct.pack("<QQI4xQQQQ", 1, 1, host, source.ctypes.data, 0, 0, 8)
+    box += struct.pack("<QQI4xQQQQ", 2, 0, device, 0, address.value, 0, 16) + struct.pack("<QQ", 3, 2)
+    assert call("cuMemcpy2D_v2", ctypes.create_string_buffer(box)) == 0
+    out = np.zeros((4, 16), np.uint8)
+    parameters = struct.pack("<QQQQQQQQ", 0, 0, 0, 0, address.value, 16, 16, 4)
+    parameters += struct.pack("<QQQQQQQQ", 0, 0, 0, 0, out.ctypes.data, 16, 16, 4) + struct.pack("<QQQI4x", 16, 4, 1, 2)
+    assert call("cudaMemcpy3D", ctypes.create_string_buffer(parameters)) == 0
+
+    assert (out[:2, 2:5] == source[1:3, 1:4]).all()
+    assert out.sum() == source[1:3, 1:4].sum()
+
+
+def test_errors_of_the_run_time():
+    """The last error is given once; one that sticks stays; names are the run time's own."""
+    assert call("cudaMalloc", 0, 4) == 1
+    assert call("cudaPeekAtLastError") == call("cudaGetLastError") == 1
+    assert call("cudaGetLastError") == 0
+    assert call("cudaLaunchKernel", 1234, 1, 1, 1, 1, 0, 0, 0) == 98
+    for code, name in ((0, "cudaSuccess"), (9, "cudaErrorInvalidConfiguration"), (700, "cudaErrorIllegalAddress")):
+        assert NAMES[code] == name
+        assert ctypes.string_at(call("cudaGetErrorName", code)).decode() == name
+
+
+def test_properties():
+    """cudaDeviceProp has the sizes that CUDA 12 and 13 give it, and the fields where they put them."""
+    old, new = rt_device.properties_of(0, old=True), rt_device.properties_of(0, old=False)
+
+    assert (len(old), len(new)) == (1032, 1008)
+    assert struct.unpack_from("<ii", new, 360) == (9, 0)
+    assert struct.unpack_from("<i", new, 384) == (132,)
+
+
+def test_what_a_fatbin_wrapper_registers():
+    """A kernel and a variable of a program, by the addresses of their stubs."""
+    text = ctypes.create_string_buffer((HEAD + ".visible .global .u32 v = 3;\n" + RAW).encode())
+    stub, shadow, out = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint32()
+    handle = call("__cudaRegisterFatBinary", text)
+    assert call("__cudaRegisterFunction", handle, stub, 0, ctypes.create_string_buffer(b"raw"), -1, 0, 0, 0, 0, 0) == 0
+    assert call("__cudaRegisterVar", handle, shadow, 0, ctypes.create_string_buffer(b"v"), 0, 4, 0, 0) == 0
+    assert call("cudaMemcpyFromSymbol", out, shadow, 4, 0, 2) == 0
+    assert out.value == 3
+    assert call("cudaMemcpyFromSymbol", out, shadow, 8, 0, 2) == 1
+    assert call("cudaMemcpyFromSymbol", out, out, 4, 0, 2) == 13
+    address, value = ctypes.c_uint64(rt_launch.symbol(ctypes.addressof(shadow))[0]), ctypes.c_uint32(11)
+    params = (ctypes.c_uint64 * 2)(ctypes.addressof(address), ctypes.addressof(value))
+    one = 1 | 1 << 32
+    assert call("cudaLaunchKernel", ctypes.addressof(stub), one, 1, one, 1, params, 0, 0) == 0
+    assert call("cudaMemcpyFromSymbol", out, shadow, 4, 0, 2) == 0
+    assert out.value == 11
+    assert call("cudaLaunchKernel", ctypes.addressof(stub), one, 1, 2000 | 1 << 32, 1, params, 0, 0) == 9
+
+
+def test_versions_of_functions(monkeypatch):
+    """A program gets the form of a function that its CUDA has."""
+    monkeypatch.setattr(PROCESS, "addresses", {name: index + 1 for index, name in enumerate(CALLS["cuda"])})
+    number = PROCESS.addresses
+
+    assert cu_entry.entry("cuCtxCreate", 12000) == number["cuCtxCreate_v3"]
+    assert cu_entry.entry("cuCtxCreate", 13000) == number["cuCtxCreate_v4"]
+    assert cu_entry.entry("cuMemAlloc", 11000) == number["cuMemAlloc_v2"]
+    assert cu_entry.entry("cuGetProcAddress", 11030) == number["cuGetProcAddress"]
+    assert cu_entry.entry("cuNothing", 13000) == 0
+
+
+PROGRAM = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuModuleLoadData(void **, const void *); int cuModuleGetFunction(void **, void *, const char *);
+int cuMemAlloc_v2(uint64_t *, size_t); int cuMemcpyDtoH_v2(void *, uint64_t, size_t); int cuCtxSynchronize(void);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef struct { void *p; size_t pitch, x, y; } Pitched; typedef struct { size_t w, h, d; } Extent;
+int cudaMalloc3D(Pitched *, Extent); int cudaMemset3D(Pitched, int, Extent);
+int main(int count, char **words)
+{
+    void *context, *module, *function; uint64_t d; uint32_t out = 0; float v = 1.5f; Pitched box; unsigned char row[8];
+    Extent size = {7, 3, 2};
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 2;
+    if (cuModuleLoadData(&module, TEXT) || cuModuleGetFunction(&function, module, "raw")) return 3;
+    if (cuMemAlloc_v2(&d, 4)) return 4;
+    if (count > 1) d += 64;
+    void *params[] = {&d, &v};
+    if (cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, params, 0)) return 5;
+    if (cuCtxSynchronize()) { printf("failed\n"); return 0; }
+    if (cuMemcpyDtoH_v2(&out, d, 4) || cudaMalloc3D(&box, size) || cudaMemset3D(box, 7, size)) return 6;
+    if (cuMemcpyDtoH_v2(row, (uint64_t)box.p + 5 * box.pitch, 7) || row[6] != 7 || box.x != 7) return 7;
+    printf("%08x\n", out);
+    return 0;
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.long
+def test_programs_in_c(tmp_path, monkeypatch):
+    """A C program that knows nothing of this one runs on the libraries; a finding is on standard error, in the report, and in
+    the exit status."""
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("WARPSIM_QUIET")
+    libraries = library.build()
+    text = "".join(f'"{line}\\n"' for line in (HEAD + RAW).splitlines())
+    (tmp_path / "p.c").write_text(PROGRAM.replace("TEXT", text))
+    compiler = library.compiler()
+    wanted = [str(libraries / "libcuda.so"), str(libraries / "libcudart.so")]
+    subprocess.run([*compiler, str(tmp_path / "p.c"), "-o", str(tmp_path / "p"), *wanted], check=True)
+    report = tmp_path / "report"
+
+    def run(*words):
+        command = [sys.executable, "-m", "warpsim", "exec", "--report", str(report), "--", str(tmp_path / "p"), *words]
+        return subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+
+    good, bad = run(), run("stray")
+
+    assert (good.stdout, good.stderr, good.returncode) == ("3fc00000\n", "", 0)
+    assert (bad.stdout, bad.returncode) == ("failed\n", 1)
+    assert "out-of-bounds" in bad.stderr
+    assert report.read_text().count('"rule": "out-of-bounds"') == 1

@@ -1,0 +1,111 @@
+"""tinygrad's mock GPU (``DEV=MOCK+CUDA:PTX``, ``DEV=MOCK+NV``): its kernels run here instead of on gpuocelot.
+
+From the root of a checkout of tinygrad:
+
+    DEV=MOCK+CUDA:PTX python -m pytest -p warpsim.compat.tinygrad test/backend/test_ops.py
+
+or `install` before the first kernel. ``WARPSIM_DEVICE`` names another GPU than the one that the PTX is for,
+``WARPSIM_CHECKS`` the rules.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from warpsim.host.device import Device, runs_on
+from warpsim.host.kernel import Kernel
+from warpsim.host.module import load_text
+
+HELPERS = "test.mockgpu.helpers"
+USERS = ("test.mockgpu.cuda.cuda", "test.mockgpu.nv.nvgpu")
+"""The modules of tinygrad's tests that have ``ptx_run``."""
+_LOCK = threading.Lock()
+
+
+def install() -> None:
+    """Let the mock GPU of the checkout on ``sys.path`` run its PTX here."""
+    for name in (HELPERS, *(user for user in USERS if user in sys.modules)):
+        vars(importlib.import_module(name))["ptx_run"] = ptx_run
+
+
+@functools.lru_cache(maxsize=4096)
+def kernel_of(source: bytes) -> Kernel:
+    """The only kernel of a module."""
+    return next(iter(load_text(source.decode(), "tinygrad.ptx").kernels.values()))
+
+
+@functools.cache
+def device_of(target: str) -> Device:
+    """The GPU for a module's target."""
+    return Device(os.environ.get("WARPSIM_DEVICE") or runs_on(target))
+
+
+def ptx_run(
+    source: Any,
+    count: int,
+    args: Any,
+    block_x: int,
+    block_y: int,
+    block_z: int,
+    grid_x: int,
+    grid_y: int,
+    grid_z: int,
+    shared: int,
+) -> None:
+    """Run the kernel of a module: ``args`` are the values of its parameters, as wide as pointers."""
+    text = source if isinstance(source, bytes) else ctypes.string_at(source)
+    kernel = kernel_of(text)
+    device = device_of(kernel.module.target)
+    values = [args[i] or 0 for i in range(count)]
+    params = bytearray(max([p.offset + p.size for p in kernel.params], default=0))
+    wide = []
+    for param, value in zip(kernel.params, values, strict=True):
+        data = (value & ((1 << 8 * param.size) - 1)).to_bytes(param.size, "little")
+        params[param.offset : param.offset + param.size] = data
+        if param.size == 8 and value:
+            wide.append(value)
+    with _LOCK, device.lock:
+        mapped = [
+            device.map(np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low)), address=low)
+            for low, size in sorted({region for value in wide for region in _holding(value)})
+            if device.allocation(low) is None
+        ]
+        try:
+            grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+            kernel(
+                grid, block, bytes(params), shared_mem=shared, device=device, checks=os.environ.get("WARPSIM_CHECKS")
+            )
+        finally:
+            for mapping in mapped:
+                mapping.unmap()
+
+
+def _holding(address: int) -> Iterator[tuple[int, int]]:
+    """First byte and size of what the mock GPU has allocated around an address."""
+    for low, size in _regions():
+        if low <= address < low + size:
+            yield low, size
+
+
+def _regions() -> Iterator[tuple[int, int]]:
+    cuda = sys.modules.get(USERS[0])
+    if cuda is not None:
+        yield from ((low, view.nbytes) for low, view in list(cuda.cuda_state.memory.items()) if view.nbytes)
+    mock = sys.modules.get("test.mockgpu.mockgpu")
+    for driver in getattr(mock, "drivers", ()):
+        for gpu in getattr(driver, "gpus", {}).values():
+            yield from list(getattr(gpu, "mapped_ranges", ()))
+
+
+def pytest_configure(config: Any) -> None:
+    """As a plugin of pytest (``-p warpsim.compat.tinygrad``): `install`."""
+    install()
