@@ -11,12 +11,12 @@ from typing import Any
 
 from warpsim.driver import occupancy
 from warpsim.driver.graphs import Graph, GraphExec
-from warpsim.driver.memory import Memory
+from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
 from warpsim.driver.reports import Report
 from warpsim.driver.results import DriverError, Result, of_finding
 from warpsim.driver.streams import Event, Stream
-from warpsim.driver.work import Copy, Dims, Fill, Launch, Side, Work
+from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.errors import ExecutionError, LaunchError
 from warpsim.host.device import Device
 

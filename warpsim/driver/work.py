@@ -19,7 +19,9 @@ Dims = tuple[int, int, int]
 class Work(Protocol):
     """One piece of work; pieces of one stream are done in their order."""
 
-    kind: int
+    @property
+    def kind(self) -> int:
+        """Which kind of node it is in a graph: a CUgraphNodeType."""
 
     def run(self, driver: Driver) -> None:
         """Do it."""
