@@ -1,7 +1,11 @@
 """What a run costs, said at its end."""
 
+import importlib.util
 import os
 import time
+from pathlib import Path
+
+import pytest
 
 STARTED = time.monotonic()
 
@@ -11,3 +15,12 @@ def pytest_terminal_summary(terminalreporter):
     used = os.times()
     cpu = used.user + used.system + used.children_user + used.children_system
     terminalreporter.write_line(f"took {time.monotonic() - STARTED:.0f} s, {cpu:.0f} CPU-seconds")
+
+
+@pytest.fixture
+def browser(tmp_path_factory):
+    """A headless browser, where one is installed: ``.dom(path)`` and ``.screenshot(path)``."""
+    spec = importlib.util.spec_from_file_location("pages", Path(__file__).parent / "pages.py")
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    return pages.Browser(tmp_path_factory.mktemp("browser"))

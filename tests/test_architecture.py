@@ -23,6 +23,7 @@ ORDER = {
     "checks": 6,
     "observe": 6,
     "report": 4,
+    "trace": 7,
     "parallel": 7,
     "host": 8,
     "driver": 9,

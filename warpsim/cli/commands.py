@@ -285,6 +285,13 @@ def failed(problem: WarpsimError, as_json: bool) -> int:
     return 1
 
 
+def command_trace(options: Namespace) -> int:
+    """A launch as a page."""
+    from warpsim.cli.tracing import run_traced
+
+    return run_traced(options)
+
+
 def command_debug(options: Namespace) -> int:
     """The stepping debugger."""
     from warpsim.cli.debug import run_debugger

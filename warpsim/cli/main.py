@@ -95,6 +95,20 @@ def parser() -> argparse.ArgumentParser:
     layout.add_argument("--format", default="text", choices=["text", "svg", "html"])
     layout.add_argument("--device", help="the GPU, for example sm_90a: wmma's fragments differ")
     layout.add_argument("--json", action="store_true")
+    trace = commands.add_parser("trace", help="a launch as a page: warps over steps, what is in flight, shared memory")
+    kinds = trace.add_subparsers(dest="kind", required=True)
+    for name, parents in (("run", [launch, common]), ("replay", [common])):
+        traced = kinds.add_parser(name, parents=parents)
+        traced.add_argument(
+            "-o", "--output", metavar="FILE", required=True, help="FILE.html, or FILE.json for Perfetto"
+        )
+        traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
+        traced.add_argument(
+            "--cta", action="append", metavar="X,Y,Z", help="show this CTA, and no others but those named"
+        )
+        traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record so many steps (1000000)")
+    traced.add_argument("case", nargs=1)
+    traced.add_argument("--bits", action="store_true", help="compare bit by bit")
     debug = commands.add_parser("debug", help="the stepping debugger")
     kinds = debug.add_subparsers(dest="kind", required=True)
     script = _Parser(add_help=False)

@@ -183,14 +183,15 @@ class Profiler(Watcher):
     def profile(self) -> Profile:
         """The counts by PTX line."""
         launch, lines = self._launch, dict[int, list[Entry]]()
+        found = {key: attrs.evolve(entry, counts=attrs.evolve(entry.counts)) for key, entry in self._entries.items()}
         for block, (n_warps, n_threads, partial) in self._blocks.items():
             for instruction in block.instructions:
-                counts = self._entry(instruction).counts
+                counts = found.setdefault(id(instruction), Entry(instruction)).counts
                 counts.executions += n_warps
                 counts.lanes += n_threads
                 counts.active += n_threads
                 counts.partial += partial
-        for entry in self._entries.values():
+        for entry in found.values():
             entry.counts.active -= entry.left_out
             lines.setdefault(entry.instruction.span.line, []).append(entry)
         program = launch.plan.program

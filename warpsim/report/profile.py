@@ -2,197 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import attrs
 
-from warpsim.errors import plural, source_lines, source_name, spans
+from warpsim.errors import plural, source_name
+from warpsim.report import profile_page
+from warpsim.report.counts import COLUMNS, Conflict, Counts, Line, Tally, cells
 
 SHOWN = 60
 """Lines of a table; of longer kernels it has the busiest."""
 
 
 @attrs.frozen
-class Conflict:
-    """The worst bank conflict of a line: ``passes`` that a piece of a warp's access takes, as that many words of a ``bank`` are
-    wanted; ``words`` are (address, lanes that want it)."""
-
-    passes: int
-    cta: tuple[int, int, int]
-    warp: int
-    bank: int
-    words: tuple[tuple[int, tuple[int, ...]], ...]
-
-    def __str__(self) -> str:
-        wanted = ", ".join(
-            f"0x{address:x} (lane{'s' if len(lanes) > 1 else ''} {spans(lanes)})" for address, lanes in self.words
-        )
-        return f"{self.passes} words of bank {self.bank} in CTA {self.cta}, warp {self.warp}: {wanted}"
-
-
-@attrs.define
-class Counts:
-    """What the warps did in some lines.
-
-    Attributes:
-        executions: warp-instructions.
-        lanes: threads that executed them.
-        active: those among them that no guard left out.
-        partial: executions by a part of a warp's threads only.
-        parted: warps whose threads went different ways here.
-        shared_accesses: accesses of warps to shared memory, through the generic proxy.
-        shared_pieces: pieces of at most 128 bytes that they consist of.
-        shared_passes: passes that these take; more than pieces where banks conflict.
-        global_accesses: accesses of warps to global memory.
-        sectors: 32-byte sectors of these, counted for each warp.
-        shared_bytes, global_bytes, local_bytes: bytes that lanes accessed.
-        async_bytes: bytes that bulk copies moved, and that wgmma read of its tiles.
-        seconds: host time spent simulating.
-    """
-
-    executions: int = 0
-    lanes: int = 0
-    active: int = 0
-    partial: int = 0
-    parted: int = 0
-    shared_accesses: int = 0
-    shared_pieces: int = 0
-    shared_passes: int = 0
-    global_accesses: int = 0
-    sectors: int = 0
-    shared_bytes: int = 0
-    global_bytes: int = 0
-    local_bytes: int = 0
-    async_bytes: int = 0
-    seconds: float = 0.0
-
-    @property
-    def conflicts(self) -> int:
-        """Passes beyond the first of each piece."""
-        return self.shared_passes - self.shared_pieces
-
-    @property
-    def bytes(self) -> int:
-        """All bytes accessed and copied."""
-        return self.shared_bytes + self.global_bytes + self.local_bytes + self.async_bytes
-
-    def add(self, other: Counts) -> None:
-        """Count what another has counted."""
-        for name in NAMES:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-NAMES = tuple(field.name for field in attrs.fields(Counts))
-
-
-@attrs.frozen
-class Line:
-    """A line of PTX (or of CUDA): its number, its text, and what happened there. ``source`` is the CUDA line of a PTX line."""
-
-    file: str
-    number: int
-    text: str
-    counts: Counts
-    source: tuple[str, int] | None = None
-    conflict: Conflict | None = None
-
-    def record(self) -> dict[str, Any]:
-        """As plain data."""
-        counts = attrs.asdict(self.counts)
-        more: dict[str, Any] = {"conflicts": self.counts.conflicts}
-        if self.conflict is not None:
-            more["worst_conflict"] = attrs.asdict(self.conflict)
-        source = list(self.source) if self.source else None
-        return {"file": self.file, "line": self.number, "text": self.text, "source": source, **counts, **more}
-
-
-@attrs.frozen
-class Profile:
-    """What a launch of a kernel did, for each PTX line that it executed."""
-
-    kernel: str
-    file: str
-    target: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    lines: tuple[Line, ...]
-    program: tuple[str, ...] = attrs.field(repr=False, default=())
-    """The whole text, of which ``lines`` are some."""
-
-    @property
-    def total(self) -> Counts:
-        """All lines together."""
-        return _sum(line.counts for line in self.lines)
-
-    def by_source(self) -> tuple[Line, ...]:
-        """The same for each CUDA line, where `.loc` names them."""
-        found: dict[tuple[str, int], list[Line]] = {}
-        for line in self.lines:
-            if line.source is not None:
-                found.setdefault(line.source, []).append(line)
-        lines, texts = [], {file: source_lines(file, self.file) for file, _ in found}
-        for source in sorted(found):
-            parts = found[source]
-            conflicts = [part.conflict for part in parts if part.conflict is not None]
-            conflict = max(conflicts, key=lambda c: c.passes, default=None)
-            text = "".join(texts[source[0]][source[1] - 1 : source[1]]).strip()
-            lines.append(Line(source[0], source[1], text, _sum(p.counts for p in parts), conflict=conflict))
-        return tuple(lines)
-
-    def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return {
-            "kernel": self.kernel,
-            "file": self.file,
-            "target": self.target,
-            "grid": list(self.grid),
-            "block": list(self.block),
-            "total": attrs.asdict(self.total),
-            "lines": [line.record() for line in self.lines],
-            "source_lines": [line.record() for line in self.by_source()],
-        }
+class Profile(Tally):
+    """What a launch of a kernel did: ``lines`` have the counts; ``str()`` is a table of them."""
 
     def __str__(self) -> str:
         return table(self)
 
     def html(self) -> str:
         """A page with the counts beside the source, which needs nothing else."""
-        from warpsim.report.profile_page import page
-
-        return page(self)
+        return profile_page.page(self)
 
     def _repr_html_(self) -> str:
-        from warpsim.report.profile_page import fragment
-
-        return fragment(self)
-
-
-def _sum(parts: Iterable[Counts]) -> Counts:
-    total = Counts()
-    for part in parts:
-        total.add(part)
-    return total
-
-
-COLUMNS = ("warps", "lanes", "partial", "parted", "conflicts", "sectors", "bytes", "ms")
-"""Heads of a table; what each shows is in `cells`."""
-
-
-def cells(counts: Counts) -> list[str]:
-    """One line of a table: warps, threads of each, warps not whole, warps that parted, passes that conflicts add, sectors
-    for each access to global memory, bytes, host milliseconds."""
-    each = counts.active / counts.executions if counts.executions else 0
-    return [
-        f"{counts.executions:,}",
-        f"{each:.1f}".removesuffix(".0"),
-        f"{counts.partial:,}" if counts.partial else "",
-        f"{counts.parted:,}" if counts.parted else "",
-        f"{counts.conflicts:,}" if counts.conflicts else "",
-        f"{counts.sectors / counts.global_accesses:.1f}" if counts.global_accesses else "",
-        f"{counts.bytes:,}" if counts.bytes else "",
-        f"{1e3 * counts.seconds:.2f}",
-    ]
+        return profile_page.fragment(self)
 
 
 def _rows(lines: tuple[Line, ...]) -> list[str]:
@@ -216,7 +48,7 @@ def _rows(lines: tuple[Line, ...]) -> list[str]:
     return out
 
 
-def table(profile: Profile) -> str:
+def table(profile: Tally) -> str:
     """The counts for a terminal: by PTX line, by CUDA line, and the worst bank conflicts."""
     total = profile.total
     out = [
@@ -237,3 +69,6 @@ def table(profile: Profile) -> str:
 
 def _place(line: Line) -> str:
     return f"  line {line.number}" + (f" ({source_name(line.source)})" if line.source else "")
+
+
+__all__ = ["Conflict", "Counts", "Line", "Profile"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from warpsim.errors import plural, source_lines, source_name
 from warpsim.report import pages
-from warpsim.report.profile import COLUMNS, Counts, Line, Profile, cells
+from warpsim.report.counts import COLUMNS, Counts, Line, Tally, cells
 
 BARS = {COLUMNS.index("warps"): "executions", COLUMNS.index("ms"): "seconds"}
 """Columns that show their share of the largest as a bar."""
@@ -18,17 +18,17 @@ EXPLAINED = (
 )
 
 
-def page(profile: Profile) -> str:
+def page(profile: Tally) -> str:
     """The whole text with its counts, and what CUDA lines there are."""
     return pages.page(f"profile of {profile.kernel}", _head(profile) + _body(profile, whole=True))
 
 
-def fragment(profile: Profile) -> str:
+def fragment(profile: Tally) -> str:
     """The lines that were executed, for a notebook."""
     return pages.part(_head(profile) + _body(profile, whole=False))
 
 
-def _head(profile: Profile) -> str:
+def _head(profile: Tally) -> str:
     total = profile.total
     facts = [
         plural(total.executions, "warp-instruction"),
@@ -41,7 +41,7 @@ def _head(profile: Profile) -> str:
     return f"<h1>{html.escape(profile.kernel)}</h1><p>{html.escape(' · '.join(facts))}</p><p>{EXPLAINED}</p>"
 
 
-def _body(profile: Profile, whole: bool) -> str:
+def _body(profile: Tally, whole: bool) -> str:
     out, sources = [], profile.by_source()
     for file in dict.fromkeys(line.file for line in sources):
         mine = [line for line in sources if line.file == file]

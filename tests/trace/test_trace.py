@@ -1,0 +1,218 @@
+"""What a trace records, and its page."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import warpsim
+from warpsim.cli import main
+from warpsim.host.cases import run_case
+from warpsim.trace import Tracer
+
+PROGRAMS = Path(__file__).parent.parent.parent / "programs"
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HANDOVER = (
+    HEAD
+    + """
+.visible .entry handover()   // </script><b>
+{
+    .shared .align 16 .b8 first[32];
+    .shared .align 16 .b8 tile[256];
+    .reg .b32 %r<8>; .reg .pred %p<3>;
+    mov.u32 %r0, %tid.x; mov.u32 %r1, first; mov.u32 %r1, tile; shl.b32 %r2, %r0, 2; add.u32 %r2, %r2, %r1; mov.u32 %r3, 0;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p1 bra PRODUCER;
+    bar.sync 1, 64;
+    ld.shared.u32 %r4, [%r2+128];
+    ret;
+PRODUCER:
+    add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 20;
+    @%p2 bra PRODUCER;
+    st.shared.u32 [%r2], %r0;
+    bar.sync 1, 64;
+    ret;
+}
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def handover():
+    """A warp that waits for another at a named barrier, in two CTAs."""
+    tracer = Tracer()
+    result = warpsim.load(HANDOVER)["handover"]((2,), (64,), (), watchers=[tracer])
+    return result, tracer.trace()
+
+
+def opcode(trace, step):
+    """What was executed in a step."""
+    return trace.instructions[trace.steps[step]].text
+
+
+def test_steps(handover):
+    """All that the launch counts is in the steps, with the warps that executed it."""
+    result, trace = handover
+    executed = sum((last - first) * len(trace.crews[crew][0]) for first, last, crew in trace.runs)
+
+    assert executed == result.instructions == trace.profile.total.executions
+    assert trace.warps == [(0, 0, 0, 0), (0, 0, 0, 1), (1, 0, 0, 0), (1, 0, 0, 1)]
+    assert [run[0] for run in trace.runs] == [0, *[run[1] for run in trace.runs[:-1]]]
+    assert trace.runs[-1][1] == len(trace.steps)
+    assert all(lanes is None for _, lanes in trace.crews)
+
+
+def test_waits(handover):
+    """The consumers wait from their arrival to that of the producers."""
+    _, trace = handover
+    ((rows, start, end, what),) = trace.waits
+    barriers = [step for step in range(len(trace.steps)) if opcode(trace, step) == "bar.sync"]
+
+    assert (rows, what) == ((0, 2), "barrier 1")
+    assert [start, end] == barriers
+
+
+def test_shared_memory(handover):
+    """Blocks of 16 bytes: `tile` lies behind `first`; producers write its upper half, consumers read that."""
+    _, trace = handover
+    found = {(opcode(trace, first), cta, low, high, kind) for first, _, cta, low, high, kind in trace.marks}
+
+    assert (trace.block, trace.shared_size) == (16, 288)
+    assert found == {
+        (name, cta, 10, 17, kind) for cta in (0, 1) for name, kind in (("st.shared.u32", 1), ("ld.shared.u32", 0))
+    }
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_flights(effects):
+    """Every bulk copy and wgmma of a GEMM is seen from issue to visibility, with all of its bytes."""
+    tracer = Tracer(ctas=100)
+    result = run_case(PROGRAMS / "gemm_multicast", watchers=[tracer], profile=True, async_effects=effects)
+    trace = tracer.trace()
+    loads = [f for f in trace.flights if f.kind == "load"]
+    expected = sum(line.counts.async_bytes for line in result.profile.lines if line.text.startswith("cp.async.bulk"))
+
+    assert result.ok
+    assert sum(f.nbytes for f in loads) == expected
+    assert {f.kind for f in trace.flights} == {"load", "wgmma"}
+    for f in trace.flights:
+        assert f.issued <= f.visible < len(trace.steps)
+        assert "wait" in opcode(trace, f.visible)
+        assert trace.steps[f.issued] == f.instruction
+    for f in loads:
+        assert f.signalled == (f.issued if effects == "eager" else f.visible)
+        assert (f.high - f.low) % 1024 == 0
+
+
+def test_some_ctas():
+    """Only the CTAs asked for are shown; the counts are of all."""
+    tracer = Tracer(ctas=[(1, 0, 0)])
+    kernel = warpsim.load(HANDOVER)["handover"]
+    result = kernel((3,), (64,), (), watchers=[tracer])
+    trace = tracer.trace()
+
+    assert trace.warps == [(1, 0, 0, 0), (1, 0, 0, 1)]
+    assert trace.profile.total.executions == result.instructions
+    with pytest.raises(warpsim.LaunchError, match=r"\(3, 0, 0\).*the grid is \(3, 1, 1\)"):
+        kernel((3,), (64,), (), watchers=[Tracer(ctas=[(3, 0, 0)])])
+
+
+def test_any_batch_size():
+    """CTAs that run one after the other give the same counts and waits."""
+    waits = []
+    for threads in (64, 1 << 17):
+        tracer = Tracer()
+        warpsim.load(HANDOVER)["handover"]((2,), (64,), (), watchers=[tracer], batch_threads=threads)
+        trace = tracer.trace()
+        waits.append(sorted((row, what) for rows, _, _, what in trace.waits for row in rows))
+
+    assert waits[0] == waits[1] == [(0, "barrier 1"), (2, "barrier 1")]
+
+
+def test_the_recording_ends():
+    """After so many steps nothing more is recorded, and the launch goes on."""
+    tracer = Tracer(max_steps=5)
+    result = warpsim.load(HANDOVER)["handover"]((2,), (64,), (), watchers=[tracer])
+    trace = tracer.trace()
+
+    assert (len(trace.steps), trace.full) == (5, True)
+    assert trace.profile.total.executions == result.instructions
+    assert "the launch went on" in trace.html()
+
+
+def test_lanes():
+    """Parts of warps are shown with their lanes."""
+    text = (
+        HEAD
+        + ".visible .entry k() { .reg .b32 %r<2>; .reg .pred %p<2>; mov.u32 %r0, %laneid; setp.lt.u32 %p1, %r0, 5;\n@%p1 bra L;\nadd.u32 %r1, %r0, 1;\nL: ret; }"
+    )
+    tracer = Tracer()
+    warpsim.load(text)["k"]((1,), (40,), (), watchers=[tracer])
+    trace = tracer.trace()
+    (step,) = [s for s in range(len(trace.steps)) if opcode(trace, s) == "add.u32"]
+    crew = next(crew for first, last, crew in trace.runs if first <= step < last)
+
+    assert trace.crews[crew] == ((0, 1), (0xFFFFFFE0, 0xE0))
+
+
+def test_a_hang(tmp_path, capsys):
+    """A launch that hangs leaves its trace, with the wait that was never over and the finding."""
+    path = tmp_path / "hang.ptx"
+    path.write_text(HANDOVER.replace("bar.sync 1, 64;\n    ld", "bar.sync 2, 64;\n    ld"))
+    out = tmp_path / "hang.html"
+    assert main(["trace", "run", str(path), "--grid", "1", "--block", "64", "-o", str(out)]) == 1
+    data = json.loads(re.search(r"id=data>(.*?)</script>", out.read_text(), re.DOTALL)[1])
+
+    assert "barrier-divergence" in capsys.readouterr().err
+    assert {w[3] for w in data["waits"]} == {f"barrier {n}, which was never over" for n in (1, 2)}
+    assert [f[2] for f in data["findings"]] == ["barrier-divergence"]
+
+
+def test_page_holds_the_data(handover):
+    """The page is one file with the record in it, whatever the text holds; it refers to nothing else."""
+    _, trace = handover
+    page = trace.html()
+    data = json.loads(re.search(r"id=data>(.*?)</script>", page, re.DOTALL)[1])
+
+    assert data == json.loads(json.dumps(trace.record()))
+    assert page.count("</script>") == 2
+    assert not re.search(r"(?:src|href)=", page)
+
+
+def test_perfetto(handover):
+    """Slices for each warp and step, waits that begin and end, names of processes and threads."""
+    result, trace = handover
+    found = json.loads(trace.perfetto())["traceEvents"]
+    slices = [e for e in found if e["ph"] == "X"]
+    begun, ended = ([(e["cat"], e["id"]) for e in found if e["ph"] == phase] for phase in "be")
+
+    assert sum(e["dur"] for e in slices) == len(slices) == result.instructions
+    assert sorted(begun) == sorted(ended) == [("wait", "wait0"), ("wait", "wait2")]
+    assert [e["args"]["name"] for e in found if e["name"] == "process_name"] == ["CTA (0, 0, 0)", "CTA (1, 0, 0)"]
+    assert {(e["pid"], e["tid"]) for e in slices} == {(1, 1), (1, 2), (2, 1), (2, 2)}
+
+
+def test_command_line(tmp_path, capsys):
+    """`trace replay` compares as `replay` does, and writes the page or the document for Perfetto."""
+    assert main(["trace", "replay", "saxpy", "-o", str(tmp_path / "t.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cases"][0]["ok"]
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert main(["trace", "replay", "saxpy", "-o", str(tmp_path / "t.txt")]) == 2
+    assert main(["trace", "replay", "saxpy", "-o", str(tmp_path / "t.html"), "--cta", "7"]) == 1
+    assert (
+        main(
+            ["trace", "run", str(tmp_path / "none.ptx"), "--grid", "1", "--block", "1", "-o", str(tmp_path / "n.html")]
+        )
+        == 2
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.json"]
+
+
+def test_costs_nothing_unasked():
+    """A launch without a tracer does not even load one."""
+    code = "import sys, warpsim; warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']((1,), (1,), ()); print([m for m in sys.modules if m.startswith('warpsim.trace') or m.startswith('warpsim.observe')])"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

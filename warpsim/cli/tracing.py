@@ -1,0 +1,65 @@
+"""``warpsim trace``: a launch as a page."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+from warpsim.cli.commands import failed, find_case, print_case, report_cases, report_launch, show_profile
+from warpsim.cli.launching import PROGRESS, dims, launch_from, launch_options
+from warpsim.cli.outcome import Unusable
+from warpsim.errors import ExecutionError, LaunchError, PtxError, plural
+from warpsim.host.cases import run_case
+from warpsim.host.files import Target
+from warpsim.trace import Tracer
+
+
+def run_traced(options: Namespace) -> int:
+    """Run a launch, and leave its trace in a file however it ends; gives the status."""
+    if not options.output.endswith((".html", ".htm", ".json")):
+        raise Unusable(f"-o {options.output}: a trace goes to FILE.html, or to FILE.json for Perfetto")
+    tracer, target = Tracer(_ctas(options), max(options.steps, 0)), Target(options.output)
+    try:
+        return _run(options, tracer)
+    finally:
+        PROGRESS.erase()
+        _write(tracer, target)
+
+
+def _run(options: Namespace, tracer: Tracer) -> int:
+    if options.kind == "run":
+        try:
+            launch = launch_from(options, watchers=[tracer])
+        except (ExecutionError, PtxError) as problem:
+            return failed(problem, options.json)
+        show_profile(launch.result.profile, options)
+        return report_launch(launch, options.json)
+    given = {**launch_options(options), "watchers": [tracer]}
+    try:
+        result = run_case(find_case(options.case[0]), device=options.device, numerics=options.numerics, **given)
+    except LaunchError as problem:
+        raise Unusable(str(problem)) from None
+    if not options.json:
+        print_case(result, options.bits)
+    show_profile(result.profile, options)
+    return report_cases([result], options)
+
+
+def _ctas(options: Namespace) -> int | list[tuple[int, int, int]]:
+    """The CTAs to be shown."""
+    if not options.cta:
+        return max(options.ctas, 1)
+    chosen = [(*dims(text), 0, 0)[:3] for text in options.cta]
+    return [(x, y, z) for x, y, z in chosen]
+
+
+def _write(tracer: Tracer, target: Target) -> None:
+    """Leave what was recorded; a launch that never began leaves nothing."""
+    if not tracer.began:
+        target.abandon()
+        return
+    trace = tracer.trace()
+    text = trace.perfetto() if target.path.endswith(".json") else trace.html()
+    target.write(lambda stream: stream.write(text.encode()))
+    what = f"{plural(len(trace.steps), 'step')} of {plural(len(trace.warps), 'warp')}"
+    print(f"{target.path}: {what}", file=sys.stderr)

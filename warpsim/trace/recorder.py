@@ -1,0 +1,249 @@
+"""The watcher that records a trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import Finding, LaunchError, shown
+from warpsim.isa.traits import Mbarrier
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Transfer
+from warpsim.machine.values import Array
+from warpsim.machine.window import READ
+from warpsim.observe.profiler import Profiler
+from warpsim.program.program import Instruction
+from warpsim.trace.document import Trace
+from warpsim.trace.flights import Flights
+from warpsim.trace.rows import Rows, Waits
+from warpsim.trace.shared import Touches
+
+CTAS = 4
+STEPS = 1_000_000
+
+
+class Tracer(Profiler):
+    """Records what some CTAs do (the first 4, or those whose (x, y, z) are given), and counts what all do.
+
+        tracer = warpsim.trace.Tracer()
+        kernel(grid, block, args, watchers=[tracer])
+        tracer.trace().save("trace.html")
+
+    After ``max_steps`` steps of these CTAs the recording ends, and the launch goes on.
+    """
+
+    def __init__(self, ctas: int | Sequence[tuple[int, int, int]] = CTAS, max_steps: int = STEPS) -> None:
+        super().__init__()
+        self._chosen = ctas
+        self._max_steps = max_steps
+        self._rows: Rows | None = None
+        self._instructions: list[Instruction] = []
+        self._numbers: dict[int, int] = {}
+        self._steps = array("I")
+        self._runs: list[list[int]] = []
+        self._findings: list[tuple[int, Finding]] = []
+        self._crew = -1
+        self._full = False
+
+    # ---- the launch --------------------------------------------------------------------------
+
+    def batch_began(self, machine: Machine) -> None:
+        """Choose the CTAs, when the first begin."""
+        super().batch_began(machine)
+        if self._rows is None:
+            launch = machine.launch
+            gx, gy, gz = launch.grid
+            if isinstance(self._chosen, int):
+                ctas: Sequence[int] = range(max(min(self._chosen, gx * gy * gz), 1))
+            else:
+                if not self._chosen or any(
+                    not (0 <= x < gx and 0 <= y < gy and 0 <= z < gz) for x, y, z in self._chosen
+                ):
+                    raise LaunchError(f"a trace of the CTAs {shown(self._chosen)}: the grid is {launch.grid}")
+                ctas = [x + gx * (y + gy * z) for x, y, z in self._chosen]
+            self._rows = Rows(launch.grid, launch.block[0] * launch.block[1] * launch.block[2], ctas)
+            self._waits = Waits(len(self._rows.ctas) * self._rows.per_cta)
+            self._touches = Touches(launch.shared_size, self._rows)
+            self._flights = Flights(self._rows)
+
+    @property
+    def began(self) -> bool:
+        """Whether a launch has begun."""
+        return self._rows is not None
+
+    @property
+    def _now(self) -> int:
+        return len(self._steps) - 1
+
+    def _number(self, instruction: Instruction) -> int:
+        found = self._numbers.get(id(instruction))
+        if found is None:
+            found = self._numbers[id(instruction)] = len(self._instructions)
+            self._instructions.append(instruction)
+        return found
+
+    def _members(self, machine: Machine, group: Group) -> tuple[int, ...]:
+        """The rows that a group has threads of."""
+        assert self._rows is not None
+        crew = self._rows.crew(machine, group.selection)
+        return self._rows.crews[crew].rows if crew >= 0 else ()
+
+    # ---- steps -------------------------------------------------------------------------------
+
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """A step of the CTAs shown."""
+        assert self._rows is not None
+        super().step_before(machine, group, instruction)
+        self._crew = crew = self._rows.crew(machine, group.selection)
+        if len(self._steps) >= self._max_steps:
+            self._full, self._crew = True, -1
+        if self._crew < 0:
+            return
+        now = len(self._steps)
+        self._steps.append(self._number(instruction))
+        if self._runs and self._runs[-1][2] == crew and self._runs[-1][1] == now:
+            self._runs[-1][1] = now + 1
+        else:
+            self._runs.append([now, now + 1, crew])
+        traits = instruction.traits
+        if traits.does(Mbarrier.WAIT):
+            self._waits.open("mbarrier", self._rows.crews[crew].rows, now)
+        elif traits.barrier is not None and traits.barrier.among == "cluster" and traits.barrier.waits:
+            self._waits.open("cluster barrier", self._rows.crews[crew].rows, now)
+
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """What was found, and when."""
+        self._findings.append((max(self._now, 0), finding))
+
+    # ---- waits -------------------------------------------------------------------------------
+
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+        """Warps may wait from here on."""
+        barrier = group.instruction.traits.barrier
+        if barrier is not None and barrier.waits and self._crew >= 0:
+            self._waits.open(f"barrier {number}", self._members(machine, group), self._now)
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+        """They go on."""
+        if group is not None and not self._full:
+            self._waits.close(f"barrier {number}", self._members(machine, group), self._now)
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Likewise, of the barrier of their cluster."""
+        if not self._full:
+            self._waits.close("cluster barrier", self._members(machine, group), self._now)
+
+    def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Threads have seen the phase over that they waited for."""
+        assert self._rows is not None
+        if len(positions) and self._crew >= 0:
+            crew = self._rows.number(machine, positions)
+            if crew >= 0:
+                name = self._variable(machine, int(place[0]))
+                self._waits.close("mbarrier", self._rows.crews[crew].rows, self._now, f"mbarrier {name}")
+
+    def _variable(self, machine: Machine, address: int) -> str:
+        return machine.launch.plan.shared.name(address, machine.launch.shared_size) or f"0x{address:x}"
+
+    # ---- shared memory -----------------------------------------------------------------------
+
+    def memory_accessed(
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        space: str,
+        place: Any,
+        nbytes: int,
+        where: Any,
+        active: Any,
+        differs: Any,
+    ) -> None:
+        """Lanes read or write; what copies deliver is told as their flight."""
+        super().memory_accessed(machine, group, access, space, place, nbytes, where, active, differs)
+        if space.startswith("shared") and self._crew >= 0 and not machine.delivering:
+            kind, shape = int(access != READ), group.selection.shape
+            self._touches.touch(machine, kind, place, nbytes, where, active, shape, self._now)
+
+    def rows_accessed(
+        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+    ) -> None:
+        """Warps read or write rows of matrices."""
+        super().rows_accessed(machine, group, access, place, nbytes, columns, active)
+        if self._crew >= 0:
+            shape = np.broadcast_shapes(place.shape, columns.shape)
+            self._touches.touch(machine, int(access != READ), place, nbytes, columns, active, shape, self._now)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """Warpgroups read tiles."""
+        super().tile_read(machine, group, address, columns, limits, nbytes)
+        if self._crew >= 0 and not machine.delivering:
+            shape = np.broadcast_shapes(address.shape, columns.shape)
+            self._touches.touch(machine, 2, address, nbytes, columns, None, shape, self._now)
+
+    # ---- asynchronous operations -------------------------------------------------------------
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies begin."""
+        super().async_issued(machine, transfer)
+        if transfer.place is not None and not self._full:
+            self._flights.start(machine, transfer, self._number(transfer.place), self._now)
+
+    def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """They have counted at their mbarriers."""
+        self._flights.signalled(transfer, which, self._now)
+
+    def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Their sources are free."""
+        self._flights.waited(transfer, which, self._now)
+
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """What they wrote is visible."""
+        self._flights.visible(transfer, which, self._now)
+
+    def wgmma_issued(self, machine: Machine, group: Group, issue: Any) -> None:
+        """Warpgroups start a wgmma."""
+        if self._crew >= 0 and machine.batch.wgmma is not None:
+            number = self._number(group.instruction)
+            self._flights.issue(machine, group, machine.batch.wgmma.issued, number, self._now)
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """They have waited for it."""
+        if machine.batch.wgmma is not None:
+            self._flights.done(machine, group, machine.batch.wgmma.done, self._now)
+
+    # ---- the end -----------------------------------------------------------------------------
+
+    def trace(self) -> Trace:
+        """What was recorded, whether the launch has come to its end or not."""
+        if self._rows is None:
+            raise ValueError("nothing was launched with this tracer")
+        self._waits.end(self._now)
+        launch = self._launch
+        return Trace(
+            self.profile(),
+            self._rows.names(),
+            tuple(self._instructions),
+            self._steps,
+            tuple((first, last, crew) for first, last, crew in self._runs),
+            tuple((crew.rows, _lanes(self._rows, crew.rows, crew.lanes)) for crew in self._rows.crews),
+            tuple(self._waits.spans),
+            tuple(self._flights.all),
+            launch.shared_size,
+            launch.plan.shared.variables,
+            self._touches.block,
+            tuple(tuple(mark) for mark in self._touches.marks),
+            tuple(self._findings),
+            self._full,
+        )
+
+
+def _lanes(rows: Rows, members: tuple[int, ...], lanes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The lanes of a crew's warps; None where these are all that the warps have."""
+    return None if all(bits == rows.whole(row) for row, bits in zip(members, lanes, strict=True)) else lanes

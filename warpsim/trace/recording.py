@@ -1,0 +1,46 @@
+"""What a tracer has recorded."""
+
+from __future__ import annotations
+
+from array import array
+
+import attrs
+
+from warpsim.errors import Finding
+from warpsim.program.program import Instruction
+from warpsim.report.profile import Profile
+from warpsim.trace.flights import Flight
+
+
+@attrs.frozen(eq=False)
+class Recording:
+    """A launch, step by step.
+
+    Attributes:
+        profile: what every line did, in all CTAs.
+        warps: (x, y, z, warp) of each row.
+        instructions: those that were executed; ``steps`` are their numbers, one for each step.
+        runs: (first step, step behind the last, crew): steps that the same threads execute one after the other.
+        crews: (rows, lanes of each as bits, or None for all that the warps have).
+        waits: (rows, first step, last step, what for).
+        flights: asynchronous operations.
+        shared_size, variables, block, marks: shared memory, and accesses to it: first step, last step, CTA, first block, last
+            block, and 0 for reads, 1 for writes, 2 for tiles of wgmma.
+        findings: (step, finding).
+        full: whether the launch went on behind the last step.
+    """
+
+    profile: Profile
+    warps: list[tuple[int, int, int, int]]
+    instructions: tuple[Instruction, ...]
+    steps: array[int]
+    runs: tuple[tuple[int, int, int], ...]
+    crews: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]
+    waits: tuple[tuple[tuple[int, ...], int, int, str], ...]
+    flights: tuple[Flight, ...]
+    shared_size: int
+    variables: tuple[tuple[str, int, int], ...]
+    block: int
+    marks: tuple[tuple[int, ...], ...]
+    findings: tuple[tuple[int, Finding], ...]
+    full: bool
