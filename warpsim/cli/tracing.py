@@ -29,7 +29,7 @@ def run_traced(options: Namespace) -> int:
 def _run(options: Namespace, tracer: Tracer) -> int:
     if options.kind == "run":
         try:
-            launch = launch_from(options, watchers=[tracer])
+            launch = launch_from(options, lambda kernel, *given, **more: kernel(*given, watchers=[tracer], **more))
         except (ExecutionError, PtxError) as problem:
             return failed(problem, options.json)
         show_profile(launch.result.profile, options)
