@@ -1,25 +1,36 @@
 """The law of copies: a copy of a launch's state, at any step, runs on to the same end as the original."""
 
 import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from warpsim.checks.watchers import watchers_of
 from warpsim.host.cases import run_case
 from warpsim.machine.engine import Run
+from warpsim.machine.state.equality import difference, equal
 from warpsim.machine.window import Watcher
 
 ROOT = Path(__file__).parent.parent.parent
-SHORT = ("saxpy", "histogram", "barrier_votes", "mma_f16_gemm", "gemm_fp8_scaled", "cluster_ring")
-DEAR = sorted(
-    path.parent.name for folder in ("programs", "tests/cases") for path in (ROOT / folder).glob("*/case.json")
-)
+MODES = [("eager", "none"), ("at_wait", "none"), ("eager", "all"), ("at_wait", "all")]
+SHORT = {
+    "saxpy": MODES[2:3],
+    "histogram": MODES[2:3],
+    "mma_f16_gemm": MODES[3:],
+    "gemm_fp8_scaled": MODES[3:],
+}
 CASES = [
-    pytest.param(ROOT / folder / name, marks=[pytest.mark.long] * (name not in SHORT), id=name)
-    for name in dict.fromkeys((*SHORT, *DEAR))
+    pytest.param(
+        path.parent,
+        *mode,
+        marks=[pytest.mark.long] * (mode not in SHORT.get(path.parent.name, ())),
+        id="-".join((path.parent.name, *mode)),
+    )
     for folder in ("programs", "tests/cases")
-    if (ROOT / folder / name / "case.json").exists()
+    for path in sorted((ROOT / folder).glob("*/case.json"))
+    for mode in MODES
 ]
 
 
@@ -34,43 +45,110 @@ class Copier(Watcher):
         """Count, and copy."""
         self.launch = machine.launch
         if self.seen in self.steps:
-            self.copies.append(copy.deepcopy(machine.launch))
+            self.copies.append(machine.launch.copy())
         self.seen += 1
 
 
-def memory_of(state):
-    """The bytes of each allocation but the parameters, by address."""
-    return {a.start: a.data.tobytes() for a in state.memory._allocations if a.name != "kernel parameters"}
+class AtTheEnd(Watcher):
+    """Keeps the state in which a launch ends."""
+
+    def launch_ended(self, launch):
+        """Copy it."""
+        self.state = launch.copy()
 
 
-@pytest.mark.parametrize("effects", ["eager", "at_wait"])
-@pytest.mark.parametrize("path", CASES)
-def test_a_copy_runs_to_the_same_end(path, effects):
-    """Memory, counts, findings and printed text of a copy equal those of the original, which the copy leaves alone."""
+def run(path, *watchers, effects, checks):
+    """Run a case to its end, whatever is found."""
+    return run_case(path, checks=checks, on_finding="collect", async_effects=effects, watchers=list(watchers))
+
+
+def run_on(state):
+    """Run a state to its end: that."""
+    end = AtTheEnd()
+    assert Run(state, [*watchers_of(state), end]).advance() is False
+    return end.state
+
+
+@pytest.mark.parametrize(("path", "effects", "checks"), CASES)
+def test_a_copy_runs_to_the_same_end(path, effects, checks):
+    """At any step, with what is in flight and with what is known of races: registers, memory, findings, text and all that
+    watchers know are those of the original in the end, which the copy leaves alone."""
     counter = Copier()
-    run_case(path, checks="none", async_effects=effects, watchers=[counter])
-    steps = np.random.default_rng(counter.seen).integers(0, counter.seen, 3).tolist()
-    copier = Copier(0, *steps)
-    run_case(path, checks="none", async_effects=effects, watchers=[copier])
-    before = memory_of(copier.launch)
+    run(path, counter, effects=effects, checks=checks)
+    steps = np.random.default_rng(counter.seen).integers(0, counter.seen, 2).tolist()
+    copier, end = Copier(0, *steps), AtTheEnd()
+    run(path, copier, end, effects=effects, checks=checks)
 
     assert len(copier.copies) == len({0, *steps})
     for state in copier.copies:
-        assert Run(state).advance() is False
-        assert memory_of(state) == before
-        assert state.instructions == copier.launch.instructions
-        assert state.counts == copier.launch.counts
-        assert state.findings == copier.launch.findings
-    assert memory_of(copier.launch) == before
+        assert difference(run_on(state), end.state) is None
+
+
+@pytest.mark.parametrize("name", ["gemm_fp8_scaled", pytest.param("mma_f16_gemm", marks=pytest.mark.long)])
+def test_a_state_is_written_and_read(name):
+    """Bytes of a state give a state that is equal and runs on to the same end, with copies and products in flight."""
+    path = ROOT / "programs" / name
+    copier, end = Copier(150, 250, 350), AtTheEnd()
+    run(path, copier, end, effects="at_wait", checks="all")
+    assert any(batch.transfers.open for state in copier.copies for batch in state.batches)
+
+    for state in copier.copies:
+        again = pickle.loads(pickle.dumps(state))
+        assert difference(again, state) is None
+        assert difference(run_on(again), end.state) is None
 
 
 def test_a_copy_is_its_own():
     """What runs on leaves a copy as it was."""
     copier = Copier(5)
-    run_case(ROOT / "programs" / "histogram", watchers=[copier])
+    run(ROOT / "programs" / "histogram", copier, effects="eager", checks="all")
     (state,) = copier.copies
-    again = copy.deepcopy(state)
+    again, kept = copy.deepcopy(state), copy.deepcopy(state)
+    assert equal(again, state)
 
+    end = run_on(state)
+    assert not equal(again, end)
+    assert equal(again, kept)
+
+
+class Back(Watcher):
+    """Goes back once, from one step to another."""
+
+    def __init__(self, to, at):
+        self.to, self.at, self.seen = to, at, 0
+        self.then = self.differs = None
+
+    def step_before(self, machine, group, instruction):
+        """Copy at the first step; at the second, pause."""
+        if self.seen == self.to:
+            self.then = machine.launch.copy()
+        machine.window.pausing |= self.seen == self.at
+        self.seen += 1
+
+
+def test_back_in_the_arrays_of_the_caller():
+    """Going back restores what is mapped, in place."""
+    import warpsim
+    from warpsim.host.arguments import pack
+    from warpsim.machine.state.launch import LaunchState, Settings
+
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b64 a; .reg .b32 v; ld.param.u64 a, [p]; ld.global.u32 v, [a];
+add.u32 v, v, 1; st.global.u32 [a], v; add.u32 v, v, 1; st.global.u32 [a], v; ret; }"""
+    module, device, array = warpsim.load(text), warpsim.Device("sm_90"), np.full(1, 40, np.uint32)
+    mapped = []
+    params = pack(module["k"].function, (array,), device, mapped)
+    plan = module.image(device).plan("k")
+    state = LaunchState(plan, (1, 1, 1), (1, 1, 1), params, device.memory, device.spec, Settings())
+    back = Back(3, 6)
+
+    assert Run(state, [back]).advance()
+    assert array[0] == 42
+    state.restore(back.then)
+    assert array[0] == 40
+    assert equal(state.copy(), back.then)
     assert Run(state).advance() is False
-    assert memory_of(again) != memory_of(state)
-    assert again.instructions < state.instructions
+    assert array[0] == 42
+    state.release()

@@ -19,6 +19,7 @@ from warpsim.machine.values import Affine, Array, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
 
 EARLY = "async-read-early"
@@ -69,6 +70,7 @@ class GlobalStores:
     def touch(
         self,
         machine: Machine,
+        group: Group,
         access: str,
         base: Affine | Array,
         nbytes: int,
@@ -79,15 +81,15 @@ class GlobalStores:
         near = self._near(low, high + nbytes)
         if near:
             place = as_array(base).view(np.int64)
-            place = np.broadcast_to(place, machine.memory.group.selection.shape)
+            place = np.broadcast_to(place, group.selection.shape)
             for start, end, claims in near:
-                self._meet(machine, access, claims, start, end, place, nbytes, active)
+                self._meet(machine, group, access, claims, start, end, place, nbytes, active)
 
-    def read_by_copies(self, machine: Machine, address: Array, nbytes: int) -> None:
+    def read_by_copies(self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int) -> None:
         """Copies of the step read runs of bytes."""
         for start, end, claims in self._near(int(address.min()), int(address.max()) + nbytes):
             place = (address.reshape(-1, 1) + np.arange(0, nbytes, GRANULE)).reshape(-1)
-            self._meet(machine, "read", claims, start, end, place, min(nbytes, GRANULE), None)
+            self._meet(machine, group, "read", claims, start, end, place, min(nbytes, GRANULE), None, positions)
 
     def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
         """The memory that stores may write and that has bytes of ``[low, high)``."""
@@ -105,6 +107,7 @@ class GlobalStores:
     def _meet(
         self,
         machine: Machine,
+        group: Group,
         access: str,
         claims: Claims,
         start: int,
@@ -112,6 +115,7 @@ class GlobalStores:
         place: Array,
         nbytes: int,
         active: Array | None,
+        by: Array | None = None,
     ) -> None:
         inside = (place + nbytes > start) & (place < end)
         inside = inside if active is None else inside & active
@@ -123,13 +127,12 @@ class GlobalStores:
                 lanes = np.zeros(place.shape, np.bool_)
                 lanes.reshape(-1)[index] = True
                 first = int(place[lanes][0])
-                memory = machine.memory
                 machine.fault(
                     EARLY,
                     f"global address 0x{first:x} is {'read' if access == 'read' else 'written'} while an unfinished copy"
                     " writes it",
-                    memory.group,
-                    lanes if lanes.shape == memory.group.selection.shape else memory.active,
+                    group,
+                    lanes if by is None else np.isin(group.selection.positions, by),
                     address=first,
                     advice=ADVICE,
                     other=copy.place,

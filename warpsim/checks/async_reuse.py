@@ -71,9 +71,9 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         if space == "global":
             if found.stores.stores:
-                found.stores.touch(machine, verb, place, nbytes, active)
+                found.stores.touch(machine, group, verb, place, nbytes, active)
         elif found.shared.busy and space != "local" and not (machine.delivering and late(machine)):
-            found.shared.touch(machine, verb, place, nbytes, where, active)
+            found.shared.touch(machine, group, verb, place, nbytes, where, active)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
@@ -81,7 +81,9 @@ class AsyncReuse(Watcher):
         """Rows of matrices."""
         shared = self._in_flight(machine).shared
         if shared.busy:
-            shared.touch(machine, "read" if access == READ else "write", place, nbytes, columns, active, rows=True)
+            shared.touch(
+                machine, group, "read" if access == READ else "write", place, nbytes, columns, active, rows=True
+            )
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -103,7 +105,7 @@ class AsyncReuse(Watcher):
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
         if found.shared.busy:
-            found.shared.touch(machine, "read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
+            found.shared.touch(machine, group, "read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Those that are complete read no more."""
@@ -124,7 +126,7 @@ class AsyncReuse(Watcher):
         """What bulk copies read may not have been written yet."""
         stores = self._in_flight(machine).stores
         if stores.stores and access == READ and not late(machine) and len(address):
-            stores.read_by_copies(machine, address, nbytes)
+            stores.read_by_copies(machine, group, positions, address, nbytes)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """New copies may meet those in flight."""
@@ -134,7 +136,7 @@ class AsyncReuse(Watcher):
             for footprint, access in ((transfer.writes, writes), (transfer.reads, "read")):
                 if footprint is not None:
                     start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-                    shared.touch(machine, access, start, nbytes, columns, None, by=transfer.positions)
+                    shared.touch(machine, transfer.group, access, start, nbytes, columns, None, by=transfer.positions)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
         """Copies claim their bytes."""

@@ -13,6 +13,7 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
     from warpsim.program.program import Instruction
 
@@ -83,6 +84,7 @@ class SharedUses:
     def touch(
         self,
         machine: Machine,
+        group: Group,
         access: str,
         place: Any,
         nbytes: int,
@@ -97,10 +99,10 @@ class SharedUses:
         ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
         (none given: by a warpgroup)."""
         place = np.asarray(place, np.int64)
-        self._meet(machine, "writes", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, group, "writes", access, place, nbytes, columns, active, rows, by)
         if access == "read":
             return
-        self._meet(machine, "reads", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, group, "reads", access, place, nbytes, columns, active, rows, by)
         if self.matrices:
             low, high = int(place.min()), int(place.max()) + nbytes
             for matrix in self.matrices:
@@ -108,11 +110,12 @@ class SharedUses:
                     found = matrix.hits(place, nbytes, columns, active)
                     if found.any():
                         what = "is written while a wgmma in flight reads it"
-                        self._report(machine, OVERWRITE, what, matrix.place, place, found, rows, by)
+                        self._report(machine, group, OVERWRITE, what, matrix.place, place, found, rows, by)
 
     def _meet(
         self,
         machine: Machine,
+        group: Group,
         kind: str,
         access: str,
         place: Array,
@@ -135,7 +138,7 @@ class SharedUses:
                 verb = "read" if access == "read" else "written"
                 rule = EARLY if kind == "writes" else OVERWRITE
                 what = f"is {verb} while an unfinished copy {kind} it"
-                self._report(machine, rule, what, copy.place, place, found, rows, by)
+                self._report(machine, group, rule, what, copy.place, place, found, rows, by)
 
     def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that meet them there."""
@@ -155,6 +158,7 @@ class SharedUses:
     def _report(
         self,
         machine: Machine,
+        group: Group,
         rule: str,
         what: str,
         other: Instruction | None,
@@ -163,7 +167,6 @@ class SharedUses:
         rows: bool,
         by: Array | None,
     ) -> None:
-        group = machine.memory.group
         selection = group.selection
         address = int(np.broadcast_to(place, found.shape)[found][0])
         lanes: Array | None = None

@@ -58,7 +58,7 @@ class Hints:
         order = self.order
         for who, when, rows in reversed(self._reads):
             for cta, row in rows.items():
-                n_ctas, base = order.owner(cta)
+                n_ctas, base = order.numbers.owner(cta)
                 at = thread - base
                 if 0 <= at < len(row) * n_ctas and at % n_ctas == cta - base and time < row[at // n_ctas]:
                     met = np.full(len(who), position)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 
+import attrs
 import numpy as np
 
 from warpsim.machine.selection import Shape
@@ -13,6 +15,30 @@ Rows = dict[int, Array]
 """CTA -> ``[n_threads]`` times."""
 Past = tuple[int, int, int]
 """Times of the last barriers of the CTA, the warp and the cluster."""
+
+
+@attrs.define(eq=False)
+class Numbering:
+    """The numbers of threads (and agents) in a launch: the first of each batch, and its CTAs, their count and all its numbers."""
+
+    bases: list[int] = attrs.field(factory=list)
+    batches: list[tuple[Array, int, int]] = attrs.field(factory=list)
+
+    def enter(self, ctas: Array, shape: Shape) -> int:
+        """The number of the first thread of a new batch."""
+        base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
+        self.bases.append(base)
+        self.batches.append((ctas, shape.n_ctas, rows_of(shape) * shape.n_ctas))
+        return base
+
+    def owner(self, number: int) -> tuple[int, int]:
+        """The width and the first thread of the batch of a thread or CTA."""
+        at = bisect.bisect(self.bases, number) - 1
+        return self.batches[at][1], self.bases[at]
+
+    def owners(self, threads: Array) -> Array:
+        """The batch of each thread."""
+        return np.searchsorted(np.array(self.bases), threads, "right") - 1
 
 
 def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:

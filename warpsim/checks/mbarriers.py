@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -38,12 +38,19 @@ class MbarrierRules(Watcher):
         """There are no objects."""
         machine.batch.notes[RULE] = Initialised()
 
-    def mbarrier_initialised(self, machine: Machine, group: Group, columns: Array, place: Array, count: Array) -> None:
+    def mbarrier_initialised(
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
+    ) -> None:
         """The count has to fit, and the object must not be there."""
         wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
         if wrong.any():
             n = int(count[wrong].reshape(-1)[0]) if count.size > 1 else int(count.reshape(-1)[0])
-            _report(machine, f"an mbarrier is made to expect {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}")
+            _report(
+                machine,
+                group,
+                active,
+                f"an mbarrier is made to expect {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}",
+            )
         known: Initialised = machine.batch.notes[RULE]
         keys = np.unique(columns << 32 | place)
         again = keys[np.isin(keys, known.keys)]
@@ -54,6 +61,8 @@ class MbarrierRules(Watcher):
             unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.meetings).all()
             _report(
                 machine,
+                group,
+                active,
                 f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
                 severity="note" if unused else "error",
                 advice="mbarrier.inval ends its use before it is initialised again",
@@ -65,9 +74,11 @@ class MbarrierRules(Watcher):
         known.made = np.r_[known.made, np.zeros(len(new), np.int64)][order]
         known.made[np.searchsorted(known.keys, keys)] = machine.batch.meetings
 
-    def mbarrier_invalidated(self, machine: Machine, group: Group, columns: Array, place: Array, words: Array) -> None:
+    def mbarrier_invalidated(
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
+    ) -> None:
         """The object has to be there, and is no more."""
-        _check_valid(machine, words)
+        _check_valid(machine, group, active, words)
         known: Initialised = machine.batch.notes[RULE]
         at = np.searchsorted(known.keys, np.unique(columns << 32 | place))
         kept = np.ones(len(known.keys), np.bool_)
@@ -80,26 +91,30 @@ class MbarrierRules(Watcher):
         if len(known.keys) and not known.fenced.all():
             known.fenced = known.fenced | np.isin(known.keys >> 32, np.unique(group.selection.ctas))
 
-    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array) -> None:
+    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
         """Counts have to stay in their ranges."""
-        _check_valid(machine, before)
+        _check_valid(machine, group, active, before)
         if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
             return  # makes the phase expect one arrival more
         if (np.abs(mbarriers.tx_count(after)) > mbarriers.MAX_TX).any():
-            _report(machine, f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}")
+            _report(
+                machine, group, active, f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}"
+            )
         if mbarriers.overdrawn(before, after).any():
             _report(
                 machine,
+                group,
+                active,
                 "more arrivals than the phase of the mbarrier still expects",
                 advice="the count given to mbarrier.init is that of all arrivals of a phase",
                 pending=int(mbarriers.pending(before).reshape(-1)[0]),
             )
 
-    def mbarrier_read(self, machine: Machine, group: Group, words: Array) -> None:
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
         """Only objects have phases."""
-        _check_valid(machine, words)
+        _check_valid(machine, group, active, words)
 
-    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array) -> None:
+    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
         """Others than the CTA that made an object see it behind a fence."""
         known: Initialised = machine.batch.notes[RULE]
         if known.fenced.all():
@@ -108,6 +123,8 @@ class MbarrierRules(Watcher):
         if hidden.any():
             _report(
                 machine,
+                group,
+                active,
                 f"the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} was made visible"
                 " to the async proxy and to the cluster by no fence",
                 severity="note",  # compilers rely on the barrier alone
@@ -116,13 +133,12 @@ class MbarrierRules(Watcher):
             known.fenced = known.fenced | np.isin(known.keys, columns << 32 | place)
 
 
-def _check_valid(machine: Machine, words: Array) -> None:
+def _check_valid(machine: Machine, group: Group, active: Any, words: Array) -> None:
     if not mbarriers.is_valid(words).all():
         advice = "mbarrier.init comes first, then a barrier"
-        _report(machine, "no mbarrier is initialised at the address", advice=advice)
+        _report(machine, group, active, "no mbarrier is initialised at the address", advice=advice)
 
 
-def _report(machine: Machine, message: str, **more: object) -> None:
-    memory = machine.memory
+def _report(machine: Machine, group: Group, active: Any, message: str, **more: object) -> None:
     more.setdefault("advice", "see the contents and the phases of an mbarrier object")
-    machine.fault(RULE, message, memory.group, memory.active, **more)
+    machine.fault(RULE, message, group, active, **more)

@@ -12,12 +12,12 @@ agents, one for each warpgroup: its wgmma read shared memory in their name, unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
-from warpsim.checks.knowledge import Past, Rows, by_column, join, rows_of
+from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
@@ -25,16 +25,16 @@ from warpsim.machine.values import Array
 class Order:
     """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
 
-    ``variables`` holds what was released through each sync variable, ``clusters()`` gives the cluster of each CTA,
-    ``owner(cta)`` the width and the first thread of a CTA's batch: these are shared by the batches of a launch."""
+    ``variables`` holds what was released through each sync variable, ``clusters`` is the cluster of each CTA,
+    ``numbers`` those of threads in the launch: these are shared by the batches of a launch."""
 
     def __init__(
         self,
         shape: Shape,
         base: int,
         variables: dict[Hashable, Rows],
-        clusters: Callable[[], Array],
-        owner: Callable[[int], tuple[int, int]],
+        clusters: Array,
+        numbers: Numbering,
     ) -> None:
         self.shape = shape
         self.base = base
@@ -53,9 +53,8 @@ class Order:
         self.table: list[Rows] = [{}]
         self.pending: Array | None = None
         self.floor = 1
-        self._clusters = clusters
-        self.owner = owner
-        self._cluster_of: Array | None = None
+        self.clusters = clusters
+        self.numbers = numbers
 
     # ---- storage -----------------------------------------------------------------------------
 
@@ -331,14 +330,9 @@ class Order:
         return len(self.table) - 1
 
     def _peers(self, column: int) -> Iterable[int]:
-        clusters = self._cluster_map()
+        clusters = self.clusters
         found: Iterable[int] = np.flatnonzero(clusters == clusters[column]).tolist()
         return found
-
-    def _cluster_map(self) -> Array:
-        if self._cluster_of is None:
-            self._cluster_of = self._clusters()
-        return self._cluster_of
 
     # ---- the question ------------------------------------------------------------------------
 
@@ -360,7 +354,7 @@ class Order:
             agent = self.shape.n_threads + (positions // n_ctas >> 7)
             ordered |= same_cta & (theirs // n_ctas == agent) & (times < self._of(self.agent_time, positions))
         if self.cluster_time is not None:
-            clusters = self._cluster_map()
+            clusters = self.clusters
             near = inside & (clusters[np.where(inside, theirs % n_ctas, 0)] == clusters[positions % n_ctas])
             ordered |= near & (times < self._of(self.cluster_time, positions))
         if self.known is not None and not ordered.all():
@@ -387,7 +381,7 @@ class Order:
         for number in np.unique(numbers[left]).tolist():
             mine = left[numbers[left] == number]
             for cta, row in self.table[number].items():
-                n_ctas, base = self.owner(cta)
+                n_ctas, base = self.numbers.owner(cta)
                 at = threads[mine] - base
                 here = (at >= 0) & (at < len(row) * n_ctas)
                 here &= at % n_ctas == cta - base

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.errors import Finding
+from warpsim.errors import Finding, Span
 from warpsim.isa.traits import Access
 from warpsim.machine.reporting import party
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
@@ -38,7 +38,7 @@ class Origins:
 
     def __init__(self) -> None:
         self.slots: dict[int, Finding] = {}
-        self._stored: dict[int, Stored] = {}
+        self._stored: dict[Span, Stored] = {}
 
     def get(self, slot: int) -> Finding | None:
         """Where a register's undefined bits come from; None where nothing wrote it."""
@@ -53,7 +53,7 @@ class Origins:
         if not place.size:
             return
         low, high = int(place.min()), int(place.max()) + 32
-        known = self._stored.pop(id(instruction), None)
+        known = self._stored.pop(instruction.span, None)
         if known is not None and known.kind == kind:
             low, high = min(low, known.low), max(high, known.high)
         origin = self.slots.get(slot)
@@ -61,7 +61,7 @@ class Origins:
             name = group.plan.function.registers[slot].name
             origin = party(machine.launch, machine.batch, group, f"{name}, which nothing has written, is stored here")
             origin = attrs.evolve(origin, values={REGISTER: name})
-        self._stored[id(instruction)] = Stored(kind, low, high, origin)
+        self._stored[instruction.span] = Stored(kind, low, high, origin)
 
     def loaded(self, machine: Machine, group: Group, instruction: Instruction, address: Any, slots: list[int]) -> None:
         """A load that met undefined bytes gave them to these registers."""

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
+from warpsim.checks.log import Log
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.reporting import finding_at, present
@@ -21,10 +22,8 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.state.footprints import Footprint
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.state.transfers import Transfer
     from warpsim.program.program import Instruction
 
@@ -38,10 +37,10 @@ SPACES = ("shared", "global")
 class LaunchProxies:
     """What the batches of a launch share: time, and the last generic accesses of global memory."""
 
-    def __init__(self, launch: LaunchState) -> None:
-        self.launch = launch
-        self.events: list[Instruction | None] = [None]
-        self.cells: dict[int, tuple[Allocation, Cells]] = {}
+    def __init__(self) -> None:
+        self.events: Log[Instruction | None] = Log(None)
+        self.cells: dict[int, Cells] = {}
+        """By the numbers of allocations."""
         self.bases: list[int] = []
         self.batches: list[Proxies] = []
 
@@ -60,9 +59,9 @@ class Proxies:
 
     def __init__(self, shared: LaunchProxies, machine: Machine) -> None:
         self.shared_state = shared
-        self.machine = machine
-        n, n_ctas = machine.batch.shape.n, machine.batch.shape.n_ctas
-        self.base = shared.bases[-1] + self.machine.batch.shape.n if shared.bases else 0
+        self.n = n = machine.batch.shape.n
+        self.n_ctas = n_ctas = machine.batch.shape.n_ctas
+        self.base = shared.bases[-1] + n if shared.bases else 0
         shared.bases.append(self.base)
         shared.batches.append(self)
         self.cells = Cells(machine.batch.shared.size, n_ctas)
@@ -74,18 +73,21 @@ class Proxies:
         self.sync_time = np.zeros(n, np.int64)
         self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
         self.cta_time = np.zeros(n, np.int64)
+        self.maps_released = np.zeros(n, np.int64)
+        """When each thread made its changes of tensor maps visible last."""
+        self.maps_acquired: dict[int, Array] = {}
+        """When each CTA acquired which map last."""
 
     def tick(self, instruction: Instruction | None) -> int:
         """The time of a new event."""
         events = self.shared_state.events
         events.append(instruction)
-        return len(events) - 1
+        return events.n - 1
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def shared(self, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+    def shared(self, group: Group, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
         """A generic access to shared memory."""
-        group = self.machine.memory.group
         shape = group.selection.shape
         at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
         threads = group.selection.positions
@@ -94,10 +96,9 @@ class Proxies:
             at, where, threads = at[mask], where[mask], threads[mask]
         self._leave(self.cells, at, nbytes, where, threads, write, present(group))
 
-    def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+    def rows(self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
         """Matrix rows ``[n, k, m]`` of warps."""
-        group = self.machine.memory.group
-        warps, n_ctas = group.warps, self.machine.batch.shape.n_ctas
+        warps, n_ctas = group.warps, self.n_ctas
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
         at, where, threads = (np.broadcast_to(x, shape) for x in (place, columns, first * n_ctas + columns))
@@ -106,17 +107,16 @@ class Proxies:
             at, where, threads = at[mask], where[mask], threads[mask]
         self._leave(self.cells, at, nbytes, where, threads, write, present(group))
 
-    def globals(self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
+    def globals(self, group: Group, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
         """A generic store to global memory."""
-        group = self.machine.memory.group
         at, threads = np.broadcast_to(place - allocation.start, group.selection.shape), group.selection.positions
         if mask is not None:
             mask = np.broadcast_to(mask, at.shape)
             at, threads = at[mask], threads[mask]
-        found = self.shared_state.cells.get(allocation.start)
-        if found is None or found[0] is not allocation:
-            found = self.shared_state.cells[allocation.start] = allocation, Cells(allocation.data.size, 1)
-        self._leave(found[1], at, nbytes, np.zeros(1, np.int64), threads, True, present(group))
+        cells = self.shared_state.cells.get(allocation.number)
+        if cells is None:
+            cells = self.shared_state.cells[allocation.number] = Cells(allocation.data.size, 1)
+        self._leave(cells, at, nbytes, np.zeros(1, np.int64), threads, True, present(group))
 
     def _leave(
         self, cells: Cells, at: Array, nbytes: int, where: Array, threads: Array, write: bool, instruction: Instruction
@@ -145,9 +145,10 @@ class Proxies:
 
     # ---- the async proxy ---------------------------------------------------------------------
 
-    def copies(self, writes: Footprint | None, reads: Footprint | None, positions: Array) -> None:
+    def copies(self, machine: Machine, transfer: Transfer) -> None:
         """Bulk copies of threads begin: what they read and write in shared memory."""
-        for footprint, write in ((reads, False), (writes, True)):
+        group, positions = transfer.group, transfer.positions
+        for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not len(footprint.start):
                 continue
             kinds = ("write", "read") if write else ("write",)
@@ -157,19 +158,18 @@ class Proxies:
             step = min(footprint.nbytes & -footprint.nbytes, 16)
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
-            self._meet(self.cells, at, step, where, users, write, "shared", None)
+            self._meet(machine, group, positions, self.cells, at, step, where, users, write, "shared", None)
 
-    def matrix(self, address: Array, columns: Array, limits: tuple[int, int]) -> None:
+    def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``."""
         if self._is_settled(*limits):
             return
-        group = self.machine.memory.group
-        warps, n_ctas = group.warps, self.machine.batch.shape.n_ctas
+        warps, n_ctas = group.warps, self.n_ctas
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
-        self._meet(self.cells, at, 16, where, users, False, "shared", None, lanes=128)
+        self._meet(machine, group, None, self.cells, at, 16, where, users, False, "shared", None, lanes=128)
 
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everybody: by each thread that
@@ -201,25 +201,30 @@ class Proxies:
 
     @property
     def _now(self) -> int:
-        return len(self.shared_state.events)
+        return self.shared_state.events.n
 
-    def bulk_globals(self, address: Array, nbytes: int, write: bool) -> None:
+    def bulk_globals(
+        self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int, write: bool
+    ) -> None:
         """Bulk copies of the threads of the step access runs of global memory."""
         if not len(address) or not self.shared_state.cells:
             return
-        allocation = self.machine.memory.globals.find(int(address.min()), int(address.max()) + nbytes)
-        found = None if allocation is None else self.shared_state.cells.get(allocation.start)
-        if allocation is None or found is None or found[0] is not allocation:
+        allocation = machine.launch.memory.find(int(address.min()), int(address.max()) + nbytes)
+        cells = None if allocation is None else self.shared_state.cells.get(allocation.number)
+        if allocation is None or cells is None:
             return
         step = min(nbytes & -nbytes, 16)
         at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
-        user = self.machine.memory.group.lanes(self.machine.memory.active)[:1]
+        users = np.broadcast_to(positions[:1], at.shape)
         self._meet(
-            found[1], at, step, np.zeros(1, np.int64), np.broadcast_to(user, at.shape), write, "global", allocation
+            machine, group, positions, cells, at, step, np.zeros(1, np.int64), users, write, "global", allocation
         )
 
     def _meet(
         self,
+        machine: Machine,
+        group: Group,
+        starters: Array | None,
         cells: Cells,
         at: Array,
         nbytes: int,
@@ -230,7 +235,8 @@ class Proxies:
         allocation: Allocation | None,
         lanes: int = 1,
     ) -> None:
-        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before."""
+        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before; the threads at
+        ``starters`` of the group (None: all) start them."""
         cells.fit(nbytes)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         at, users = at.reshape(-1), users.reshape(-1)
@@ -238,12 +244,15 @@ class Proxies:
         for kind in ("write", "read") if write else ("write",):
             seen = cells.kinds.get(kind)
             if seen is not None:
-                self._check(seen[place], at, users, kind, write, space, allocation, lanes)
+                self._check(machine, group, starters, seen[place], at, users, kind, write, space, allocation, lanes)
                 if write:
-                    seen[place] = 0
+                    cells.of(kind)[place] = 0
 
     def _check(
         self,
+        machine: Machine,
+        group: Group,
+        starters: Array | None,
         seen: Array,
         at: Array,
         users: Array,
@@ -257,9 +266,9 @@ class Proxies:
         if not len(run):
             return
         times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run]
-        n_ctas = self.machine.batch.shape.n_ctas
+        n_ctas = self.n_ctas
         bad = self.shared_state.fenced(threads, space) <= times
-        inside = (threads >= self.base) & (threads < self.base + self.machine.batch.shape.n)
+        inside = (threads >= self.base) & (threads < self.base + self.n)
         column = users % n_ctas
         near = inside & ((threads - self.base) % n_ctas == column)
         bad &= ~(near & (self.floor[space][column] > times))
@@ -268,11 +277,13 @@ class Proxies:
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
-        self._report(int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation)
+        self._report(
+            machine, group, starters, int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation
+        )
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether a thread that accesses has synchronised after the write, or shares its warp, and has fenced then."""
-        n_ctas = self.machine.batch.shape.n_ctas
+        n_ctas = self.n_ctas
         thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
         first = thread // lanes * lanes
         synced = self._latest(self.fence_sync[space], lanes)[first // lanes, column]
@@ -286,44 +297,54 @@ class Proxies:
 
     def _latest(self, times: Array, lanes: int) -> Array:
         """The latest of each ``lanes`` threads one after the other, ``[n / lanes, n_ctas]``."""
-        rows = times.reshape(-1, self.machine.batch.shape.n_ctas)
+        rows = times.reshape(-1, self.n_ctas)
         if lanes == 1:
             return rows
         latest: Array = np.maximum.reduceat(rows, np.arange(0, len(rows), lanes), axis=0)
         return latest
 
-    def _report(self, time: int, thread: int, at: int, kind: str, write: bool, allocation: Allocation | None) -> None:
-        group = self.machine.memory.group
+    def _report(
+        self,
+        machine: Machine,
+        group: Group,
+        starters: Array | None,
+        time: int,
+        thread: int,
+        at: int,
+        kind: str,
+        write: bool,
+        allocation: Allocation | None,
+    ) -> None:
         event = self.shared_state.events[time]
         assert event is not None
         by_copy = event.traits.is_async(Family.CP_ASYNC)
         copied = by_copy and present(group).traits.is_async(Family.WGMMA)
         # compilers put data where an mbarrier or a tensor map was, behind a barrier alone
         reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
-        machine = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
-        position = thread - machine.base
-        met = bool(machine.cta_time[position] > time)
+        owner = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
+        position = thread - owner.base
+        met = bool(owner.cta_time[position] > time)
         # libraries hand over stages that they have read through an mbarrier alone
         handed = kind == "read" and not met
         # Triton's sanitizer fills buffers before copies load them: behind a barrier the write is done, on GPUs so far
         over = write and kind == "write" and met and allocation is None
         severity = "note" if copied or reused or handed else "warning" if over else "error"
         warp, lane = (
-            position // machine.machine.batch.shape.n_ctas >> 5,
-            position // machine.machine.batch.shape.n_ctas & 31,
+            position // owner.n_ctas >> 5,
+            position // owner.n_ctas & 31,
         )
         was = "written" if kind == "write" else "read"
         how = "by cp.async" if by_copy else "through the generic proxy"
         name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
         other: Finding = attrs.evolve(
-            finding_at(self.shared_state.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
+            finding_at(machine.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
         )
-        self.machine.fault(
+        machine.fault(
             RULE,
             f"{name} is {'written' if write else 'read'} through the async proxy; warp {warp}, lane {lane} has {was} it"
             f" {how} in line {event.span.line}, and no proxy fence stands between",
             group,
-            self.machine.memory.active if kind != "read" else None,
+            None if starters is None or kind == "read" else np.isin(group.selection.positions, starters),
             severity=severity,
             other=other,
             address=at,
@@ -338,7 +359,7 @@ class Proxies:
         for space in spaces:
             self.fence_time[space][positions] = now
             self.fence_sync[space][positions] = self.sync_time[positions]
-            np.maximum.at(self.floor[space], positions % self.machine.batch.shape.n_ctas, self.cta_time[positions])
+            np.maximum.at(self.floor[space], positions % self.n_ctas, self.cta_time[positions])
         self._settled = None
 
     def barrier(self, group: Group | None) -> None:

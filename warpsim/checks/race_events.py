@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -11,16 +11,16 @@ import numpy as np
 
 from warpsim.analysis.guesses import guesses, tests
 from warpsim.checks.cells import Cells
-from warpsim.checks.knowledge import Past, Rows, rows_of
+from warpsim.checks.knowledge import Numbering, Past, Rows
+from warpsim.checks.log import Log
 from warpsim.checks.order import Order
 from warpsim.errors import Span
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.global_memory import Allocation
+    from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.launch import LaunchState
-    from warpsim.program.program import Instruction
+    from warpsim.program.program import Function, Instruction
 
 CTA, CLUSTER, GPU = 1, 2, 3
 """How far a strong access reaches; 0 is a weak access."""
@@ -39,26 +39,26 @@ class LaunchRaces:
     """What the batches of a launch share."""
 
     def __init__(self, launch: LaunchState) -> None:
-        self.launch = launch
-        self.events: list[Instruction | None] = [None, None]
+        self.grid, self.block = launch.grid, launch.block
+        self.events: Log[Instruction | None] = Log(None, None)
         self.levels = np.zeros(1 << 12, np.int8)
         self.variables: dict[Hashable, Rows] = {}
         self.flags: set[int] = set()
-        self.cells: dict[int, tuple[Allocation, Cells]] = {}
-        self.bases: list[int] = []
-        self.batches: list[tuple[Array, int, int]] = []
+        self.cells: dict[int, Cells] = {}
+        """Of global memory, by the numbers of allocations."""
+        self.numbers = Numbering()
         self.orders: list[Order] = []
         self.detectors: list[Any] = []
         self.pasts: list[Past] = []
-        self._guesses: set[Span] | None = None
-        self._tests: set[Span] | None = None
+        self.step: tuple[int, ...] | None = None
+        """The step to which the present event belongs: the group's number, and where it stands."""
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
         """A step begins: its number is the time from now on."""
         self.events.append(instruction)
-        if len(self.events) > len(self.levels):
+        if self.events.n > len(self.levels):
             self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
-        self.levels[len(self.events) - 1] = level
+        self.levels[self.events.n - 1] = level
 
     @property
     def led(self) -> bool:
@@ -71,51 +71,42 @@ class LaunchRaces:
             self.pasts.append(known)
         return len(self.pasts) - 1
 
-    def is_test(self, instruction: Instruction) -> bool:
-        """Whether what a load reads only decides if an atomic of the same place is made."""
-        if self._tests is None:
-            functions = self.launch.plan.program.functions.values()
-            self._tests = {span for function in functions for span in tests(function)}
-        return instruction.span in self._tests
-
-    def is_guess(self, instruction: Instruction) -> bool:
-        """Whether what a load reads is checked by a compare and swap."""
-        if self._guesses is None:
-            functions = self.launch.plan.program.functions.values()
-            self._guesses = {span for function in functions for span in guesses(function)}
-        return instruction.span in self._guesses
-
-    def enter(self, machine: Machine) -> int:
-        """The number of the first thread of a new batch."""
-        base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
-        self.bases.append(base)
-        self.batches.append(
-            (machine.batch.ctas, machine.batch.shape.n_ctas, rows_of(machine.batch.shape) * machine.batch.shape.n_ctas)
-        )
-        return base
-
-    def owner(self, number: int) -> tuple[int, int]:
-        """The width and the first thread of the batch of a thread or CTA."""
-        at = bisect.bisect(self.bases, number) - 1
-        return self.batches[at][1], self.bases[at]
-
     def fenced(self, threads: Array) -> Array:
         """The time of the last fence of gpu scope of threads of any batch."""
         out = np.zeros(len(threads), np.int64)
-        owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
+        owners = self.numbers.owners(threads)
         for number in np.unique(owners).tolist():
             mine = owners == number
-            out[mine] = self.orders[number].fenced(threads[mine] - self.bases[number], "gpu")
+            out[mine] = self.orders[number].fenced(threads[mine] - self.numbers.bases[number], "gpu")
         return out
 
     def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
         """CTA, warp and lane of a thread's number."""
-        at = bisect.bisect(self.bases, thread) - 1
-        ctas, n_ctas, _ = self.batches[at]
-        position = thread - self.bases[at]
+        at = bisect.bisect(self.numbers.bases, thread) - 1
+        ctas, n_ctas, _ = self.numbers.batches[at]
+        position = thread - self.numbers.bases[at]
         number, t = int(ctas[position % n_ctas]), position // n_ctas
-        gx, gy, _ = self.launch.grid
-        bx, by, bz = self.launch.block
+        gx, gy, _ = self.grid
+        bx, by, bz = self.block
         agent = t - bx * by * bz
         t = agent * 128 if agent >= 0 else t
         return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
+
+
+def is_test(plan: KernelPlan, instruction: Instruction) -> bool:
+    """Whether what a load reads only decides if an atomic of the same place is made."""
+    return instruction.span in _spans(plan, "race tests", tests)
+
+
+def is_guess(plan: KernelPlan, instruction: Instruction) -> bool:
+    """Whether what a load reads is checked by a compare and swap."""
+    return instruction.span in _spans(plan, "race guesses", guesses)
+
+
+def _spans(plan: KernelPlan, name: str, find: Callable[[Function], Iterable[Span]]) -> set[Span]:
+    """What an analysis finds in the functions of a module; found out once."""
+    found: set[Span] | None = plan.main.notes.get(name)
+    if found is None:
+        functions = plan.program.functions.values()
+        found = plan.main.notes[name] = {span for function in functions for span in find(function)}
+    return found

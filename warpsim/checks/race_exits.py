@@ -55,8 +55,8 @@ def check_exit(races: Races, machine: Machine, group: Group) -> None:
 
 def _witnesses(races: Races, column: int) -> Array:
     """Threads of a CTA that between them know what all of its threads know."""
-    order, n_ctas = races.order, races.machine.batch.shape.n_ctas
-    threads = np.arange(races.machine.batch.shape.n_threads) * n_ctas + column
+    order, n_ctas = races.order, races.n_ctas
+    threads = np.arange(races.shape.n_threads) * n_ctas + column
     known = np.zeros(len(threads), np.int64) if order.known is None else order.known.reshape(-1)[threads]
     cluster = (
         np.zeros(len(threads), np.int64) if order.cluster_time is None else order.cluster_time.reshape(-1)[threads]
@@ -70,7 +70,7 @@ def _report(races: Races, machine: Machine, group: Group, column: int, at: int, 
     event = races.launch.events[time]
     other = None
     if event is not None:
-        place = finding_at(races.launch.launch, event)
+        place = finding_at(machine.launch, event)
         other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
     machine.fault(
         RULE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.checks.race_events import LaunchRaces
+from warpsim.checks.race_events import LaunchRaces, is_guess, is_test
 from warpsim.checks.race_flags import RaceFlags
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at
@@ -55,6 +55,7 @@ class RaceFindings(RaceFlags):
 
     def report(
         self,
+        machine: Machine,
         group: Group,
         positions: Array,
         at: int,
@@ -73,7 +74,7 @@ class RaceFindings(RaceFlags):
         if event is not None:
             verb = "written" if was_write else "read"
             other = attrs.evolve(
-                finding_at(self.launch.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes
+                finding_at(machine.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes
             )
         verb, was = "written" if write else "read", "wrote" if was_write else "read"
         message = (
@@ -84,46 +85,45 @@ class RaceFindings(RaceFlags):
         doubt = Doubt(positions, message, address, other, False, excuse)
         reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
         if excuse == IN_TURN:
-            self._fault(group, doubt)
+            self._fault(machine, group, doubt)
         elif write and not self.note.level:
             self.doubts.append(doubt)
-        elif reach and write != was_write and reader is not None and self.launch.is_guess(reader):
-            self._fault(group, doubt, CHECKED)
-        elif reach and write != was_write and reader is not None and self.launch.is_test(reader):
-            self._fault(group, doubt, TESTED)
+        elif reach and write != was_write and reader is not None and is_guess(machine.launch.plan, reader):
+            self._fault(machine, group, doubt, CHECKED)
+        elif reach and write != was_write and reader is not None and is_test(machine.launch.plan, reader):
+            self._fault(machine, group, doubt, TESTED)
         else:
-            self._fault(group, doubt)
+            self._fault(machine, group, doubt)
 
-    def doubt_step(self, at: Array, threads: Array, allocation: Allocation | None) -> None:
+    def doubt_step(self, machine: Machine, at: Array, threads: Array, allocation: Allocation | None) -> None:
         """Threads store to one place in one step."""
         event = self.launch.events[-1]
         other = None
         if event is not None:
-            other = attrs.evolve(finding_at(self.launch.launch, event), message="and here by another thread")
+            other = attrs.evolve(finding_at(machine.launch, event), message="and here by another thread")
         if allocation is None:
-            scale = self.machine.batch.shape.n_ctas if self.order.uniform else 1
+            scale = self.n_ctas if self.order.uniform else 1
             threads = threads * scale
         else:
             threads = threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
         self.doubts.append(Doubt(threads, message, int(at[0]), other, True))
 
-    def settle(self, changed: Array | None, lost: Array | None) -> None:
+    def settle(self, machine: Machine, group: Group, changed: Array | None, lost: Array | None) -> None:
         """The store of the step is done: ``changed`` marks the lanes that found another value there than they stored,
         ``lost`` those whose value is not there afterwards (None: not known). What changes nothing is no error."""
         doubts, self.doubts = self.doubts, []
-        group = self.machine.memory.group
         for doubt in doubts:
             mask = lost if doubt.together else changed
             harmful = mask is None or self._meet(group, doubt.threads, mask)
-            n_ctas = self.machine.batch.shape.n_ctas
+            n_ctas = self.n_ctas
             one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
             if harmful or not (doubt.together and one_warp):
-                self._fault(group, doubt, "" if harmful else UNCHANGED)
+                self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
 
     def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
         here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
-        scale = self.machine.batch.shape.n_ctas if self.order.uniform else 1
+        scale = self.n_ctas if self.order.uniform else 1
         return bool(np.isin(threads // scale, here // scale).any())
 
     def _name(self, at: int, allocation: Allocation | None) -> str:
@@ -131,14 +131,14 @@ class RaceFindings(RaceFlags):
             return f"shared address 0x{at:x}"
         return f"byte {at} of {allocation.name}"
 
-    def _fault(self, group: Group, doubt: Doubt, excuse: str = "") -> None:
+    def _fault(self, machine: Machine, group: Group, doubt: Doubt, excuse: str = "") -> None:
         """A finding; one that is no error says why."""
         excuse = excuse or doubt.excuse
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
-            here, threads = here // self.machine.batch.shape.n_ctas, threads // self.machine.batch.shape.n_ctas
+            here, threads = here // self.n_ctas, threads // self.n_ctas
         lanes = np.isin(here, threads)
-        self.machine.fault(
+        machine.fault(
             RULE,
             doubt.message + excuse,
             group,

@@ -8,6 +8,7 @@ fence and store to places of their own cost little.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from warpsim.checks.knowledge import Past, by_column
 from warpsim.checks.race_events import CTA
 from warpsim.checks.race_sync import RaceClocks, objects
 from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.state.group import Group
 
 MANY, CROWD = 64, -100
 """More sync variables than that in one step count as one, at an address that no memory has."""
@@ -33,6 +37,7 @@ class RaceFlags(RaceClocks):
 
     def strong(
         self,
+        group: Group,
         cells: Cells,
         place: Array,
         mask: Array | None,
@@ -44,10 +49,10 @@ class RaceFlags(RaceClocks):
         """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released.
 
         ``cells`` are those of the memory that begins at ``start``, ``columns`` None for global memory."""
-        if not self.has_flags or self._is_own(cells, place, mask, writes, columns, start):
+        if not self.has_flags or self._is_own(group, cells, place, mask, writes, columns, start):
             return
         self.widen()
-        positions = self.machine.memory.group.selection.positions
+        positions = group.selection.positions
         place, positions, where, index = self._flat(cells, place, mask, positions, columns, start)
         shared, narrow = columns is not None, self.note.level == CTA
         self._share_leads(cells, place, where, index, shared)
@@ -79,7 +84,7 @@ class RaceFlags(RaceClocks):
         if place.size == 1 and place.ndim != positions.ndim:
             place = place.reshape((1,) * positions.ndim)
         place = np.broadcast_to(place, shape)
-        where = positions % self.machine.batch.shape.n_ctas if columns is None else np.broadcast_to(columns, shape)
+        where = positions % self.n_ctas if columns is None else np.broadcast_to(columns, shape)
         chosen = slice(None) if mask is None else np.broadcast_to(mask, shape).reshape(-1)
         place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
         index = (place - start) // cells.granule
@@ -88,16 +93,23 @@ class RaceFlags(RaceClocks):
     # ---- flags of one thread -----------------------------------------------------------------
 
     def _is_own(
-        self, cells: Cells, place: Array, mask: Array | None, writes: bool, columns: Array | None, start: int
+        self,
+        group: Group,
+        cells: Cells,
+        place: Array,
+        mask: Array | None,
+        writes: bool,
+        columns: Array | None,
+        start: int,
     ) -> bool:
         """Whether each thread accesses a place that nobody else has used as a flag; releases are noted there."""
         shared, narrow = columns is not None, self.note.level == CTA
-        positions, uniform = self.machine.memory.group.selection.positions, shared and self.order.uniform
+        positions, uniform = group.selection.positions, shared and self.order.uniform
         if uniform:  # all CTAs do the same
             positions, columns = positions[:, :, :1, :1], np.zeros((1, 1, 1, 1), np.int64)
             mask = None if mask is None else mask[:, :, :1, :1]
         _, positions, _, index = self._flat(cells, place, mask, positions, columns, start)
-        threads = positions // self.machine.batch.shape.n_ctas if uniform else positions + (0 if shared else self.base)
+        threads = positions // self.n_ctas if uniform else positions + (0 if shared else self.base)
         lead = cells.of("lead")
         seen = lead[index]
         if ((seen != 0) & (seen & THREAD != threads)).any():
@@ -135,11 +147,11 @@ class RaceFlags(RaceClocks):
         seen, pasts, place, where = lead[index[first]], cells.of("past")[index[first]], place[first], where[first]
         lead[index[first]] = SHARED_BY_MANY
         threads = seen & THREAD
-        owners = np.searchsorted(np.array(self.launch.bases), threads, "right") - 1 if not shared else 0 * threads
+        owners = self.launch.numbers.owners(threads) if not shared else 0 * threads
         for number, mine in by_column(np.arange(len(threads)), owners):
             detector = self if shared else self.launch.detectors[number]
             positions = threads[mine] - (0 if shared else detector.base)
-            columns = where[mine] if shared else positions % detector.machine.batch.shape.n_ctas
+            columns = where[mine] if shared else positions % detector.n_ctas
             for past, some in by_column(np.arange(len(mine)), pasts[mine]):
                 own = seen[mine[some]] >> SHIFT
                 known = self.launch.pasts[past]
@@ -181,7 +193,7 @@ class RaceFlags(RaceClocks):
         self, own: Array, place: Array, positions: Array, where: Array, shared: bool, past: Past | None
     ) -> bool:
         """The flags of all CTAs at once, where every CTA has its own."""
-        if (where != positions % self.machine.batch.shape.n_ctas).any():
+        if (where != positions % self.n_ctas).any():
             return False
         order, found = objects(where, place)
         if len(found) < 2 or (not shared and int(place.max()) >> 32):

@@ -27,23 +27,22 @@ class RaceClocks:
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
         self.launch = shared
-        self.machine = machine
-        self.base = shared.enter(machine)
-        self.order = Order(machine.batch.shape, self.base, shared.variables, self._clusters, shared.owner)
+        self.shape = machine.batch.shape
+        self.n_ctas = self.shape.n_ctas
+        self.base = shared.numbers.enter(machine.batch.ctas, self.shape)
+        self.clustered = machine.launch.cluster != (1, 1, 1)
+        clusters = clusters_of(machine.launch, machine.batch) if self.clustered else np.arange(self.n_ctas)
+        self.order = Order(self.shape, self.base, shared.variables, clusters, shared.numbers)
         self.hints = Hints(self.order)
         shared.orders.append(self.order)
         shared.detectors.append(self)
         self.shared_cells = Cells(machine.batch.shared.size, 1)
-        self.clustered = machine.launch.cluster != (1, 1, 1)
         self.note = Note()
-
-    def _clusters(self) -> Array:
-        return clusters_of(self.machine.launch, self.machine.batch)
 
     @property
     def now(self) -> int:
         """The number of the present step."""
-        return len(self.launch.events) - 1
+        return self.launch.events.n - 1
 
     def begin(self, instruction: Instruction, note: Note) -> None:
         """A step begins that accesses memory."""
@@ -54,7 +53,7 @@ class RaceClocks:
         """CTAs do different things from now on."""
         if self.order.uniform:
             self.order.widen()
-            self.shared_cells.widen(self.machine.batch.shape.n_ctas)
+            self.shared_cells.widen(self.n_ctas)
 
     def threads_of(self, group: Group, mask: Array | None = None) -> Array:
         """Flat positions of a group's threads (where ``mask``); those of one CTA where all do the same."""
@@ -107,7 +106,7 @@ class RaceClocks:
         """Threads arrive at a barrier that not all threads of the CTA need take part in."""
         self.widen()
         positions = group.selection.positions.reshape(-1)
-        self.release_to(positions, positions % self.machine.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+        self.release_to(positions, positions % self.n_ctas, np.full(len(positions), -1 - number))
 
     def barrier_leave(self, group: Group, number: int | None) -> None:
         """Threads have passed such a barrier, or (None) one of their whole CTAs."""
@@ -115,7 +114,7 @@ class RaceClocks:
             self.cta_barrier(group)
             return
         positions = group.selection.positions.reshape(-1)
-        self.acquire_from(positions, positions % self.machine.batch.shape.n_ctas, np.full(len(positions), -1 - number))
+        self.acquire_from(positions, positions % self.n_ctas, np.full(len(positions), -1 - number))
 
     def barrier_reset(self, number: int, columns: Array) -> None:
         """Such a barrier is complete in these CTAs."""
@@ -128,7 +127,7 @@ class RaceClocks:
         order, found = objects(columns, address)
         columns, address, positions = columns[order], address[order], positions[order]
         starts = [start for start, _ in found]
-        if starts and not (columns != positions % self.machine.batch.shape.n_ctas).any():
+        if starts and not (columns != positions % self.n_ctas).any():
             keys: list[Hashable] = [(self.base + int(columns[s]), int(address[s])) for s in starts]
             if self.order.publish_apart(keys, np.array(starts), positions, self.now + 1):
                 return

@@ -18,8 +18,10 @@ from warpsim.machine.selection import Rect
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.transfers import Transfer
 
 
 class Races(RaceFindings):
@@ -28,11 +30,18 @@ class Races(RaceFindings):
     # ---- accesses from the ports -------------------------------------------------------------
 
     def shared(
-        self, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool, reads: bool = False
+        self,
+        machine: Machine,
+        group: Group,
+        place: Any,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
+        write: bool,
+        reads: bool = False,
     ) -> None:
         """An access to shared memory: ``place`` broadcasts over the lanes with ``columns``; ``reads`` says that it is an
         atomic, which reads and writes."""
-        group = self.machine.memory.group
         selection = group.selection
         at = np.asarray(place, np.int64)
         if self.order.uniform:
@@ -41,10 +50,16 @@ class Races(RaceFindings):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
-                self._lanes(self.shared_cells, at, nbytes, threads, mask, write, group, None)
+                self._lanes(machine, group, self.shared_cells, at, nbytes, threads, mask, write, None)
                 if self.note.level:
                     self.strong(
-                        self.shared_cells, np.asarray(place, np.int64), active, reads or not write, write, columns
+                        group,
+                        self.shared_cells,
+                        np.asarray(place, np.int64),
+                        active,
+                        reads or not write,
+                        write,
+                        columns,
                     )
                 return
             self.widen()
@@ -53,20 +68,28 @@ class Races(RaceFindings):
             shape = selection.shape
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
-        self._lanes(self.shared_cells, at, nbytes, selection.positions, active, write, group, where)
+        self._lanes(machine, group, self.shared_cells, at, nbytes, selection.positions, active, write, where)
         if self.note.level:
-            self.strong(self.shared_cells, at, active, reads or not write, write, where)
+            self.strong(group, self.shared_cells, at, active, reads or not write, write, where)
 
-    def rows(self, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+    def rows(
+        self,
+        machine: Machine,
+        group: Group,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
+        write: bool,
+    ) -> None:
         """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
-        group = self.machine.memory.group
         warps = group.warps
         lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
-        first = np.where(lanes < 0, self.machine.batch.shape.n, lanes).min(axis=1, keepdims=True)
+        first = np.where(lanes < 0, self.shape.n, lanes).min(axis=1, keepdims=True)
         last = lanes.max(axis=1, keepdims=True)
         uniform = self.order.uniform
-        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.machine.batch.shape.n_ctas:
-            n_ctas = self.machine.batch.shape.n_ctas
+        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.n_ctas:
+            n_ctas = self.n_ctas
             first, last, columns = first[:, :, :1] // n_ctas, last[:, :, :1] // n_ctas, np.zeros((1, 1, 1), np.int64)
         elif uniform:
             self.widen()
@@ -76,59 +99,68 @@ class Races(RaceFindings):
         if active is not None:
             mask = np.broadcast_to(active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.flat(self.shared_cells, at, nbytes, first, last, write, group, columns)
-        self.settle(None, None)
+        self.flat(machine, group, self.shared_cells, at, nbytes, first, last, write, columns)
+        self.settle(machine, group, None, None)
 
-    def spread(self, positions: Array, columns: Array, start: Array, nbytes: int, write: bool, group: Group) -> None:
+    def spread(
+        self, machine: Machine, group: Group, positions: Array, columns: Array, start: Array, nbytes: int, write: bool
+    ) -> None:
         """Runs of bytes of shared memory that asynchronous copies of these threads access."""
         self.widen()
         step = min(nbytes & -nbytes, 16)
         at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
         who = np.repeat(positions, nbytes // step)
-        self.flat(self.shared_cells, at, step, who, who, write, group, np.repeat(columns, nbytes // step))
-        self.settle(None, None)
+        self.flat(machine, group, self.shared_cells, at, step, who, who, write, np.repeat(columns, nbytes // step))
+        self.settle(machine, group, None, None)
 
     def globals(
-        self, allocation: Allocation, place: Array, nbytes: int, mask: Array | None, write: bool, reads: bool = False
+        self,
+        machine: Machine,
+        group: Group,
+        allocation: Allocation,
+        place: Array,
+        nbytes: int,
+        mask: Array | None,
+        write: bool,
+        reads: bool = False,
     ) -> None:
         """An access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
-        found = self.launch.cells.get(allocation.start)
-        if found is None or found[0] is not allocation:
-            found = self.launch.cells[allocation.start] = allocation, Cells(allocation.data.size, 1)
-        group = self.machine.memory.group
+        cells = self.launch.cells.get(allocation.number)
+        if cells is None:
+            cells = self.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
         threads = group.selection.positions + self.base
-        self._lanes(found[1], place - allocation.start, nbytes, threads, mask, write, group, allocation)
+        self._lanes(machine, group, cells, place - allocation.start, nbytes, threads, mask, write, allocation)
         if self.note.level:
-            self.strong(found[1], place, mask, reads or not write, write, None, allocation.start)
+            self.strong(group, cells, place, mask, reads or not write, write, None, allocation.start)
 
-    def matrix(self, address: Array, columns: Array) -> None:
+    def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
         self.widen()
-        group = self.machine.memory.group
-        warps, n_ctas = group.warps, self.machine.batch.shape.n_ctas
+        warps, n_ctas = group.warps, self.n_ctas
         start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         if rows.shape[1:] == (1, 1):
             rows = np.unique(rows).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
         at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
-        agents = (self.machine.batch.shape.n_threads + (first >> 7)) * n_ctas + where
+        agents = (self.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.flat(self.shared_cells, at, 16, first, last, False, group, where, agents)
+        self.flat(machine, group, self.shared_cells, at, 16, first, last, False, where, agents)
 
     # ---- one step's lanes --------------------------------------------------------------------
 
     def _lanes(
         self,
+        machine: Machine,
+        group: Group,
         cells: Cells,
         at: Array,
         nbytes: int,
         threads: Array,
         mask: Array | None,
         write: bool,
-        group: Group,
         where: Any,
     ) -> None:
         """Addresses that may be the same along axes of the group: only the first and last thread of those count."""
@@ -146,17 +178,18 @@ class Races(RaceFindings):
             if at.shape != threads.shape:
                 first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
                 last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
-        self.flat(cells, at, nbytes, first, last, write, group, where)
+        self.flat(machine, group, cells, at, nbytes, first, last, write, where)
 
     def flat(
         self,
+        machine: Machine,
+        group: Group,
         cells: Cells,
         at: Array,
         nbytes: int,
         first: Array,
         last: Array,
         write: bool,
-        group: Group,
         where: Any,
         agents: Array | None = None,
     ) -> None:
@@ -172,17 +205,18 @@ class Races(RaceFindings):
             index = index * cells.width + np.asarray(where).reshape(-1)
         for k in range(per):
             place = index + k * cells.width if k else index
-            self._granule(cells, place, at, first, last, write, group, allocation, agents)
+            self._granule(machine, group, cells, place, at, first, last, write, allocation, agents)
 
     def _granule(
         self,
+        machine: Machine,
+        group: Group,
         cells: Cells,
         index: Array,
         at: Array,
         first: Array,
         last: Array,
         write: bool,
-        group: Group,
         allocation: Allocation | None,
         agents: Array | None,
     ) -> None:
@@ -195,19 +229,19 @@ class Races(RaceFindings):
         for kind in ("write", "strong"):
             writes = cells.kinds.get(kind)
             if writes is not None and (kind == "write" or strong < GPU or cells.narrow):
-                self._check(writes.take(index), at, first, last, write, True, group, allocation)
+                self._check(machine, group, writes.take(index), at, first, last, write, True, allocation)
         if write:
             for kind in ("read", "other"):
                 readers = cells.kinds.get(kind)
                 if readers is not None:
-                    self._check(readers.take(index), at, first, last, True, False, group, allocation)
+                    self._check(machine, group, readers.take(index), at, first, last, True, False, allocation)
             writes = cells.of("strong" if strong else "write")
             writes[index] = stamp
             cells.narrow |= 0 < strong < GPU
             if not strong:
                 apart = (first != last) | (writes.take(index) != stamp)
                 if apart.any():
-                    self.doubt_step(at[apart], np.r_[first[apart], last[apart]], allocation)
+                    self.doubt_step(machine, at[apart], np.r_[first[apart], last[apart]], allocation)
         elif agents is not None:
             agents = agents.reshape(-1)
             self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
@@ -230,11 +264,7 @@ class Races(RaceFindings):
             return
         if old is None or not old.any():
             return
-        n_ctas = (
-            1
-            if cells.width == 1 and self.order.uniform and cells is self.shared_cells
-            else self.machine.batch.shape.n_ctas
-        )
+        n_ctas = 1 if cells.width == 1 and self.order.uniform and cells is self.shared_cells else self.n_ctas
         before = old & THREAD
         second = cells.of("other")
         kept = second.take(index)
@@ -257,13 +287,14 @@ class Races(RaceFindings):
 
     def _check(
         self,
+        machine: Machine,
+        group: Group,
         seen: Array,
         at: Array,
         first: Array,
         last: Array,
         write: bool,
         was_write: bool,
-        group: Group,
         allocation: Allocation | None,
     ) -> None:
         """Compare the accesses with those that the cells remember."""
@@ -285,7 +316,7 @@ class Races(RaceFindings):
         theirs, times = threads[chosen], seen[chosen] >> SHIFT
         local = allocation is None
         if local and order.uniform:
-            n_ctas = self.machine.batch.shape.n_ctas
+            n_ctas = self.n_ctas
             theirs = theirs * n_ctas + self.base
             ends = [first[chosen] * n_ctas, last[chosen] * n_ctas]
         else:
@@ -293,7 +324,7 @@ class Races(RaceFindings):
             theirs = theirs + (self.base if local else 0)
             ends = [first[chosen] - shift, last[chosen] - shift]
             if self.note.level and not local:  # nor do those of one CTA, whatever their scopes
-                n_ctas, inside = self.machine.batch.shape.n_ctas, theirs - self.base
+                n_ctas, inside = self.n_ctas, theirs - self.base
                 near = (inside >= 0) & (inside < order.rows * n_ctas) & (inside % n_ctas == ends[0] % n_ctas)
                 kept = ~near | (self.launch.levels[times] == 0)
                 chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
@@ -308,7 +339,7 @@ class Races(RaceFindings):
         bad = np.logical_or.reduce(wrong)
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
-            n_ctas = self.machine.batch.shape.n_ctas
+            n_ctas = self.n_ctas
             readers = theirs - self.base
             near = bad & (readers % n_ctas == ends[0] % n_ctas) & (readers // n_ctas >> 5 == ends[0] // n_ctas >> 5)
         for some, excuse in ((bad & ~near, ""), (near, IN_TURN)):
@@ -318,6 +349,7 @@ class Races(RaceFindings):
                     self.hints.say(theirs[w], times[w], e[w]) for w, e in zip(wrong, ends, strict=False) if w.any()
                 )
                 self.report(
+                    machine,
                     group,
                     (ends[0] if wrong[0][which] else ends[1])[some],
                     int(at[chosen[which]]),
@@ -331,33 +363,43 @@ class Races(RaceFindings):
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
-    def copies(self, transfer: Any) -> None:
+    def copies(self, machine: Machine, transfer: Transfer) -> None:
         """Asynchronous copies begin: accesses of the threads that started them."""
         self.copying = transfer.asynchronous
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
                 where = footprint.columns, footprint.start, footprint.nbytes
-                self._copy(transfer, *where, write, strong=write and transfer.reduces)
+                self._copy(machine, transfer, *where, write, strong=write and transfer.reduces)
         self.copying = False
 
         if transfer.signal is not None:
-            self._copy(transfer, transfer.signal.columns, transfer.signal.address, 8, True, strong=True)
+            self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, True, strong=True)
 
-    def _copy(self, transfer: Any, columns: Array, start: Array, nbytes: int, write: bool, *, strong: bool) -> None:
+    def _copy(
+        self,
+        machine: Machine,
+        transfer: Transfer,
+        columns: Array,
+        start: Array,
+        nbytes: int,
+        write: bool,
+        *,
+        strong: bool,
+    ) -> None:
         """Accesses of copies; a reduction, and what counts at an mbarrier, is atomic."""
         outer = self.note
         if strong:
             self.note = Note(GPU)
             self.launch.begin(self.launch.events[-1], GPU)
-        self.spread(transfer.positions, columns, start, nbytes, write, transfer.group)
+        self.spread(machine, transfer.group, transfer.positions, columns, start, nbytes, write)
         self.note = outer
 
-    def waited(self, transfer: Any, which: Array) -> None:
+    def waited(self, transfer: Transfer, which: Array) -> None:
         """A thread has waited for copies that it started: only now are they ordered before what it does next."""
         if not len(which):
             return
         self.launch.begin(transfer.place, 0)
-        cells, n_ctas = self.shared_cells, self.machine.batch.shape.n_ctas
+        cells, n_ctas = self.shared_cells, self.n_ctas
         for footprint, kind in ((transfer.writes, "write"), (transfer.reads, "read")):
             if footprint is None or kind not in cells.kinds:
                 continue
@@ -369,4 +411,4 @@ class Races(RaceFindings):
             index = (at // cells.granule * cells.width + columns[:, None]).reshape(-1)
             mine = np.repeat(positions, at.shape[1])
             still = cells.kinds[kind][index] & THREAD == mine
-            cells.kinds[kind][index[still]] = self.now << SHIFT | mine[still]
+            cells.of(kind)[index[still]] = self.now << SHIFT | mine[still]

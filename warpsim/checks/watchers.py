@@ -14,7 +14,7 @@ from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.descriptors import RULE as DESCRIPTOR
 from warpsim.checks.descriptors import Descriptors
 from warpsim.checks.fragments import Fragments, fragments_in
-from warpsim.checks.map_fences import MapFences
+from warpsim.checks.map_fences import acquire_maps, check_map, release_maps
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
 from warpsim.checks.proxies import RULE as PROXY
@@ -65,14 +65,14 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
     if checks & WGMMA and launch.plan.asynchronous:
         found.append(WgmmaRegisters())
     if PROXY in checks and launch.plan.async_proxy:
-        found.append(ProxyFences(launch))
+        found.append(ProxyFences())
     if DESCRIPTOR in checks and launch.plan.asynchronous:
         found.append(Descriptors())
     if RACE in checks:
-        found.append(RaceWatcher(launch))
+        found.append(RaceWatcher())
     if SETMAXNREG in checks and launch.plan.counts_registers:
         found.append(RegisterCountRules())
-    found.append((Uninitialised if UNINITIALISED in checks else WrittenBytes)(launch.memory))
+    found.append(Uninitialised() if UNINITIALISED in checks else WrittenBytes())
     return found
 
 
@@ -84,18 +84,16 @@ def bytes_at_once(checks: frozenset[str]) -> int:
 class RaceWatcher(Watcher):
     """Tells the race detector of each batch what happens."""
 
-    def __init__(self, launch: LaunchState) -> None:
-        self.launch = LaunchRaces(launch)
+    def __init__(self) -> None:
         self._notes: dict[int, Note] = {}
-        self._step: tuple[int, ...] | None = None
         self._doubted: list[tuple[Callable[[], Array], Array]] = []
 
     def _at(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
         races: Races = machine.batch.notes[RACE]
-        step = id(group), group.block, group.at, len(group.stack)
-        if step != self._step:
-            self._step = step
+        step = group.number, group.block, group.at, len(group.stack)
+        if step != races.launch.step:
+            races.launch.step = step
             instruction = present(group)
             note = self._notes.get(id(instruction))
             if note is None:
@@ -105,13 +103,16 @@ class RaceWatcher(Watcher):
 
     def _anew(self, machine: Machine) -> Races:
         """The detector of the batch; whatever comes next is another step."""
-        self._step = None
         races: Races = machine.batch.notes[RACE]
+        races.launch.step = None
         return races
 
     def batch_began(self, machine: Machine) -> None:
         """A detector for each batch."""
-        machine.batch.notes[RACE] = Races(self.launch, machine)
+        shared = machine.launch.notes.get(RACE)
+        if shared is None:
+            shared = machine.launch.notes[RACE] = LaunchRaces(machine.launch)
+        machine.batch.notes[RACE] = Races(shared, machine)
 
     def memory_accessed(
         self,
@@ -130,9 +131,9 @@ class RaceWatcher(Watcher):
             return
         races = self._at(machine, group)
         if space == "global":
-            races.globals(where, place, nbytes, active, access != READ, access == ATOMIC)
+            races.globals(machine, group, where, place, nbytes, active, access != READ, access == ATOMIC)
         else:
-            races.shared(place, nbytes, where, active, access != READ, access == ATOMIC)
+            races.shared(machine, group, place, nbytes, where, active, access != READ, access == ATOMIC)
         if differs is not None and races.doubts:
             self._doubted.append((differs, differs()))
 
@@ -143,27 +144,28 @@ class RaceWatcher(Watcher):
             for differs, before in self._doubted[1:]:
                 changed, lost = changed | before, lost | differs()
             self._doubted = []
-            machine.batch.notes[RACE].settle(changed, lost)
+            machine.batch.notes[RACE].settle(machine, group, changed, lost)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
         """Rows of matrices."""
-        self._at(machine, group).rows(place, nbytes, columns, active, access != READ)
+        self._at(machine, group).rows(machine, group, place, nbytes, columns, active, access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """What wgmma reads."""
         if not machine.delivering:
-            self._at(machine, group).matrix(address, columns)
+            self._at(machine, group).matrix(machine, group, address, columns)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
         """Fences of the memory model."""
         scope = fence_scope(instruction)
         if scope is not None:
-            self._at(machine, group).fence(group, scope, active)
-            self._step = None
+            races = self._at(machine, group)
+            races.fence(group, scope, active)
+            races.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
         """Lanes have met."""
@@ -205,7 +207,7 @@ class RaceWatcher(Watcher):
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies begin: accesses of the threads that start them."""
         if late(machine) or transfer.kind != "cp.async":
-            self._at(machine, transfer.group).copies(transfer)
+            self._at(machine, transfer.group).copies(machine, transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Copies are ordered before what their threads do next."""
@@ -219,8 +221,9 @@ class RaceWatcher(Watcher):
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """What wgmma read is ordered before what follows."""
-        self._at(machine, group).agent_wait(group)
-        self._step = None
+        races = self._at(machine, group)
+        races.agent_wait(group)
+        races.launch.step = None
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Threads have ended."""
@@ -230,14 +233,15 @@ class RaceWatcher(Watcher):
 class ProxyFences(Watcher):
     """Tells the account of proxies of each batch what happens."""
 
-    def __init__(self, launch: LaunchState) -> None:
-        self.launch = LaunchProxies(launch)
+    def __init__(self) -> None:
         self._synchronises: dict[int, bool] = {}
 
     def batch_began(self, machine: Machine) -> None:
         """An account for each batch."""
-        machine.batch.notes[PROXY] = Proxies(self.launch, machine)
-        machine.batch.notes["maps"] = MapFences(machine)
+        shared = machine.launch.notes.get(PROXY)
+        if shared is None:
+            shared = machine.launch.notes[PROXY] = LaunchProxies()
+        machine.batch.notes[PROXY] = Proxies(shared, machine)
 
     def _account(self, machine: Machine) -> Proxies:
         found: Proxies = machine.batch.notes[PROXY]
@@ -258,9 +262,9 @@ class ProxyFences(Watcher):
         """Accesses through the generic proxy."""
         if space == "global":
             if access == WRITE:
-                self._account(machine).globals(where, place, nbytes, active)
+                self._account(machine).globals(group, where, place, nbytes, active)
         elif space != "local":
-            self._account(machine).shared(place, nbytes, where, active, access != READ)
+            self._account(machine).shared(group, place, nbytes, where, active, access != READ)
         instruction = present(group)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:
@@ -273,20 +277,20 @@ class ProxyFences(Watcher):
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
         """Rows of matrices."""
-        self._account(machine).rows(place, nbytes, columns, active, access != READ)
+        self._account(machine).rows(group, place, nbytes, columns, active, access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """What wgmma reads, through the async proxy."""
         if not machine.delivering:
-            self._account(machine).matrix(address, columns, limits)
+            self._account(machine).matrix(machine, group, address, columns, limits)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
         """What bulk copies access in global memory."""
-        self._account(machine).bulk_globals(address, nbytes, access != READ)
+        self._account(machine).bulk_globals(machine, group, positions, address, nbytes, access != READ)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
         """Proxy fences; others synchronise."""
@@ -313,7 +317,7 @@ class ProxyFences(Watcher):
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies of the async proxy begin."""
         if transfer.asynchronous:
-            self._account(machine).copies(transfer.writes, transfer.reads, transfer.positions)
+            self._account(machine).copies(machine, transfer)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """cp.async has written through the generic proxy."""
@@ -322,12 +326,12 @@ class ProxyFences(Watcher):
 
     def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
         """Changes of tensor maps are released."""
-        machine.batch.notes["maps"].release(positions)
+        release_maps(self._account(machine), positions)
 
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
         """Tensor maps are acquired."""
-        machine.batch.notes["maps"].acquire(addresses, columns)
+        acquire_maps(self._account(machine), addresses, columns)
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array) -> None:
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
         """A tensor map is used."""
-        machine.batch.notes["maps"].check(address, columns)
+        check_map(self._account(machine), machine, group, address, columns, active)

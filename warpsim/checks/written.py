@@ -18,6 +18,7 @@ from warpsim.machine.window import WRITE, Watcher
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
 
 ALL = np.uint32(0xFFFFFFFF)
 
@@ -30,6 +31,12 @@ class WrittenBits(WordSpace):
         self.full = np.zeros(len(self.words), np.bool_)
         self.open = len(self.words)
         self._marked = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WrittenBits:
+        twin = super().__deepcopy__(memo)
+        assert isinstance(twin, WrittenBits)
+        twin.full = self.full.copy()
+        return twin
 
     def grow(self, size: int) -> None:
         """Room for at least ``size`` bytes in each column; what is new is undefined."""
@@ -51,11 +58,13 @@ class WrittenBits(WordSpace):
     def mark(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> None:
         """``nbytes`` at each ``place`` of ``columns`` (broadcast) were written; ``rows``: by all columns alike."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
-            one[...] = ALL
+            self.own()
+            self.words[place >> 2 : place + nbytes >> 2, columns.item()] = ALL
             self._marked += len(one)
             return
         if not self.open or self._is_full(place, nbytes):
             return
+        self.own()
         if rows and active is None and nbytes >= 4:
             first = np.asarray(place).reshape(-1) >> 2
             for k in range(nbytes // 4):
@@ -71,6 +80,7 @@ class WrittenBits(WordSpace):
         """``nbytes`` from ``first`` (whole words) of these columns are undefined again."""
         low, high = first >> 2, first + nbytes + 3 >> 2
         if nbytes:
+            self.own()
             self.words[low:high, columns] = 0
             self.full[low:high] = False
             self._recount()
@@ -156,7 +166,9 @@ def nothing_written(memory: GlobalMemory, address: int) -> None:
     """Nothing has been written to the allocation that starts at an address."""
     allocation = memory.at(address)
     if allocation is not None:
-        allocation.companion = Allocation(address, np.zeros(allocation.data.size, np.uint8), allocation.name, False)
+        allocation.companion = Allocation(
+            address, np.zeros(allocation.data.size, np.uint8), allocation.name, False, anchored=False
+        )
 
 
 def all_written(memory: GlobalMemory, address: int) -> None:
@@ -175,6 +187,7 @@ def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
 
 def mark(bits: Allocation, place: Any, nbytes: int, active: Any) -> None:
     """``nbytes`` at each ``place`` (addresses, or affine) were written."""
+    bits.own()
     if type(place) is Affine:
         view = _elements(bits, place, nbytes)
         view[...] = np.iinfo(view.dtype).max
@@ -211,8 +224,9 @@ def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
 class WrittenBytes(Watcher):
     """Keeps what is known of global memory that began undefined, for this launch and the next."""
 
-    def __init__(self, memory: GlobalMemory) -> None:
-        for allocation in memory.accompanied():
+    def launch_began(self, launch: LaunchState) -> None:
+        """What is written completely needs no looking at any more."""
+        for allocation in launch.memory.accompanied():
             assert allocation.companion is not None
             if allocation.companion.data.all():
                 allocation.companion = None

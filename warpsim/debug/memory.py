@@ -63,10 +63,11 @@ class Place:
         if self.space == "param":
             raise DebugError("parameters of a kernel are constant")
         if self.space == "global":
-            self._allocated(len(data))[:] = np.frombuffer(data, np.uint8)
+            self._allocated(len(data), write=True)[:] = np.frombuffer(data, np.uint8)
             self.launch.memory.version += 1
             return
         space, column, address, first, last = self._words(len(data))
+        space.own()
         words = np.ascontiguousarray(space.words[first:last, column])
         words.view(np.uint8)[address - 4 * first :][: len(data)] = np.frombuffer(data, np.uint8)
         space.words[first:last, column] = words
@@ -78,7 +79,7 @@ class Place:
             raise DebugError(f"the parameters take {len(params)} bytes")
         return params[self.address : self.address + nbytes]
 
-    def _allocated(self, nbytes: int) -> Array:
+    def _allocated(self, nbytes: int, *, write: bool = False) -> Array:
         memory, address = self.launch.memory, self.address
         found = memory.find(address, address + nbytes) if address >= 0 else None
         if found is None:
@@ -87,6 +88,8 @@ class Place:
                 f"; the nearest is {nearest[0].name} [0x{nearest[0].start:x}, 0x{nearest[0].end:x})" if nearest else ""
             )
             raise DebugError(f"{nbytes} bytes at 0x{address:x} are outside any allocation of global memory{near}")
+        if write:
+            found.own()
         return found.data[address - found.start : address - found.start + nbytes]
 
     def _words(self, nbytes: int) -> tuple[WordSpace, int, int, int, int]:

@@ -85,6 +85,7 @@ class Session:
                 )
                 self._allocations: list[Allocation] = memory.everything()
                 state.memory = copy.deepcopy(memory)
+                memory.settle()
             finally:
                 for address in mapped:
                     memory.unmap(address)

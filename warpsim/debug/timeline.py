@@ -15,8 +15,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.proxies import RULE as PROXY
-from warpsim.checks.race_findings import RULE as RACE
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
@@ -60,8 +58,7 @@ class Timeline(Watcher):
     """Runs a launch; ``step`` is the position, ``machine`` and ``group`` whose step comes next (None before the first and
     after the last).
 
-    ``most_bytes`` bounds what copies may take. Where a state cannot be copied (see `copyable`), going back runs again from
-    the start."""
+    ``most_bytes`` bounds what copies may take. Where that is nothing, going back runs again from the start."""
 
     def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -73,7 +70,7 @@ class Timeline(Watcher):
         self.accessed: Callable[..., None] | None = None
         self._watchers = watchers
         self._start = Copy(-1, 0, state, 0)
-        self._copyable = copyable(state) and most_bytes > 0
+        self._copyable = most_bytes > 0
         self.interrupted = self._catching = self._struck = False
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: Hit | None = None
@@ -331,12 +328,6 @@ class Timeline(Watcher):
                 return found[-1]
             high = kept.step
         return None
-
-
-def copyable(state: LaunchState) -> bool:
-    """Whether copies of a launch's state hold all of it: what the rules of races and of proxies know is not data yet."""
-    checks = state.settings.checks
-    return not (RACE in checks or (PROXY in checks and state.plan.async_proxy))
 
 
 def size_of(state: LaunchState) -> int:

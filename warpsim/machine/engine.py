@@ -109,6 +109,8 @@ class Run:
     def _round(self) -> bool:
         """Every batch has had its turn: begin the next round; False at the end of the launch."""
         state = self.state
+        if not state.started and self.window.launch_began is not None:
+            self.window.launch_began(state)
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
@@ -116,6 +118,8 @@ class Run:
                 deadlock(machines)
                 return False
         if not state.batches:
+            if self.window.launch_ended is not None:
+                self.window.launch_ended(state)
             return False
         state.started, state.moved, state.version = True, False, state.memory.version
         state.turns = list(state.batches)

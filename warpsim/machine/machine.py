@@ -74,7 +74,10 @@ class Machine:
     ) -> Group:
         """Threads at a place of a function; their registers come from the frame of its depth."""
         frame = self.frame(len(stack), plan)
-        return Group(frame, selection, plan, stack, block, at, local_base, generation)
+        group = Group(frame, selection, plan, stack, block, at, local_base, generation)
+        self.launch.groups += 1
+        group.number = self.launch.groups
+        return group
 
     def stand_in(self, group: Group, selection: Selection | None = None) -> Group:
         """A group of the same threads (or of some) at the same place, with none of its registers fetched."""

@@ -24,6 +24,7 @@ from warpsim.isa.traits import Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.issue import Issue
 from warpsim.machine.values import Affine
+from warpsim.program.build import program_of
 from warpsim.program.collector import no_collection
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
@@ -43,6 +44,7 @@ class BoundBlock:
 
     __slots__ = (
         "end",
+        "function",
         "index",
         "instructions",
         "live_in",
@@ -53,7 +55,8 @@ class BoundBlock:
         "waits",
     )
 
-    def __init__(self, block: Block, instructions: tuple[Instruction, ...]) -> None:
+    def __init__(self, function: str, block: Block, instructions: tuple[Instruction, ...]) -> None:
+        self.function = function
         self.index = block.index
         self.live_in = block.live_in
         self.successors = block.successors
@@ -210,6 +213,10 @@ class Image:
         """Functions that may read a clock."""
         return clock_readers(self.program)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is bound anew from the text."""
+        return _image_of, (self.program.module.source, self.program.file, self.addresses, self.bind)
+
     def function_address(self, name: str) -> int:
         """The code address of a function."""
         name = self.program.aliases.get(name, name)
@@ -227,6 +234,10 @@ class Image:
         if found is None:
             found = self.plans[kernel] = KernelPlan(self, kernel)
         return found
+
+
+def _image_of(text: str, file: str, addresses: dict[str, int], bind: Callable[[FunctionPlan], None]) -> Image:
+    return Image(program_of(text, file), addresses, bind)
 
 
 class KernelPlan:
@@ -251,6 +262,9 @@ class KernelPlan:
     def functions(self) -> tuple[FunctionPlan, ...]:
         """The functions that were bound so far."""
         return tuple(self._functions.values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Image.plan, (self.image, self.entry.name)
 
     def function(self, name: str) -> FunctionPlan:
         """A bound function of the module."""

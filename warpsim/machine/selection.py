@@ -30,6 +30,9 @@ class Shape:
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # never changes
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shape, self.extents
+
     @cached_property
     def whole(self) -> Rect:
         """Every thread of the batch."""
@@ -120,6 +123,9 @@ class Rect(Selection):
         self.all_ctas = self.shape[2] * self.shape[3] == batch.n_ctas
         self.all_threads = self.shape[0] * self.shape[1] == batch.n_threads
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rect, (self.batch_shape, self.axes)
+
     @cached_property
     def positions(self) -> Array:  # type: ignore[override]
         """Flat positions, in the group's shape."""
@@ -193,6 +199,9 @@ class Lanes(Selection):
         self.positions = positions
         self.n = len(positions)
         self.shape = (self.n,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lanes, (self.batch_shape, self.positions)
 
     @cached_property
     def _indices(self) -> tuple[Array, Array, Array, Array]:

@@ -45,6 +45,11 @@ class Affine:
     def __deepcopy__(self, memo: object) -> Affine:
         return self  # never changes
 
+    CACHES = frozenset({"_array", "_viewed"})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _affine, (self.base, self.strides, self.extents, self.dtype.str)
+
     @classmethod
     def constant(cls, value: int, dtype: np.dtype[Any]) -> Affine:
         """The same integer for every thread."""
@@ -176,6 +181,10 @@ class Affine:
                 raise NotAffine
         strides = self.strides if self.strides == FLAT else tuple([_wrap(s, bits, True) for s in self.strides])
         return Affine(_wrap(self.base, bits, signed), strides, self.extents, dtype)
+
+
+def _affine(base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: str) -> Affine:
+    return Affine(base, strides, extents, np.dtype(dtype))
 
 
 Value = Array | Affine

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from warpsim.machine.stalled import Stall
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.state.transfers import Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
@@ -68,6 +69,12 @@ class Watcher:
         machine.fault(rule, message, group, lanes, severity=severity, advice=advice, own=True, **values)
 
     # ---- the launch --------------------------------------------------------------------------
+
+    def launch_began(self, launch: LaunchState) -> None:
+        """A launch is about to begin; not told where a copy of one that has begun runs on."""
+
+    def launch_ended(self, launch: LaunchState) -> None:
+        """All batches of a launch have ended."""
 
     def batch_began(self, machine: Machine) -> None:
         """CTAs that run side by side are about to start: ``machine.batch.ctas`` are their linear numbers."""
@@ -250,22 +257,26 @@ class Watcher:
 
     # ---- mbarriers ---------------------------------------------------------------------------
 
-    def mbarrier_initialised(self, machine: Machine, group: Group, columns: Array, place: Array, count: Array) -> None:
+    def mbarrier_initialised(
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
+    ) -> None:
         """Threads are about to make mbarriers that expect ``count`` arrivals."""
 
-    def mbarrier_invalidated(self, machine: Machine, group: Group, columns: Array, place: Array, words: Array) -> None:
+    def mbarrier_invalidated(
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
+    ) -> None:
         """Threads are about to end the use of mbarriers, in which they find ``words``."""
 
     def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
         """Threads make the mbarriers that they initialised visible to the cluster and the async proxy."""
 
-    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array) -> None:
+    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
         """Threads use mbarriers through addresses of the cluster, or give them to copies of the async proxy."""
 
-    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array) -> None:
+    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
         """Threads change the words of mbarriers, some of them where others do so at the same place."""
 
-    def mbarrier_read(self, machine: Machine, group: Group, words: Array) -> None:
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
         """Threads, or copies that they start, find these words in mbarriers whose phase they are to know."""
 
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
@@ -316,8 +327,8 @@ class Watcher:
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
         """Threads acquire the tensor maps at these addresses (fence.proxy.tensormap, acquire)."""
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array) -> None:
-        """CTAs use the tensor map at an address."""
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
+        """CTAs use the tensor map at an address, by copies that the ``active`` threads start."""
 
 
 EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "report"))
@@ -328,6 +339,8 @@ class Window:
 
     __slots__ = (*EVENTS, "pausing")
 
+    launch_began: Callable[..., None] | None
+    launch_ended: Callable[..., None] | None
     batch_began: Callable[..., None] | None
     batch_ended: Callable[..., None] | None
     step_before: Callable[..., None] | None

@@ -162,7 +162,7 @@ class BulkCopies(BulkReach):
         asynchronous: bool = True,
         reduces: bool = False,
     ) -> None:
-        use_by_copies(self.machine, self.group, to.bar_columns, to.bar)
+        use_by_copies(self.machine, self.group, self.active, to.bar_columns, to.bar)
         transfer = Transfer(
             self.group,
             lanes.positions[to.lane],

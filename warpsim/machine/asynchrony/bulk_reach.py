@@ -204,7 +204,7 @@ class BulkReach:
     def _use(self, address: int, columns: Array) -> None:
         told = self.machine.window.map_used
         if told is not None:
-            told(self.machine, self.group, address, columns)
+            told(self.machine, self.group, address, columns, self.active)
 
     def map_bytes(self, column: int, address: int) -> Array | None:
         """The 128 bytes of a map in global memory or among the parameters."""
@@ -224,6 +224,8 @@ class BulkReach:
         if write and allocation.read_only:
             self.fault("read-only", f"a bulk copy writes {allocation.name}, which is read-only", address=address)
             return None
+        if write:
+            allocation.own()
         return allocation.data[address - allocation.start :][:nbytes]
 
     def note(self, addresses: Array, nbytes: int, access: int) -> None:

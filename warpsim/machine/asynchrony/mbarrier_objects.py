@@ -32,7 +32,7 @@ class MbarrierObjects:
         """Make objects that expect ``count`` arrivals."""
         told = self.machine.window.mbarrier_initialised
         if told is not None:
-            told(self.machine, self.group, *self.places(space, address), count)
+            told(self.machine, self.group, *self.places(space, address), count, self.active)
         self.machine.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
@@ -40,7 +40,7 @@ class MbarrierObjects:
         told = self.machine.window.mbarrier_invalidated
         if told is not None:
             old = self.machine.memory.load(space, address, B64)[0].view(U64)
-            told(self.machine, self.group, *self.places(space, address), old)
+            told(self.machine, self.group, *self.places(space, address), old, self.active)
         self.machine.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
@@ -55,7 +55,7 @@ class MbarrierObjects:
         """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
         machine, window = self.machine, self.machine.window
         if window.mbarrier_reached is not None and space == "shared::cluster":
-            window.mbarrier_reached(machine, self.group, *self.places(space, address))
+            window.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
         if window.mbarrier_arrived is not None:
             lanes = self.group.lanes(self.active)
             window.mbarrier_arrived(machine, self.group, lanes, *self.places(space, address))
@@ -64,7 +64,7 @@ class MbarrierObjects:
             word = old.view(U64)
             new = change(word, *values)
             if window.mbarrier_changed is not None:
-                window.mbarrier_changed(machine, self.group, word, new)
+                window.mbarrier_changed(machine, self.group, word, new, self.active)
             return new.view(old.dtype)
 
         # arrivals that a phase lacks do the same together: only the last may end it
@@ -82,7 +82,7 @@ class MbarrierObjects:
             transfers.observe(machine, self.group, self.active, columns, place, parities)
         word = machine.memory.load(space, address, B64)[0].view(U64)
         if machine.window.mbarrier_read is not None:
-            machine.window.mbarrier_read(machine, self.group, word)
+            machine.window.mbarrier_read(machine, self.group, word, self.active)
         told = machine.window.mbarrier_observed
         if told is not None:
             over = np.broadcast_to(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
@@ -117,9 +117,9 @@ class MbarrierObjects:
         return slice(None) if self.active is None else np.broadcast_to(self.active, self._shape()).reshape(-1)
 
 
-def use_by_copies(machine: Machine, group: Group, columns: Array, address: Array) -> None:
+def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
     """Copies of the async proxy are to signal these objects."""
     if machine.window.mbarrier_read is not None:
-        machine.window.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64))
+        machine.window.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
     if machine.window.mbarrier_reached is not None:
-        machine.window.mbarrier_reached(machine, group, columns, address)
+        machine.window.mbarrier_reached(machine, group, columns, address, active)

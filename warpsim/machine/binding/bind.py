@@ -30,7 +30,7 @@ def bind_function(plan: FunctionPlan) -> None:
     mark_waits(plan, blocks)
     code = plan.function.code
     for block in blocks:
-        bound = BoundBlock(block, code[block.first : block.last])
+        bound = BoundBlock(plan.name, block, code[block.first : block.last])
         plan.blocks.append(bound)
     for block, bound in zip(blocks, plan.blocks, strict=True):
         following = plan.place_of.get(block.last)

@@ -80,6 +80,7 @@ def apply_atomic(
             if allocation.companion is not None:
                 here = allowed & (owners == index)
                 memory.global_port.tell_companion(access, allocation, places, dtype.itemsize, here)
+            allocation.own()
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
@@ -90,6 +91,7 @@ def apply_atomic(
             told(memory.machine, memory.group, ATOMIC, kind, found, dtype.itemsize, columns, active, None)
         if space.companion is not None:
             memory.word_port.tell_companion(access, kind, found, dtype.itemsize, columns, active)
+        space.own()
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
             values = as_array(operands[0]).view(dtype)

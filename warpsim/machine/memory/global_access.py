@@ -40,8 +40,10 @@ class GlobalAccess:
         shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
         steps = (*strides, dtype.itemsize)
         at = base.base + offset - allocation.start
-        if write and not disjoint(base, nbytes):
-            return None
+        if write:
+            if not disjoint(base, nbytes):
+                return None
+            allocation.own()
         if self.port.window.memory_accessed is not None and not write:
             self.tell(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
         if allocation.companion is not None:
@@ -231,6 +233,7 @@ def _take(allocation: Allocation, array: Array, offset: int, dtype: np.dtype[Any
 
 
 def _put(allocation: Allocation, index: Array, values: tuple[Array, ...]) -> None:
+    allocation.own()
     view = allocation.elements(values[0].dtype, len(values))
     if len(values) == 1:
         view[index] = values[0]

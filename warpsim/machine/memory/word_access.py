@@ -185,6 +185,8 @@ class WordAccess:
         size = values[0].dtype.itemsize
         shape = self.port.group.selection.shape
         rows = covered and _by_rows(kind, place)
+        if space.shared:
+            space.own()
         if rows and active is None and size >= 4:
             if kind != "local":
                 self._store_rows(space, place, values, shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import attrs
 import numpy as np
 
@@ -27,6 +29,9 @@ class Footprint:
         object.__setattr__(self, "low", 0 if empty else int(self.start.min()))
         object.__setattr__(self, "high", 0 if empty else int(self.start.max()) + self.nbytes)
 
+    def __deepcopy__(self, memo: object) -> Footprint:
+        return self  # never changes
+
     def holders(self, address: Array, columns: Array, open: Array) -> Array:
         """Which of these bytes lie in a run of a receiver that is open."""
         keys = self.columns << 32 | self.start
@@ -45,6 +50,11 @@ class GlobalTarget:
     address: Array | None = None
     nbytes: int = 0
     _runs: tuple[Array, Array, int] | None = None
+
+    CACHES: ClassVar[frozenset[str]] = frozenset({"_runs"})
+
+    def __deepcopy__(self, memo: object) -> GlobalTarget:
+        return self  # never changes
 
     @classmethod
     def of_boxes(cls, boxes: Boxes) -> GlobalTarget:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import copy
 import threading
+import weakref
 from collections import deque
 from typing import Any
 
@@ -30,28 +31,69 @@ EPOCH = 1_700_000_000 * 10**9
 
 
 class Allocation:
-    """A run of bytes of global memory; ``data`` is the memory itself, as uint8.
+    """A run of bytes of global memory; ``data`` is the memory itself, as uint8, for reading: who writes to it calls `own` first.
 
-    ``companion`` has the same bytes beside it, for whatever goes along with them; watchers make, fill and read it."""
+    No two of a memory have the same ``number``. ``companion`` has the same bytes beside it, for whatever goes along with
+    them; watchers make, fill and read it. A copy shares the bytes until one of the two writes; those that are ``anchored``
+    belong to somebody outside, and stay in place: then the copies move away."""
 
-    __slots__ = ("_views", "companion", "data", "end", "name", "read_only", "start")
+    __slots__ = (
+        "__weakref__",
+        "_sharing",
+        "_views",
+        "anchored",
+        "companion",
+        "data",
+        "end",
+        "name",
+        "number",
+        "read_only",
+        "start",
+    )
+    CACHES = frozenset({"_sharing", "_views", "anchored"})
+    """What does not belong to the state."""
 
-    def __init__(self, start: int, data: Array, name: str, read_only: bool) -> None:
+    def __init__(
+        self, start: int, data: Array, name: str, read_only: bool, number: int = 0, anchored: bool = True
+    ) -> None:
+        self.number = number
         self.start = start
         self.end = start + data.size
         self.data = data
         self.name = name
         self.read_only = read_only
+        self.anchored = anchored
         self.companion: Allocation | None = None
+        self._sharing: weakref.WeakSet[Allocation] | None = None
         self._views: dict[tuple[Any, int], Array] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Allocation:
-        twin = Allocation(self.start, self.data.copy(), self.name, self.read_only)
+        twin = Allocation(self.start, self.data, self.name, self.read_only, self.number, anchored=False)
+        if self._sharing is None:
+            self._sharing = weakref.WeakSet((self,))
+        self._sharing.add(twin)
+        twin._sharing = self._sharing
         twin.companion = copy.deepcopy(self.companion, memo)
         return twin
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _allocation, (self.start, self.data, self.name, self.read_only, self.companion)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("start", "data", "name", "read_only", "number", "companion")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        companion = state.pop("companion")
+        self.__init__(**state, anchored=False)  # type: ignore[misc]
+        self.companion = companion
+
+    def own(self) -> None:
+        """Before the bytes change: nobody else has them."""
+        sharing, self._sharing = self._sharing, None
+        if sharing is None:
+            return
+        sharing.discard(self)
+        if len(sharing):
+            kept = self.data.copy()
+            for one in list(sharing) if self.anchored else (self,):
+                one.data, one._views = kept, {}
 
     def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
         """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
@@ -65,12 +107,6 @@ class Allocation:
         return view
 
 
-def _allocation(start: int, data: Array, name: str, read_only: bool, companion: Allocation | None) -> Allocation:
-    found = Allocation(start, data, name, read_only)
-    found.companion = companion
-    return found
-
-
 class GlobalMemory:
     """The address space that kernels, arrays, module variables and the heap share.
 
@@ -81,6 +117,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
+        self._mapped = 0
         self._next = FIRST_ADDRESS
         self._next_const = CONST_ADDRESS
         self.version = 0
@@ -89,13 +126,15 @@ class GlobalMemory:
         self.private = 0
         self.nanoseconds = EPOCH
 
+    CACHES = frozenset({"lock"})
+
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalMemory:
-        """The memory as it is, in arrays of its own: what runs on the copy leaves the caller's arrays alone."""
+        """The memory as it is: what runs on the copy leaves the caller's arrays alone. Until `settle`, whoever changes these
+        by other means than `Allocation.own` changes the copy, too."""
         twin = GlobalMemory()
         memo[id(self)] = twin
-        for name, value in vars(self).items():
-            if name != "lock":
-                setattr(twin, name, copy.deepcopy(value, memo))
+        for name, value in self.__getstate__().items():
+            setattr(twin, name, copy.deepcopy(value, memo))
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,6 +155,27 @@ class GlobalMemory:
             raise KeyError(address)
         return found.data
 
+    def settle(self) -> None:
+        """The caller's arrays are theirs alone again: copies share nothing with them any more."""
+        for allocation in self._allocations:
+            allocation.own()
+
+    def restore(self, other: GlobalMemory) -> None:
+        """Be as ``other`` is, a copy of what this was at another time: in the arrays that are mapped here."""
+        here = {allocation.number: allocation for allocation in self._allocations}
+        for name, value in copy.deepcopy(other).__getstate__().items():
+            setattr(self, name, value)
+        for at, then in enumerate(self._allocations):
+            now = here.get(then.number)
+            if now is None:
+                then.anchored = True
+                continue
+            if now.data is not then.data:
+                now.own()
+                now.data[...] = then.data
+            now.companion = then.companion
+            self._allocations[at] = now
+
     def map(
         self,
         array: Array,
@@ -132,8 +192,9 @@ class GlobalMemory:
             address = self._free_place(self._next, array.size, align)
             self._next = address + max(array.size, 1) + GUARD
         at = bisect.bisect(self._starts, address)
+        self._mapped += 1
         self._starts.insert(at, address)
-        self._allocations.insert(at, Allocation(address, array, name, read_only))
+        self._allocations.insert(at, Allocation(address, array, name, read_only, self._mapped))
         return address
 
     def _free_place(self, first: int, nbytes: int, align: int) -> int:
@@ -165,6 +226,8 @@ class GlobalMemory:
     def unmap(self, address: int) -> None:
         """Take an array out of memory again."""
         at = bisect.bisect_left(self._starts, address)
+        if self._allocations[at].anchored:
+            self._allocations[at].own()
         del self._starts[at], self._allocations[at]
 
     def allocate(

@@ -7,6 +7,7 @@ one group at a time, so no two groups write the same place.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -20,7 +21,7 @@ from warpsim.program.program import Instruction
 
 
 class Frame:
-    """Registers of one activation depth of one function, for all threads of a batch.
+    """Registers of one activation depth of one function, for all threads of a batch; those that are ``owned`` nobody else has.
 
     ``companions`` are register files beside it, by name: what goes along with some of the values wherever they go, unsigned
     or boolean, 0 in threads that have none. Watchers fill and read them; nothing here knows what they mean."""
@@ -31,6 +32,15 @@ class Frame:
         self.values = values
         self.owned: set[int] = set()
         self.companions: dict[str, dict[int, Array]] = {}
+
+    CACHES = frozenset({"owned"})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
+        """Both share the values, which either replaces before it writes to one."""
+        twin = Frame(list(self.values))
+        self.owned.clear()
+        twin.companions = copy.deepcopy(self.companions, memo)
+        return twin
 
 
 Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
@@ -52,6 +62,7 @@ class Group:
         "idle",
         "laps",
         "local_base",
+        "number",
         "plan",
         "seen",
         "selection",
@@ -59,6 +70,8 @@ class Group:
         "stacked",
         "wakes",
     )
+
+    CACHES = frozenset({"stacked"})
 
     def __init__(
         self,
@@ -71,6 +84,8 @@ class Group:
         local_base: int,
         generation: int = 0,
     ) -> None:
+        self.number = 0
+        """No two groups of a launch have the same."""
         self.frame = frame
         self.selection = selection
         self.plan = plan
@@ -88,6 +103,18 @@ class Group:
         self.env: list[Any] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.companions: dict[str, dict[int, Array]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Group:
+        """What it holds of registers is shared: nobody writes to it."""
+        twin: Group = Group.__new__(Group)
+        memo[id(self)] = twin
+        for name in Group.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.frame = copy.deepcopy(self.frame, memo)
+        twin.seen = copy.deepcopy(self.seen, memo)
+        twin.env, twin.dirty = list(self.env), set(self.dirty)
+        twin.companions = {name: dict(file) for name, file in self.companions.items()}
+        return twin
 
     # ---- place -------------------------------------------------------------------------------
 

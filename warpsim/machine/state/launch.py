@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import attrs
 import numpy as np
 
@@ -10,6 +13,7 @@ from warpsim.machine.plan import BoundBlock, KernelPlan
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.pickling import dump, load
 
 BATCH_THREADS = 1 << 17
 BATCH_BYTES = 1 << 28
@@ -75,6 +79,8 @@ class LaunchState:
     preferred: tuple[int, int] | None = None
     moved: bool = False
     version: int = 0
+    groups: int = 0
+    """How many groups there have been."""
     instructions: int = 0
     thread_instructions: int = 0
     counts: dict[BoundBlock, int] = attrs.field(factory=dict)
@@ -86,7 +92,7 @@ class LaunchState:
     """The version of memory when the running group came to a loop's head."""
     printed: list[tuple[int, str]] = attrs.field(factory=list)
     findings: dict[tuple[str, int, int, str], Finding] = attrs.field(factory=dict)
-    notes: dict[str, object] = attrs.field(factory=dict)
+    notes: dict[str, Any] = attrs.field(factory=dict)
     """What watchers know of the launch, by their names."""
     _param_address: int | None = None
     _workspace: int | None = None
@@ -130,8 +136,25 @@ class LaunchState:
             self._workspace = self.memory.allocate(256, "grid workspace")[0]
         return self._workspace
 
+    def copy(self) -> LaunchState:
+        """The launch as it stands: it runs on as this one would, and leaves this one alone."""
+        return copy.deepcopy(self)
+
+    def restore(self, other: LaunchState) -> None:
+        """Stand again where ``other``, a copy of this launch at another time, was made: memory has what it had then, in the
+        same arrays. Whoever runs the launch begins anew (`warpsim.machine.engine.Run`)."""
+        memory, then = self.memory, other.copy()
+        memory.restore(then.memory)
+        for field in attrs.fields(LaunchState):
+            setattr(self, field.name, getattr(then, field.name))
+        self.memory = memory
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load, (self.plan, dump(self, self.plan))
+
     def release(self) -> None:
-        """Give back what the launch has placed in memory."""
+        """Give back what the launch has placed in memory, and all arrays to whom they belong."""
+        self.memory.settle()
         for address in (self._param_address, self._workspace):
             if address is not None:
                 self.memory.unmap(address)

@@ -34,6 +34,9 @@ class Receivers:
     bar_columns: Array
     bar: Array
 
+    def __deepcopy__(self, memo: object) -> Receivers:
+        return self  # never changes
+
 
 # ---- what there is to do ------------------------------------------------------------------------
 
@@ -71,6 +74,9 @@ class BoxLoad:
     boxes: Boxes
     to: Receivers
 
+    def __deepcopy__(self, memo: object) -> BoxLoad:
+        return self  # never changes
+
 
 @attrs.frozen(eq=False)
 class BoxStore:
@@ -92,6 +98,9 @@ class RunLoad:
     source: Footprint | None
     reduction: Choose | None
     type: ScalarType | None
+
+    def __deepcopy__(self, memo: object) -> RunLoad:
+        return self  # never changes
 
 
 @attrs.frozen(eq=False)
@@ -125,6 +134,9 @@ class Signal:
     @keys.default
     def _keys(self) -> Array:
         return self.columns << 32 | self.address
+
+    def __deepcopy__(self, memo: object) -> Signal:
+        return self  # never changes
 
 
 @attrs.define(eq=False)

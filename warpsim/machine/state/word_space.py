@@ -20,7 +20,8 @@ WIDEST = 32
 class WordSpace:
     """``n_columns`` memories of ``size`` bytes.
 
-    ``companion`` is a memory of the same layout beside it, for whatever goes along with its bytes: it grows with it, and
+    ``words`` and ``flat`` (the same in a row) are for reading: who writes to them calls `own` first. A copy shares them until
+    one of the two writes. ``companion`` is a memory of the same layout beside it, for whatever goes along with its bytes: it grows with it, and
     what is moved here is moved there. Watchers make, fill and read it."""
 
     def __init__(self, size: int, n_columns: int) -> None:
@@ -29,13 +30,37 @@ class WordSpace:
         self.words = np.zeros((-(-size // 4), n_columns), np.uint32)
         self.flat = self.words.reshape(-1)
         self.companion: WordSpace | None = None
+        self.shared = False
+        """Whether a copy may have the same words, which `own` ends."""
+
+    CACHES = frozenset({"flat", "shared"})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
+        twin = copy.copy(self)
+        self.shared = twin.shared = True
+        twin.companion = copy.deepcopy(self.companion, memo)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("flat", "shared")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, flat=state["words"].reshape(-1), shared=False)
+
+    def own(self) -> None:
+        """Before words change: nobody else has them."""
+        if self.shared:
+            self._have(self.words.copy())
+
+    def _have(self, words: Array) -> None:
+        self.words, self.flat, self.shared = words, words.reshape(-1), False
 
     def spare(self) -> None:
         """Words for an access at address 0, whatever the size: lanes whose address was at fault go there instead."""
         if len(self.words) < WIDEST // 4:
             words = np.zeros((WIDEST // 4, self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
-            self.words, self.flat = words, words.reshape(-1)
+            self._have(words)
             if self.companion is not None:
                 self.companion.spare()
 
@@ -44,18 +69,10 @@ class WordSpace:
         if size > self.size:
             words = np.zeros((max(-(-size // 4) * 2, len(self.words)), self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
-            self.words, self.flat, self.size = words, words.reshape(-1), len(words) * 4
+            self._have(words)
+            self.size = len(words) * 4
             if self.companion is not None:
                 self.companion.grow(size)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
-        twin = copy.copy(self)  # of its own kind: watchers have kinds of theirs
-        memo[id(self)] = twin
-        for name, value in vars(self).items():
-            if name != "flat":
-                setattr(twin, name, copy.deepcopy(value, memo))
-        twin.flat = twin.words.reshape(-1)
-        return twin
 
     def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat`` viewed as elements of that size."""
@@ -77,6 +94,8 @@ class WordSpace:
     def scatter(self, address: Any, columns: Array, values: Array) -> None:
         """Store elements (``address``: int64 array or int); of equal places the last in C order wins."""
         size = values.dtype.itemsize
+        if self.shared:
+            self.own()
         if size <= 4:
             self.flat.view(f"u{size}")[self.element_index(address, columns, size)] = values.view(f"u{size}")
             return
@@ -86,6 +105,7 @@ class WordSpace:
 
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
         """Copy whole words from one place of each column to another."""
+        self.own()
         a, b = source >> 2, target >> 2
         for k in range(-(-nbytes // 4)):
             self.words[b + k, columns] = self.words[a + k, columns]

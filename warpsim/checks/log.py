@@ -1,0 +1,46 @@
+"""What happened, in order: entries are only added, so that copies share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Log(Sequence[T]):
+    """The first ``n`` of entries that copies of it may have, too; whoever adds to them where another has done so already
+    takes its own."""
+
+    __slots__ = ("entries", "n")
+
+    def __init__(self, *entries: T) -> None:
+        self.entries: list[T] = list(entries)
+        self.n = len(entries)
+
+    def append(self, entry: T) -> None:
+        """One more."""
+        if len(self.entries) != self.n:
+            self.entries = self.entries[: self.n]
+        self.entries.append(entry)
+        self.n += 1
+
+    def __len__(self) -> int:
+        return self.n
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return self.entries[: self.n][index]
+        return self.entries[index if index >= 0 else self.n + index]
+
+    def __deepcopy__(self, memo: object) -> Log[T]:
+        twin: Log[T] = Log()
+        twin.entries, twin.n = self.entries, self.n
+        return twin
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        return None, {"entries": self.entries[: self.n], "n": self.n}

@@ -1,0 +1,99 @@
+"""When two states are equal: the same values in the same places, whatever each has cached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
+from warpsim.machine.selection import Selection, Shape
+from warpsim.machine.values import Affine
+from warpsim.program.program import Instruction
+
+
+def equal(a: object, b: object) -> bool:
+    """Whether two states (or records of states) are equal."""
+    return difference(a, b) is None
+
+
+def difference(a: object, b: object) -> str | None:
+    """Where two states differ first, as a path of fields and keys; None where they are equal."""
+    return _Comparison().differ(a, b, "")
+
+
+class _Comparison:
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], tuple[object, object]] = {}
+
+    def differ(self, a: Any, b: Any, path: str) -> str | None:
+        if a is b:
+            return None
+        if type(a) is not type(b):
+            return f"{path}: {type(a).__name__} and {type(b).__name__}"
+        if isinstance(a, np.ndarray):
+            return None if _same_array(a, b) else path or "."
+        name = _name(a)
+        if name is not None:
+            return None if name == _name(b) else path
+        if isinstance(a, (dict, Sequence, set, frozenset)) or _fields(a):
+            if (id(a), id(b)) in self._seen:
+                return None
+            self._seen[id(a), id(b)] = a, b  # kept, so that nothing else gets the same identity
+        if isinstance(a, dict):
+            return self._mappings(a, b, path)
+        if isinstance(a, Sequence) and not isinstance(a, (str, bytes)):
+            if len(a) != len(b):
+                return f"{path}: {len(a)} and {len(b)} elements"
+            found = (self.differ(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
+            return next((f for f in found if f), None)
+        fields = _fields(a)
+        if fields and not isinstance(a, (set, frozenset)):
+            found = (self.differ(getattr(a, f, None), getattr(b, f, None), f"{path}.{f}") for f in fields)
+            return next((f for f in found if f), None)
+        return None if a == b or (a != a and b != b) else f"{path}: {a!r} and {b!r}"
+
+    def _mappings(self, a: dict[Any, Any], b: dict[Any, Any], path: str) -> str | None:
+        ours, theirs = ({_name(k) or k: v for k, v in x.items()} for x in (a, b))
+        if ours.keys() != theirs.keys():
+            return f"{path}: keys {sorted(map(str, ours.keys() ^ theirs.keys()))[:3]}"
+        found = (self.differ(v, theirs[k], f"{path}[{k!r}]") for k, v in ours.items())
+        return next((f for f in found if f), None)
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.hasobject:
+        return all(equal(x, y) for x, y in zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True))
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return bool(np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)))
+    return bool(a.tobytes() == b.tobytes())
+
+
+def _name(value: Any) -> tuple[Any, ...] | None:
+    """What stands for a part of the plan, or for what never changes."""
+    if isinstance(value, Instruction):
+        return "instruction", value.span, value.text
+    if isinstance(value, (KernelPlan, FunctionPlan)):
+        return "plan", value.entry.name if isinstance(value, KernelPlan) else value.name
+    if isinstance(value, BoundBlock):
+        return "block", value.function, value.index
+    if isinstance(value, Affine):
+        return "affine", value.base, value.strides, value.extents, value.dtype.str
+    if isinstance(value, Shape):
+        return "shape", value.extents
+    if isinstance(value, Selection):
+        return "selection", value.batch_shape.extents, value.shape, value.positions.tobytes()
+    return None
+
+
+def _fields(value: Any) -> list[str]:
+    """The attributes that count."""
+    names: list[str] = [*getattr(value, "__dict__", ())] if not isinstance(value, type) else []
+    for cls in type(value).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    caches = getattr(type(value), "CACHES", frozenset()) | {"__weakref__", "__dict__"}
+    return [name for name in names if name not in caches]

@@ -1,0 +1,69 @@
+"""States as bytes. What belongs to the plan is named, not written: whoever reads a state brings the plan along, bound anew."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import attrs
+
+from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
+from warpsim.program.program import Instruction
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, plan: KernelPlan) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._plan = plan
+        self._instructions: dict[int, tuple[str, int]] = {}
+
+    def persistent_id(self, value: Any) -> Any:
+        """How the plan names a part of it; None for what is part of the state."""
+        kind = type(value)
+        if kind is Instruction:
+            return ("instruction", *self._place(value))
+        if kind is FunctionPlan:
+            return "function", value.name
+        if kind is BoundBlock:
+            return "block", value.function, value.index
+        return "kernel" if kind is KernelPlan else None
+
+    def _place(self, instruction: Instruction) -> tuple[str, int]:
+        if not self._instructions:
+            for plan in self._plan.functions:
+                for at, other in enumerate(plan.function.code):
+                    self._instructions[id(other)] = plan.name, at
+        return self._instructions[id(instruction)]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, plan: KernelPlan) -> None:
+        super().__init__(file)
+        self._plan = plan
+
+    def persistent_load(self, pid: Any) -> Any:
+        """The part of the plan of that name."""
+        if pid == "kernel":
+            return self._plan
+        function = self._plan.function(pid[1])
+        if pid[0] == "function":
+            return function
+        return function.blocks[pid[2]] if pid[0] == "block" else function.function.code[pid[2]]
+
+
+def dump(state: Any, plan: KernelPlan) -> bytes:
+    """The fields of a state (an attrs class), as bytes."""
+    file = io.BytesIO()
+    fields = {field.name: getattr(state, field.name) for field in attrs.fields(type(state))}
+    _Pickler(file, plan).dump((type(state), fields))
+    return file.getvalue()
+
+
+def load(plan: KernelPlan, data: bytes) -> Any:
+    """A state from bytes, of a launch of this plan."""
+    cls, fields = _Unpickler(io.BytesIO(data), plan).load()
+    state = cls.__new__(cls)
+    for name, value in fields.items():
+        setattr(state, name, value)
+    return state
