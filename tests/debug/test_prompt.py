@@ -65,7 +65,7 @@ def test_values(prompt):
     assert answers[9] == "shared 0x0:  0  2"
     assert answers[11] == "s[0:3] = {0, 7, 4}"
     assert answers[13] == "%r1 = 3 in all lanes"
-    assert "is no format" in answers[15]
+    assert "is not a format" in answers[15]
 
 
 def test_who(prompt):

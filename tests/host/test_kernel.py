@@ -88,7 +88,7 @@ def test_read_only_array(saxpy):
         ((1,), (32, 64), (8, 2.0, None, None), {}, "1024"),
         ((1,), (32,), (8, 2.0, None, None), {"shared_mem": 1 << 20}, "shared memory"),
         ((3,), (32,), (8, 2.0, None, None), {"cluster": 2}, "clusters"),
-        ((1,), (32,), (8, 2.0, None, None), {"checks": "everything"}, "no rule"),
+        ((1,), (32,), (8, 2.0, None, None), {"checks": "everything"}, "neither a rule"),
         ((1,), (32,), (8, 2.0, None, None), {"on_finding": "ignore"}, "on_finding"),
     ],
 )
@@ -143,7 +143,7 @@ def test_array_of_another_device():
     kernel = warpsim.load(text)["k"]
 
     kernel((1,), (1,), (array,), device=device)
-    with pytest.raises(warpsim.LaunchError, match="does not live on"):
+    with pytest.raises(warpsim.LaunchError, match="is not on"):
         kernel((1,), (1,), (array,))
 
 

@@ -206,9 +206,9 @@ def test_the_gpu_decides():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"instruction": "add.f32"}, "no spelling"),
-        ({"instruction": 3}, "no spelling"),
-        ({"instruction": F16 + " d, a, b, c"}, "no spelling"),
+        ({"instruction": "add.f32"}, "is not an mma, wmma"),
+        ({"instruction": 3}, "is not an mma, wmma"),
+        ({"instruction": F16 + " d, a, b, c"}, "is not an mma, wmma"),
         ({"instruction": "wmma.load.a.sync.aligned.row.m16n16k16.f16"}, "no product"),
         ({"instruction": F16.replace("k16", "k32")}, ".m16n8k16"),
         ({"a": np.zeros((16, 8))}, "a is [..., 16, 16]"),
@@ -216,7 +216,7 @@ def test_the_gpu_decides():
         ({"a": np.zeros((2, 16, 16)), "b": np.zeros((3, 16, 8))}, "leading dimensions"),
         ({"a": np.zeros((16, 16), "U1")}, "numbers"),
         ({"a": np.full((16, 16), None)}, "numbers"),
-        ({"a": [[1, 2], [3]]}, "no matrix"),
+        ({"a": [[1, 2], [3]]}, "not a matrix"),
         ({"e": np.zeros((16, 4))}, "takes no e"),
         ({"scale_b": 1}, "takes no scale_b"),
         ({"bits": True}, "unsigned integers"),

@@ -63,7 +63,7 @@ def expected(path):
             st.shared.u32 [%r3], %r1;
         rotate.cu:4: second[t] = t;
         CTA (0, 0, 0), warp 1, lane 0
-    order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"""
+    order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"""
 
 
 def launch(path, **options):

@@ -92,7 +92,7 @@ def test_within_the_case_s_own_check(close_case):
 
 def test_a_failed_launch_is_no_match():
     """A launch that ends early says why."""
-    with pytest.raises(AssertionError, match="limit: more than 10 warp-instructions"):
+    with pytest.raises(AssertionError, match="limit: the launch has executed more than 10 warp-instructions"):
         assert_matches(PROGRAM, max_instructions=10)
 
 

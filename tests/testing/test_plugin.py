@@ -171,7 +171,7 @@ def test_both_moments(pytester, cases):
 
 
 def test_record_writes_new_expectations(pytester, cases):
-    """--warpsim-record stores what the simulator gives: a case that differed passes afterwards, and is no GPU's any more."""
+    """--warpsim-record stores what the simulator gives: a case that differed passes afterwards, and is not a GPU's any more."""
     options = (*ALONE, "cases/bad", "--warpsim-bits")
     result = pytester.runpytest_inprocess(*options, "--warpsim-record")
 
@@ -187,8 +187,8 @@ def test_cases_without_recordings_are_no_success(pytester):
     """A folder that holds no case, and options that make no sense, are usage errors."""
     for words, said in (
         ((f"--warpsim-cases={pytester.path}",), "*no case.json below*"),
-        (("--warpsim-checks=rase",), "*'rase' is no rule*"),
-        (("--warpsim-target=sm_1",), "*sm_1*is no GPU*"),
+        (("--warpsim-checks=rase",), "*'rase' is neither a rule*"),
+        (("--warpsim-target=sm_1",), "*sm_1*is not a GPU*"),
         (("--warpsim-max-seconds=x",), "*a number from 0, not 'x'"),
     ):
         result = pytester.runpytest_inprocess(*ALONE, *words)

@@ -152,7 +152,7 @@ def test_a_case_is_whole_or_not_there(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["x"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(warpsim.LaunchError, match="no case: name another folder"):
+    with pytest.raises(warpsim.LaunchError, match="else than a case: name another folder"):
         record(kernel, 1, 32, args, tmp_path / "other")
 
 

@@ -230,7 +230,7 @@ class _Order:
             f"{instruction.text} uses an mbarrier, and no fence has made its initialisation in line {init.span.line}"
             " visible beyond the CTA's own threads",
             severity="note", other=init,
-            advice="fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the others wait at",
+            advice="add fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the other threads wait at",
         )  # fmt: skip
 
     def _end(self, instruction: Instruction, fates: Fates) -> Iterator[Finding]:
@@ -242,7 +242,7 @@ class _Order:
             conflict = Conflict(
                 "async-smem-overwrite",
                 f"the kernel ends while the copy of line {{line}}, which {lacks}, may still read its shared memory",
-                "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread leaves",
+                "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread exits",
                 "warning",
             )
             yield from self._tell(conflict, number, instruction)
@@ -264,12 +264,10 @@ def _ends(instruction: Instruction) -> tuple[str, ...]:
     return ()
 
 
-WAIT_COPY = "cp.async.wait_group (and a barrier, for what other threads copied) comes first"
+WAIT_COPY = "execute cp.async.wait_group first (and a barrier, for what other threads copied)"
 WAIT_LOAD = "wait for the copy's mbarrier first: mbarrier.try_wait in a loop"
-WAIT_STORE = "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read come first, then a barrier"
-FENCE = (
-    "fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
-)
+WAIT_STORE = "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first, then a barrier"
+FENCE = "add add add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 
 
 def _conflict(site: Site, access: Access) -> Conflict | None:
@@ -295,13 +293,13 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
         if access.mode == READ:
             return None
         return Conflict(
-            "proxy-fence", "the async proxy writes what line {line} has read through the generic one", FENCE, "warning"
+            "proxy-fence", "the async proxy writes what line {line} reads through the generic proxy", FENCE, "warning"
         )
     copied = _is_copy(site.place) and access.instruction.traits.is_async(Family.WGMMA)
     return Conflict(
         "proxy-fence",
         f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} has written through the"
-        " generic one, and no fence.proxy.async is between",
+        " generic proxy, with no fence.proxy.async in between",
         FENCE,
         "note" if copied else "warning" if access.mode == WRITE else "error",
     )

@@ -15,8 +15,8 @@ from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.program.program import Imm, Instruction, Operand, Vec
 
-MASKED = "the mask names exactly the lanes that execute the instruction together; each of them is in it"
-AGREE = "let all lanes compute it from the same values"
+MASKED = "the mask must name exactly the lanes that execute the instruction together"
+AGREE = "compute it from values that are the same in all lanes"
 
 
 def check_collectives(facts: Facts) -> Iterator[Finding]:
@@ -139,7 +139,7 @@ def _counts(facts: Facts, arrivals: dict[int, list[tuple[Instruction, int, Array
         most = int(coming.reshape(-1, WARP).any(axis=1).sum()) * WARP
         for instruction, count, threads in places:
             if count > most and threads.any():
-                message = f"barrier {number} expects {count} threads, and no more than {most} can come to it"
+                message = f"barrier {number} expects {count} threads, and no more than {most} can reach it"
                 yield facts.finding(
                     "barrier-divergence", instruction, message, advice="count the threads of the warps that execute it"
                 )

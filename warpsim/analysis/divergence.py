@@ -20,7 +20,7 @@ from warpsim.isa.traits import Ending, Stop
 from warpsim.program.program import FunctionRef, Instruction
 
 ASSERT = "__assertfail"
-ADVICE = "branch on what all its lanes have in common, or move it to where they have met again"
+ADVICE = "branch on a condition that is the same in all its lanes, or move it to where they have reconverged"
 
 
 def check_divergence(facts: Facts) -> Iterator[Finding]:
@@ -120,7 +120,7 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
                 instruction, first = facts.function.code[i], int(lane[missing][0])
                 message = (
                     f"{instruction.text}: its mask 0x{mask:08x} names lane {first}, which the condition of line"
-                    f" {branch.span.line} sends another way"
+                    f" {branch.span.line} sends down another path"
                 )
                 yield facts.finding("membermask", instruction, message, other=branch, threads=missing, advice=ADVICE)
 
@@ -203,12 +203,12 @@ def _parted(facts: Facts, rule: str, instruction: Instruction, parted: Array, br
     first = here // size * size
     count = int(parted[first : first + size].sum())
     if rule == "exited-lane":
-        message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have left"
+        message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have exited"
     else:
         message = f"{instruction.text} is executed by all lanes of a {whole} together; {count} of {size} come here"
         if instruction.traits.register_count:
             rule = "setmaxnreg"
     where = (
-        f" (the condition of line {branch.span.line} parts them)" if branch is not None else " (its guard parts them)"
+        f" (the condition of line {branch.span.line} splits them)" if branch is not None else " (its guard splits them)"
     )
     return facts.finding(rule, instruction, message + where, other=branch, threads=parted, advice=ADVICE)

@@ -79,7 +79,7 @@ def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
             told.add(key)
             yield facts.finding(
                 RULE, access.instruction, f"{access.instruction.text}: nothing initialises this mbarrier",
-                advice="mbarrier.init by one thread, then a barrier, before the first use",
+                advice="execute mbarrier.init in one thread, then a barrier, before the first use",
             )  # fmt: skip
     for access in uses.waits:
         key = access.address.bits.tobytes()
@@ -96,7 +96,7 @@ def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
         yield facts.finding(
             RULE, access.instruction, f"{access.instruction.text}: {what}",
             other=expected[0].instruction if expected else None,
-            advice="let as many threads arrive as it was initialised for, and a copy bring the bytes that they announce",
+            advice="make as many arrivals as mbarrier.init was given, and a copy of as many bytes as were announced",
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from warpsim.isa.traits import Ending, Traits
 from warpsim.program.program import Instruction
 
 RULE = "race"
-ADVICE = "bar.sync between the two, or bar.warp.sync where all threads concerned are of one warp"
+ADVICE = "add bar.sync between the two, or bar.warp.sync if all threads involved are in one warp"
 EVERYTHING = -1
 NOBODY, SEVERAL = -1, -2
 

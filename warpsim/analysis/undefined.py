@@ -17,7 +17,7 @@ from warpsim.isa.traits import Access, Ending, Matrix, Undefined
 from warpsim.program.program import Addr, Instruction, Operand
 
 RULE = "uninitialised"
-ADVICE = "write the register on every path that leads here"
+ADVICE = "initialise the register on every path to here"
 SHARED = "the value of a store to shared memory"
 """Only a warning: nobody need read it."""
 _OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta")
@@ -41,7 +41,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
                 if state >> register & 1 and register not in told:
                     told.add(register)
                     name = function.registers[register].name
-                    message = f"register {name} is used as {use}, and nothing has written it on any way here"
+                    message = f"register {name} is used as {use}, and no path to here writes it"
                     severity = "warning" if use == SHARED else "error"
                     yield facts.finding(
                         RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name}

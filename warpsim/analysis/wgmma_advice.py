@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
-WAIT_ADVICE = "wgmma.wait_group for the group of that wgmma comes first"
+WAIT_ADVICE = "wait for that wgmma's group first (wgmma.wait_group)"
 SERIALISED = {
-    "read": "; ptxas injects warpgroup.wait (C7517) or serialises the wgmma, for non wgmma instructions read accumulator"
-    " registers between start and end of the pipeline stage (C7514)",
-    "written": "; ptxas serialises the wgmma, for non wgmma instructions define accumulator registers between start and end"
-    " of the pipeline stage (C7515)",
+    "read": "; ptxas inserts warpgroup.wait (C7517) or serialises the wgmma (C7514)",
+    "written": "; ptxas serialises the wgmma (C7515)",
 }
 ADVICE = {
-    FENCE: "wgmma.fence.sync.aligned after the last access to the registers and before the wgmma; ptxas injects"
+    FENCE: "add wgmma.fence.sync.aligned between the last access to the registers and the wgmma; ptxas inserts"
     " warpgroup.arrive (C7519)",
     IN_FLIGHT: WAIT_ADVICE,
-    UNCOMMITTED: "wgmma.commit_group before wgmma.wait_group",
+    UNCOMMITTED: "execute execute execute wgmma.commit_group before wgmma.wait_group",
 }

@@ -163,7 +163,7 @@ class _Walk:
         worst = max(levels.values(), default=ORDERED)
         if worst:
             name = self._name(next(r for r in used if levels[r] == worst))
-            message = f"register {name} was accessed, and no wgmma.fence has been executed since on some way here"
+            message = f"register {name} was accessed, with no wgmma.fence since on some path to here"
             self._tell(
                 found,
                 FENCE,
@@ -237,7 +237,7 @@ class _Walk:
         if state.fates.only_lost >> wgmma & 1:
             place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
             message = (
-                f"a wgmma that was never committed is not waited for here; line {instruction.span.line} uses its"
+                f"this wait does not cover a wgmma that was never committed; line {instruction.span.line} uses its"
                 f" register {name}"
             )
             self._tell(found, UNCOMMITTED, wgmma, self.facts.function.code[place], message)

@@ -48,7 +48,7 @@ class Mismatch:
     @property
     def message(self) -> str:
         """What is wrong, in a sentence."""
-        return f"register {self.register} is used as {self.expected}, and holds {self.found}"
+        return f"register {self.register} is used as {self.expected}, but holds {self.found}"
 
 
 def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.transfers import Transfer
 
 EARLY = "async-read-early"
-ADVICE = (
-    "cp.async.bulk.wait_group without .read, which waits for what the copies write; .read waits for their sources alone"
-)
+ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the sources have been read"
 
 
 class GlobalStores:

@@ -58,20 +58,20 @@ def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, l
     if count % 32 or count > -(-n_threads // 32) * 32:
         machine.fault(
             RULE,
-            f"barrier {number} is to wait for {count} threads; the CTA has {n_threads}",
+            f"barrier {number} expects {count} threads; the CTA has {n_threads}",
             group,
-            advice="a thread count is a multiple of 32 and no more than the CTA has, with its last warp full",
+            advice="the count must be a multiple of 32, and at most the CTA's threads rounded up to whole warps",
         )
     if barrier.arrived.any():
         before = barrier.expected[_met(barrier, group)]
         if (before != count).any():
             machine.fault(
                 RULE,
-                f"barrier {number} is to wait for {_threads(count)}; those that have arrived ask for"
+                f"barrier {number} expects {_threads(count)} here; threads that have arrived expect"
                 f" {_threads(int(before[before != count][0]))}",
                 group,
                 other=None if last is None else last.place,
-                advice="all threads that meet at a barrier give it the same count",
+                advice="all threads of a barrier must give the same count",
             )
 
 
@@ -83,16 +83,16 @@ def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | N
             RULE,
             f"barrier {number} does not exist: a CTA has {BARRIERS}",
             group,
-            advice=f"the number of a barrier is 0 to {BARRIERS - 1}",
+            advice=f"barrier numbers are 0 to {BARRIERS - 1}",
         )
     if last is not None and last.reduction != reduction and _met(barrier, group).any():
         names = ("sync or arrive", "red")
         machine.fault(
             RULE,
-            f"barrier {number} is used by .{names[reduction]}, while others have arrived at it by .{names[not reduction]}",
+            f"barrier {number} is used with .{names[reduction]} here; other threads have arrived with .{names[not reduction]}",
             group,
             other=last.place,
-            advice="use one kind of barrier instruction until all have arrived",
+            advice="use one kind of barrier instruction until the barrier is complete",
         )
 
 
@@ -127,5 +127,5 @@ def _check_operands(machine: Machine, group: Group, values: list[Array]) -> None
                 f"the {name} differs between lanes of a warp: {other} and {int(spread[wrong][0])}",
                 group,
                 np.broadcast_to(as_array(group.warps.collect(wrong)), group.selection.shape),
-                advice="all lanes of a warp execute the same barrier; barrier without .aligned lets them differ",
+                advice="all lanes of a warp must name the same barrier; only barrier without .aligned lets them differ",
             )

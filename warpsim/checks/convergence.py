@@ -49,7 +49,9 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
     outside = active & ~named_by(masks)
     if outside.any():
         found = int(np.broadcast_to(masks, active.shape)[outside][0])
-        _report_members(machine, group, f"lanes execute this outside their own membermask 0x{found:08x}", outside)
+        _report_members(
+            machine, group, f"lanes execute this that are not in their own membermask 0x{found:08x}", outside
+        )
         return
     if masks.shape[1] == 1 or masks.strides[1] == 0:
         return
@@ -59,7 +61,7 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
         wrong = active & active[:, lane : lane + 1] & ((masks >> np.uint32(lane)) & np.uint32(1) != 0) & (masks != own)
         if wrong.any():
             theirs = int(np.broadcast_to(own, masks.shape)[wrong][0])
-            what = f"membermask 0x{int(masks[wrong][0]):08x} names lane {lane}, which comes with 0x{theirs:08x}"
+            what = f"membermask 0x{int(masks[wrong][0]):08x} names lane {lane}, which passes 0x{theirs:08x}"
             _report_members(machine, group, what, wrong)
             return
 
@@ -70,7 +72,7 @@ def _report_members(machine: Machine, group: Group, message: str, lanes: Array) 
         message,
         group,
         _in_group(group, lanes),
-        advice="every lane that a mask names executes the instruction with the same mask, its own lane among them",
+        advice="all lanes that a mask names must execute the instruction with that same mask",
     )
 
 
@@ -115,10 +117,10 @@ class Absences(Watcher):
             diverged[positions[here]] = False
             if strayed.any():
                 rule = DIVERGENCE if members is None else MEMBERMASK
-                _report_absent(machine, group, rule, here, strayed, "gone another way, and exited since")
+                _report_absent(machine, group, rule, here, strayed, "took another path and exited")
                 return
         if matrix and absent.any():
-            _report_absent(machine, group, EXITED, here, absent, "exited before, or never were")
+            _report_absent(machine, group, EXITED, here, absent, "exited, or never existed")
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """Report warpgroups that lack threads for good."""
@@ -134,11 +136,11 @@ class Absences(Watcher):
         missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
         machine.fault(
             DIVERGENCE if strayed else EXITED,
-            f"{missing} of the warpgroup will not come any more: "
-            + ("gone another way, and exited since" if strayed else "exited before, or never were"),
+            f"{missing} of the warpgroup can no longer arrive: "
+            + ("took another path and exited" if strayed else "exited, or never existed"),
             group,
             np.broadcast_to(broken, group.selection.shape),
-            advice="all 128 threads of the four warps execute the instruction",
+            advice="all 128 threads of the warpgroup must execute the instruction",
         )
 
 
@@ -154,11 +156,11 @@ def _report_absent(machine: Machine, group: Group, rule: str, active: Array, abs
     gone = np.flatnonzero(absent[warp, :, column])
     machine.fault(
         rule,
-        f"{counted('lane', gone)} of the warp will not come any more: {why}",
+        f"{counted('lane', gone)} of the warp can no longer arrive: {why}",
         group,
         _in_group(group, active & absent.any(axis=1, keepdims=True)),
         absent=tuple(gone.tolist()),
-        advice="let all lanes that take part reach the instruction, and leave the kernel only behind it",
+        advice="make every participating lane reach the instruction before any of them exits",
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 RULE = "descriptor"
-ADVICE = "see the matrix descriptor format and the table of canonical layouts"
+ADVICE = "see the matrix descriptor format and its table of canonical layouts"
 ROW = 128
 
 

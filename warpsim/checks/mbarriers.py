@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 RULE = "mbarrier"
-FENCE_ADVICE = "fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the others wait at"
+FENCE_ADVICE = (
+    "add fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the other threads wait at"
+)
 
 
 @attrs.define(eq=False)
@@ -49,7 +51,7 @@ class MbarrierRules(Watcher):
                 machine,
                 group,
                 active,
-                f"an mbarrier is made to expect {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}",
+                f"an mbarrier is initialised for {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}",
             )
         known: Initialised = machine.batch.notes[RULE]
         keys = np.unique(columns << 32 | place)
@@ -65,7 +67,7 @@ class MbarrierRules(Watcher):
                 active,
                 f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
                 severity="note" if unused else "error",
-                advice="mbarrier.inval ends its use before it is initialised again",
+                advice="execute mbarrier.inval before initialising it again",
             )
         new = keys[~np.isin(keys, known.keys)]
         order = np.argsort(merged := np.r_[known.keys, new])
@@ -105,8 +107,8 @@ class MbarrierRules(Watcher):
                 machine,
                 group,
                 active,
-                "more arrivals than the phase of the mbarrier still expects",
-                advice="the count given to mbarrier.init is that of all arrivals of a phase",
+                "more arrivals than the current phase of the mbarrier expects",
+                advice="mbarrier.init takes the number of arrivals that complete a phase",
                 pending=int(mbarriers.pending(before).reshape(-1)[0]),
             )
 
@@ -125,8 +127,8 @@ class MbarrierRules(Watcher):
                 machine,
                 group,
                 active,
-                f"the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} was made visible"
-                " to the async proxy and to the cluster by no fence",
+                f"no fence made the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} visible"
+                " to the async proxy and the cluster",
                 severity="note",  # compilers rely on the barrier alone
                 advice=FENCE_ADVICE,
             )
@@ -135,8 +137,8 @@ class MbarrierRules(Watcher):
 
 def _check_valid(machine: Machine, group: Group, active: Any, words: Array) -> None:
     if not mbarriers.is_valid(words).all():
-        advice = "mbarrier.init comes first, then a barrier"
-        _report(machine, group, active, "no mbarrier is initialised at the address", advice=advice)
+        advice = "execute mbarrier.init first, then a barrier"
+        _report(machine, group, active, "there is no initialised mbarrier at this address", advice=advice)
 
 
 def _report(machine: Machine, group: Group, active: Any, message: str, **more: object) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
-MEMORY = "loaded here from memory that nothing has written"
+MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
 """Names the register in the values of an origin that is a store."""
 
@@ -59,7 +59,7 @@ class Origins:
         origin = self.slots.get(slot)
         if origin is None:
             name = group.plan.function.registers[slot].name
-            origin = party(machine.launch, machine.batch, group, f"{name}, which nothing has written, is stored here")
+            origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is stored here")
             origin = attrs.evolve(origin, values={REGISTER: name})
         self._stored[instruction.span] = Stored(kind, low, high, origin)
 

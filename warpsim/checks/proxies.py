@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 RULE = "proxy-fence"
-ADVICE = (
-    "fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
-)
+ADVICE = "add add add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 SPACES = ("shared", "global")
 
 
@@ -342,7 +340,7 @@ class Proxies:
         machine.fault(
             RULE,
             f"{name} is {'written' if write else 'read'} through the async proxy; warp {warp}, lane {lane} has {was} it"
-            f" {how} in line {event.span.line}, and no proxy fence stands between",
+            f" {how} in line {event.span.line}, with no proxy fence in between",
             group,
             None if starters is None or kind == "read" else np.isin(group.selection.positions, starters),
             severity=severity,

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WITNESSES = 8
 """Threads of a CTA whose knowledge is asked for, of those that know different things."""
 ADVICE = (
-    "barrier.cluster.arrive and barrier.cluster.wait of all threads of the cluster, behind the last access to the shared"
-    " memory of a peer (barrier-cluster, and mapa)"
+    "all threads of the cluster must pass barrier.cluster.arrive and barrier.cluster.wait after the last access to a peer's"
+    " shared memory (barrier-cluster, mapa)"
 )
 
 
@@ -74,8 +74,8 @@ def _report(races: Races, machine: Machine, group: Group, column: int, at: int, 
         other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
     machine.fault(
         RULE,
-        f"the CTA ends, and with it its shared memory: address 0x{at:x} is used by CTA {cta}, warp {warp}, lane"
-        f" {lanes[0]} in line {event.span.line if event is not None else 0}, and nothing orders that before the end",
+        f"the CTA exits, and with it its shared memory: CTA {cta}, warp {warp}, lane {lanes[0]} uses address 0x{at:x}"
+        f" in line {event.span.line if event is not None else 0}, and nothing orders that use before the exit",
         group,
         group.selection.ctas == column,
         address=at,

@@ -28,7 +28,7 @@ TESTED = "; what was read only decides whether an atomic of the same place is ma
 UNFENCED = "; a flag tells that it is over, but no fence comes after the read of the flag"
 SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
 FENCE = "read the flag with .acquire, or make a fence after reading it: without one, later reads may be made before"
-ADVICE = "order the accesses: a barrier, or a release and an acquire of a flag, or an atomic (see the memory consistency model)"
+ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 
 
 @attrs.frozen(eq=False)

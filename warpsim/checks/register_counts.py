@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 RULE = "setmaxnreg"
-ADVICE = "all warps of the warpgroup execute the same setmaxnreg"
+ADVICE = "all warps of the warpgroup must execute the same setmaxnreg"
 
 
 @attrs.define(eq=False)

@@ -32,10 +32,10 @@ class Stalls(Watcher):
         where = "lanes of the warp wait here"
         machine.fault(
             DIVERGENCE,
-            f"{present(group).text} waits for all lanes of the warp, of which some stand elsewhere",
+            f"{present(group).text} waits for all lanes of the warp, and some are elsewhere",
             group,
             other=None if other is None else party(machine.launch, machine.batch, other, where),
-            advice="move it to where the lanes have met again, or write barrier without .aligned",
+            advice="move it to where the lanes have reconverged, or use barrier without .aligned",
         )
 
     def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:

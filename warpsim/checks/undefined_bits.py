@@ -32,7 +32,7 @@ UNDEFINED = "undefined"
 """The companion of registers: an unsigned integer of the register's width with a 1 for each undefined bit."""
 PADDING = "padding"
 """Another: True in lanes that have loaded what may be the padding of a structure."""
-WRITE_FIRST = "write the register on every path that leads here"
+WRITE_FIRST = "initialise the register on every path to here"
 
 
 def undefined(group: Group, slot: int) -> Array | None:
@@ -66,17 +66,17 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
     source = other.values.get(REGISTER)
     if source is None:
         what, advice = (
-            "bytes that nothing has written",
-            "write the memory on every path that leads here, before it is read",
+            "uninitialised bytes",
+            "initialise the memory on every path to here",
         )
     else:
         what, advice = (
-            f"what was register {source}, which nothing wrote",
+            f"a copy of register {source}, which was never written",
             f"write {source} before line {other.line} stores it",
         )
     machine.fault(
         RULE,
-        f"register {name} is used as {use}, and holds {what}",
+        f"register {name} is used as {use}, but holds {what}",
         group,
         lanes,
         before=True,

@@ -221,7 +221,7 @@ class Uninitialised(WrittenBytes):
             name = group.plan.function.registers[slot].name
             machine.fault(
                 RULE, f"wgmma adds to its accumulator {name} before anything wrote it", group, register=name,
-                advice="let the first wgmma of a sum have scale-d false, or write zeros and a wgmma.fence before it",
+                advice="pass scale-d = false to the first wgmma of a sum, or zero the accumulators before its wgmma.fence",
             )  # fmt: skip
         elif slot not in frame.companions.get(UNDEFINED, {}):
             report_unwritten(machine, group, slot, None, use)
@@ -233,7 +233,7 @@ class Uninitialised(WrittenBytes):
         bits = companion(machine, "shared")
         if not machine.delivering and not bits.covers(*limits) and bits.lacks(address, columns, False, nbytes, None):
             machine.fault(
-                RULE, "wgmma reads shared memory that nothing has written", group,
+                RULE, "wgmma reads uninitialised shared memory", group,
                 advice="write the whole tile before it is multiplied",
             )  # fmt: skip
 

@@ -185,12 +185,16 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
         worst = hidden.max()
         row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
         last: Instruction | None = use.accessed[row]
-        since = f"was accessed in line {last.span.line}" if last is not None else "is used for the first time"
+        how = (
+            f"was accessed in line {last.span.line}, with no wgmma.fence since"
+            if last is not None
+            else "is used by wgmma for the first time, with no wgmma.fence before"
+        )
         _fault(
             machine,
             group,
             FENCE,
-            f"register {_name(group, row)} {since}, and no wgmma.fence has been executed since",
+            f"register {_name(group, row)} {how}",
             last,
             hidden.any(axis=0),
             columns,
@@ -206,8 +210,7 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
             machine,
             group,
             FENCE,
-            f"register {_name(group, row)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
-            " has been executed since",
+            f"register {_name(group, row)} was the accumulator of a wgmma of another shape, with no wgmma.fence since",
             use.user[row],
             other.any(axis=0),
             columns,
@@ -235,7 +238,7 @@ def _early(
             machine,
             group,
             UNCOMMITTED,
-            f"a wgmma that was never committed is not waited for here; line {present(group).span.line} uses its"
+            f"this wait does not cover a wgmma that was never committed; line {present(group).span.line} uses its"
             f" register {name}",
             use.user[row],
             lost.any(axis=0),

@@ -88,7 +88,7 @@ def dims(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(v) for v in text.replace("x", ",").split(","))
     except ValueError:
-        raise Unusable(f"{text!r} is no extent: write for example 16,16") from None
+        raise Unusable(f"{text!r} is not an extent: write for example 16,16") from None
 
 
 def argument(text: str) -> Argument:
@@ -115,7 +115,7 @@ def _zeros(text: str) -> Any:
     name, _, shape = text.partition(":")
     dtype = DTYPES.get("s" + name[1:] if name.startswith("i") else name)
     if dtype is None:
-        raise Unusable(f"{name!r} is no type; these are {', '.join(DTYPES)}")
+        raise Unusable(f"{name!r} is not a type; these are {', '.join(DTYPES)}")
     return np.zeros(dims(shape), dtype)
 
 

@@ -32,7 +32,7 @@ class Place:
 
     def _resolved(self, space: str, address: int) -> tuple[str, int]:
         if space not in WORDS:
-            raise DebugError(f"{space!r} is no state space; these are {', '.join(WORDS)}")
+            raise DebugError(f"{space!r} is not a state space; these are {', '.join(WORDS)}")
         if space == "generic":
             if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW:
                 return "shared", address - SHARED_WINDOW

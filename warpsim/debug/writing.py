@@ -65,7 +65,7 @@ def _value(value: Any) -> Value:
         return Value(np.array(value, object if isinstance(value, int) else np.float64))
     data = np.ma.getdata(value)
     if data.dtype.kind not in "iufb" and data.dtype.itemsize > 2:
-        raise DebugError(f"{value!r} is no number")
+        raise DebugError(f"{value!r} is not a number")
     if data.ndim > 1:
         raise DebugError("a value is one number, or one for each lane or element")
     return Value(data, lanes=data.shape == (32,))

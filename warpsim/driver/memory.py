@@ -219,7 +219,7 @@ class Memory:
     def fill(self, address: int, value: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> None:
         """Set ``rows`` rows of ``count`` elements of ``unit`` bytes."""
         if address % unit or (rows > 1 and pitch % unit):
-            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is no multiple of {unit}")
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not a multiple of {unit}")
         if 0 in (count, rows):
             return
         width = unit * count

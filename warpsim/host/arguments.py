@@ -125,9 +125,7 @@ class Mappings:
         """The address of an array; any other value as it is."""
         if isinstance(value, (DeviceArray, Mapping)):
             if not value.lives_in(self.device.memory):
-                raise LaunchError(
-                    f"{value!r} does not live on {self.device!r}; pass its device to the launch as device="
-                )
+                raise LaunchError(f"{value!r} is not on {self.device!r}; pass its own device as device=")
             return value.ptr
         if isinstance(value, np.ndarray) and value.ndim > 0:
             return self.address(value)

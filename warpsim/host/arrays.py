@@ -189,10 +189,10 @@ def _from_dlpack(value: Any) -> Array:
 def plain(dtype: np.dtype[Any]) -> None:
     """Refuse elements that a GPU cannot read: objects, and the bytes of numbers in the other order."""
     if dtype.hasobject:
-        raise LaunchError("an array of Python objects has no bytes to map")
+        raise LaunchError("an array of Python objects cannot be mapped")
     if dtype.newbyteorder("<") != dtype:
         raise LaunchError(
-            f"its numbers are big-endian ({dtype}), a GPU's are little-endian; "
+            f"its elements are big-endian ({dtype}), a GPU's are little-endian; "
             "pass array.astype(array.dtype.newbyteorder('<')) and copy the result back"
         )
 

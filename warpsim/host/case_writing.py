@@ -59,7 +59,7 @@ def write_case(
     beside = path.with_name(f".{path.name}-{os.getpid()}-{next(_numbers)}")
     try:
         if path.exists() and not (path / "case.json").exists() and (not path.is_dir() or any(path.iterdir())):
-            raise LaunchError(f"{path} holds something that is no case: name another folder")
+            raise LaunchError(f"{path} holds something else than a case: name another folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.mkdir()
         (beside / "case.json").write_text(case_text(description), encoding="utf-8", newline="\n")

@@ -72,7 +72,7 @@ def checked(description: Any, path: Path) -> dict[str, Any]:
         LaunchError: says where it does not.
     """
     for at, problem in problems(description, schema()):
-        raise LaunchError(f"{path} is no recorded case: case.json: {at or 'the document'} {problem}")
+        raise LaunchError(f"{path} is not a recorded case: case.json: {at or 'the document'} {problem}")
     found: dict[str, Any] = description
     return found
 
@@ -83,13 +83,13 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except PtxError as problem:
-        raise LaunchError(f"{path} is no recorded case: {problem.findings[0].message}") from None
+        raise LaunchError(f"{path} is not a recorded case: {problem.findings[0].message}") from None
     except WarpsimError:
         raise
     except KeyError as missing:
-        raise LaunchError(f"{path} is no recorded case: case.json or data.npz lacks {missing}") from None
+        raise LaunchError(f"{path} is not a recorded case: case.json or data.npz lacks {missing}") from None
     except MALFORMED as problem:
-        raise LaunchError(f"{path} is no recorded case: {reason(problem)}") from None
+        raise LaunchError(f"{path} is not a recorded case: {reason(problem)}") from None
 
 
 @attrs.define(eq=False)
@@ -265,7 +265,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
             keep.update(ready.outputs())
     if case.get("expect_error"):
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
-        text = None if failed else (error or "the launch was to fail, and did not")
+        text = None if failed else (error or "the launch was expected to fail, and did not")
         return CaseResult(name, failed, failed, seconds, instructions, printed, text, findings, ())
     outputs: tuple[OutputResult, ...] = ()
     if error is None:

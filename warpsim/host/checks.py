@@ -101,7 +101,7 @@ def _term(term: str) -> frozenset[str]:
     """One word and the words added to it and taken from it, from left to right."""
     match = _TERM.fullmatch(term)
     if match is None:
-        raise LaunchError(f"{term[:200]!r} is no rule and no group of rules; checks= takes {GRAMMAR}")
+        raise LaunchError(f"{term[:200]!r} is neither a rule nor a group of rules; checks= takes {GRAMMAR}")
     chosen = WORDS[match[1]]
     for sign, word in re.findall(rf"([+-])({_WORD})(?=[+-]|$)", match[2]):
         chosen = chosen | WORDS[word] if sign == "+" else chosen - WORDS[word]

@@ -73,7 +73,7 @@ class Device:
         match = re.fullmatch(r"sm_(\d{1,4})[af]?", target, re.ASCII) if isinstance(target, str) else None
         if match is None or int(match.group(1)) not in SHARED_LIMIT:
             raise LaunchError(
-                f"{shown(target)} is no GPU that can be simulated; known are "
+                f"{shown(target)} is not a GPU that warpsim simulates; these are "
                 + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
             )
         self.target = target
@@ -113,7 +113,7 @@ class Device:
         try:
             data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
         except (TypeError, ValueError, OverflowError, MemoryError) as error:
-            raise LaunchError(f"{shown(values)} is no array: {error}") from None
+            raise LaunchError(f"{shown(values)} is not an array: {error}") from None
         plain(data.dtype)
         return self._place(data)
 
@@ -139,7 +139,7 @@ class Device:
             address: where the device sees it, for example the buffer's own address; by default any free place.
         """
         if not is_buffer(buffer):
-            raise LaunchError(f"{shown(buffer)} is no buffer that could be mapped")
+            raise LaunchError(f"{shown(buffer)} is not a buffer that could be mapped")
         data = array_of(buffer)
         if not data.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; map np.ascontiguousarray(...) and copy the result back")

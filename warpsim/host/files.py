@@ -64,7 +64,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
             found: dict[str, Any] = {name: stored[name] for name in stored.files}
     for name, values in found.items():
         if not isinstance(values, np.ndarray):
-            raise LaunchError(f"cannot read {os.fsdecode(path)}: its member {name} is no array")
+            raise LaunchError(f"cannot read {os.fsdecode(path)}: its member {name} is not an array")
     return found
 
 

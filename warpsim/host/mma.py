@@ -61,7 +61,9 @@ def mma(
         raise LaunchError(f"bits is True or False, not {shown(bits)}")
     root, words = instructions.split(instruction) if isinstance(instruction, str) else ("", [])
     if root not in ("mma", "wmma", "wgmma") or not re.fullmatch(r"[\w.:]+", instruction.strip()):
-        raise LaunchError(f"{shown(instruction)} is no spelling of mma, wmma.mma or wgmma.mma_async without operands")
+        raise LaunchError(
+            f"{shown(instruction)} is not an mma, wmma.mma or wgmma.mma_async instruction without operands"
+        )
     try:
         operands = instructions.operands(instruction, Device(target).sm)
         d_type, a_type, b_type, c_type = instructions.types(root, words)
@@ -120,7 +122,7 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]
     except (ValueError, TypeError, OverflowError) as problem:
-        raise LaunchError(f"{name} is no matrix: {problem}") from None
+        raise LaunchError(f"{name} is not a matrix: {problem}") from None
     if type == "b1" or dtype.name.startswith(("float6_", "float4_")):
         plain = np.dtype(np.uint8)
     else:

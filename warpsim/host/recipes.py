@@ -60,9 +60,9 @@ class Recipe:
         """
         make, takes = _GENERATORS.get(self.generator, (None, {}))
         if make is None:
-            raise LaunchError(f"{shown(self.generator)} is no generator; these are {', '.join(_GENERATORS)}")
+            raise LaunchError(f"{shown(self.generator)} is not a generator; these are {', '.join(_GENERATORS)}")
         if self.dtype not in LOGICAL:
-            raise LaunchError(f"{shown(self.dtype)} is no element type; these are {', '.join(LOGICAL)}")
+            raise LaunchError(f"{shown(self.dtype)} is not an element type; these are {', '.join(LOGICAL)}")
         unknown = set(self.numbers) - set(takes)
         if unknown:
             raise LaunchError(
@@ -95,7 +95,7 @@ def recipe(
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
     if name is None:
-        raise LaunchError(f"{shown(dtype)} is no element type; these are {', '.join(LOGICAL)}")
+        raise LaunchError(f"{shown(dtype)} is not an element type; these are {', '.join(LOGICAL)}")
     made = Recipe(generator, extents, name, seed, dict(numbers))
     made.array()
     return made

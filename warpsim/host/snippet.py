@@ -102,7 +102,7 @@ def run(
     warps = integer("warps", warps, 1, MAX_WARPS)
     content = _content(shared, device)
     if not isinstance(registers, Mapping | None):
-        raise LaunchError(f"registers maps names to values, it is not {shown(registers)}")
+        raise LaunchError(f"registers maps names to values, not {shown(registers)}")
     chosen, seconds = resolve_checks(checks), budget("max_seconds", max_seconds)
     settings = Settings(checks=chosen, max_seconds=seconds, whole_warps=DIVERGENCE in chosen)
     try:
@@ -155,7 +155,7 @@ def _array(what: str, values: Any) -> Array:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as problem:
-        raise LaunchError(f"{what} is no array: {problem}") from None
+        raise LaunchError(f"{what} is not an array: {problem}") from None
     if array.dtype.kind == "O" and all(type(value) is int for value in array.reshape(-1)):
         return array  # integers that no NumPy type holds
     if array.dtype.kind not in "biufV" or array.dtype.hasobject:
@@ -165,7 +165,7 @@ def _array(what: str, values: Any) -> Array:
 
 def _values(name: Any, values: Any, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
     if not isinstance(name, str):
-        raise LaunchError(f"a register is named by text, not {shown(name)}")
+        raise LaunchError(f"register names are text, not {shown(name)}")
     value = _array(f"register {shown(name)}", values)
     if value.ndim == 2:
         made: dict[int, Array] = {}
@@ -209,4 +209,4 @@ def _converted(register: Register, value: Array) -> Array:
 
 
 def _misfit(register: Register, value: Array) -> NoReturn:
-    raise LaunchError(f"register {register.name} is {register.type}; {value.dtype} does not go into it")
+    raise LaunchError(f"register {register.name} is {register.type}; {value.dtype} does not fit it")

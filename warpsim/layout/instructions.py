@@ -41,7 +41,7 @@ def operands(text: str, sm: int = 90) -> dict[str, Operand]:
     root, words = split(text)
     makers = {"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "ldmatrix": _moved, "stmatrix": _moved, "movmatrix": _moved}
     if root not in makers:
-        raise ValueError(f"{root or text!r} is no matrix instruction; these are " + ", ".join(makers))
+        raise ValueError(f"{root or text!r} is not a matrix instruction; these are " + ", ".join(makers))
     return makers[root](root, words, sm)
 
 
@@ -79,10 +79,10 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
             d = c = sums[0] if sums else "f64" if a == "f64" else "s32" if a[0] in "sub" and a != "bf16" else "f32"
     for name in (a, b):
         if name not in BITS:
-            raise ValueError(f".{name} is no type of A or B; these are " + ", ".join(f".{t}" for t in BITS))
+            raise ValueError(f".{name} is not a type of A or B; these are " + ", ".join(f".{t}" for t in BITS))
     for name in (d, c):
         if name not in ACCUMULATORS:
-            raise ValueError(f".{name} is no type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+            raise ValueError(f".{name} is not a type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
     return d, a, b, c
 
 
@@ -158,7 +158,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
         d = a = b = c = held[0]
         if wanted in "cd" and d not in ACCUMULATORS:
-            raise ValueError(f".{d} is no type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+            raise ValueError(f".{d} is not a type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
     else:
         wanted = "abcd"
         d, a, b, c = types(root, words)
@@ -171,7 +171,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         (m, n, k) == size
         for size in ((16, 16, 16), (8, 32, 16), (32, 8, 16), (16, 16, 8), (8, 8, 4), (8, 8, 32), (8, 8, 128))
     ):
-        raise ValueError(f".{shape} is no shape of wmma")
+        raise ValueError(f".{shape} is not a shape of wmma")
     layouts = [word for word in words if word in ("row", "col")]
     by_row = not layouts or layouts[0] == "row"
     by_col = (layouts[0] if wanted == "b" and layouts else layouts[-1] if len(layouts) > 1 else "col") == "col"
@@ -215,7 +215,7 @@ def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     shape = next((word for word in words if _SHAPE.fullmatch(word)), "m8n8")
     legal = {"ldmatrix": ("m8n8", "m16n16", "m8n16"), "stmatrix": ("m8n8", "m16n8"), "movmatrix": ("m8n8",)}[root]
     if shape not in legal:
-        raise ValueError(f".{shape} is no shape of {root}; these are " + ", ".join(f".{s}" for s in legal))
+        raise ValueError(f".{shape} is not a shape of {root}; these are " + ", ".join(f".{s}" for s in legal))
     if root == "movmatrix":
         return {
             "a": Operand("a", fragments.moved(shape, False), ("row", "column")),

@@ -31,7 +31,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if traits.register_count:
         return bind_gate(plan, instruction, bind_register_count(plan, instruction))
     barrier = traits.barrier
-    assert barrier is not None, f"{instruction.text} is no barrier"
+    assert barrier is not None, f"{instruction.text} is not a barrier"
     if barrier.among == "warp":
         return bind_gate(plan, instruction, lambda machine, group: None)
     if barrier.among == "cluster":

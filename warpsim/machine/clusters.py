@@ -31,10 +31,10 @@ def arrive(machine: Machine, group: Group) -> None:
     if again.any():
         machine.fault(
             "barrier-divergence",
-            "threads arrive at the barrier of the cluster again before they have waited for their last arrival",
+            "threads arrive at the cluster barrier again before they have waited for their last arrival",
             group,
             again,
-            advice="after each barrier.cluster.arrive comes a barrier.cluster.wait of the same thread",
+            advice="each thread must execute barrier.cluster.wait after each barrier.cluster.arrive",
         )
     barrier.entered[positions] = barrier.phase[clusters]
     barrier.arrived += np.bincount(clusters, minlength=len(barrier.arrived))

@@ -188,7 +188,7 @@ def _place(target: int | None) -> int:
 def check_depth(machine: Machine, group: Group) -> None:
     """Calls nest only so deep."""
     if len(group.stack) >= MAX_DEPTH:
-        machine.fault("limit", f"calls nest deeper than {MAX_DEPTH}", group, advice="is the recursion bounded?")
+        machine.fault("limit", f"calls nest deeper than {MAX_DEPTH}", group, advice="check that the recursion ends")
 
 
 # ---- calls --------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
                 chosen, rest = part(machine, rest, as_array(rest.read(callee.register.index)) == value)
             name = image.function_at(int(value))
             if name is None:
-                machine.fault("out-of-bounds", f"call through 0x{int(value):x}, which is no function", chosen)
+                machine.fault("out-of-bounds", f"call through 0x{int(value):x}, which is not a function", chosen)
                 leave(machine, chosen)
                 continue
             where = enter(machine, chosen, name)

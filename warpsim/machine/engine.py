@@ -225,16 +225,16 @@ class Run:
         if budget is not None and state.instructions > budget:
             machine.fault(
                 "limit",
-                f"more than {budget} warp-instructions executed",
+                f"the launch has executed more than {budget} warp-instructions",
                 group,
-                advice="raise max_instructions, or None to lift it",
+                advice="raise max_instructions (None lifts it), or check that the loop ends",
             )
         if self._deadline is not None and time.monotonic() > self._deadline:
             machine.fault(
                 "limit",
                 f"the launch has taken more than {state.settings.max_seconds} seconds",
                 group,
-                advice="does this loop end? Raise max_seconds, or None to lift it",
+                advice="check that this loop ends, or raise max_seconds (None lifts it)",
             )
         if self.progress is not None and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + REPORT_EVERY

@@ -64,7 +64,7 @@ def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments:
     elif name == "__assertfail":
         _assertfail(machine, group, values)
     else:
-        machine.fault("trap", f"call of extern function {name}, which the simulator does not provide", group)
+        machine.fault("trap", f"call of extern function {name}, which warpsim does not provide", group)
 
 
 def _argument(machine: Machine, group: Group, plan: Any, argument: Any) -> Array:

@@ -155,14 +155,20 @@ def _barrier(machine: Machine, barrier: Barrier, group: Group, polling: Array) -
         f"{group.selection.n} threads wait at barrier {barrier.number} in line {present(group).span.line}:"
         f" {int(barrier.arrived[cta])} of {expected} have arrived"
     )
-    advice = "all threads that the barrier counts must come to it: the same number, and the same count"
+    advice = "all threads that the barrier counts must reach it, with the same number and count"
     polled_for = bool(polling[np.isin(np.arange(machine.batch.shape.n) % machine.batch.shape.n_ctas, ctas)].any())
     return Stall(machine, group, BARRIER, note, advice, polled_for)
 
 
 def _cluster(machine: Machine, group: Group) -> Stall:
     note = f"{group.selection.n} threads wait for their clusters in line {present(group).span.line}"
-    return Stall(machine, group, CLUSTER, note, "every living thread of the cluster arrives once before each wait")
+    return Stall(
+        machine,
+        group,
+        CLUSTER,
+        note,
+        "every thread of the cluster that has not exited must arrive once before each wait",
+    )
 
 
 def _registers_wanted(machine: Machine) -> list[Group]:
@@ -183,7 +189,7 @@ def _poll(machine: Machine, group: Group) -> Stall:
     place = _phase_wait(group)
     if place is not None:
         note = f"the phase of an mbarrier can never complete: {group.selection.n} threads wait for it in line {place.span.line}"
-        advice = "compare arrivals and bytes with the counts that mbarrier.init and expect_tx give, and the parity waited for"
+        advice = "compare the arrivals and bytes with the counts of mbarrier.init and expect_tx, and check the parity of the wait"
         return Stall(machine, group, PHASE, note, advice, place=place)
     loop = group.plan.loop(group.block)
     if not loop.polls:

@@ -60,7 +60,7 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> 
     resolver = Resolver(module, problems)
     target = module.target[0] if module.target else ""
     if not _known_target(target):
-        problems.add("target", _first_span(module), f"{target} is no target", "for example sm_80, sm_90a")
+        problems.add("target", _first_span(module), f"{target} is not a target", "for example sm_80, sm_90a")
     if module.address_size == 32:
         line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
         span = Span(module.file, line, 1)
@@ -142,7 +142,7 @@ def _declare(item: ast.Function, resolver: Resolver, problems: Problems) -> None
         resolver.globals[item.name] = item
         resolver.order[item.name] = resolver.item
     if item.body is not None and item.linkage == "extern":
-        problems.add("linkage", item.body.end, f"{item.name} is .extern, and has a body here", "leave one of them out")
+        problems.add("linkage", item.body.end, f"{item.name} is .extern, and has a body here", "remove one of them")
 
 
 def _heading(item: ast.Function) -> object:
@@ -163,7 +163,7 @@ def _alias(item: ast.Directive, resolver: Resolver, problems: Problems) -> None:
         problems.add("redeclared", item.span, f"{name} is an alias already")
     elif not isinstance(one, ast.Function) or not isinstance(other, ast.Function):
         missing = name if not isinstance(one, ast.Function) else aliasee
-        problems.add("undeclared", item.span, f"{missing} of .alias is no function declared before it")
+        problems.add("undeclared", item.span, f"{missing} of .alias is not a function declared before it")
     elif one.body is not None:
         problems.add("redeclared", item.span, f"{name} has a body: it cannot be an alias")
     elif _heading(one) != _heading(other):
@@ -197,7 +197,7 @@ def _linked(resolver: Resolver, functions: dict[str, Function], problems: Proble
         if isinstance(item, ast.Function):
             extern = item.body is not None or name in resolver.aliases or item.linkage == "extern" or name in BUILTINS
             if not extern:
-                advice = "link its definition in, or declare it .extern"
+                advice = "define it, or declare it .extern"
                 problems.add("linkage", item.span, f"{name} has no body in this module", advice)
         elif item.linkage == "extern" and item.space.value != "shared" and not item.size:
             problems.add("linkage", item.span, f"{name} is defined nowhere in this module", "link its definition in")
@@ -373,7 +373,7 @@ def _block(
                 for name in map(str, statement.arguments):
                     function = resolver.globals.get(name)
                     if not isinstance(function, ast.Function):
-                        problems.add("undeclared", statement.span, f"{name} of .calltargets is no function")
+                        problems.add("undeclared", statement.span, f"{name} of .calltargets is not a function")
                 scope.since.setdefault(label, len(builder.code))
                 scope.labels[label] = Targets(functions=tuple(str(a) for a in statement.arguments))
 

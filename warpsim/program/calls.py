@@ -55,7 +55,7 @@ def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
         out.append(FunctionRef(symbol.name))
         targets, signatures = None, [(symbol.returns, symbol.params)]
     else:
-        raise Mismatch("operand-type", name.span, f"{name.text} is no function", weight=2)
+        raise Mismatch("operand-type", name.span, f"{name.text} is not a function", weight=2)
     for returns, params in signatures:
         _signature(node, name.text, "returns", returns, returned)
         _signature(node, name.text, "takes", params, arguments)
@@ -84,7 +84,9 @@ def _targets(
     if isinstance(found, Prototype):
         return Targets(), [(found.returns, found.params)]
     if isinstance(found, LabelRef) or not found.functions:
-        raise Mismatch("operand-type", label.span, f"{label.text} is no prototype and no list of functions", weight=3)
+        raise Mismatch(
+            "operand-type", label.span, f"{label.text} is neither a prototype nor a list of functions", weight=3
+        )
     functions = [operands.resolver.globals.get(n) for n in found.functions]
     return found, [(f.returns, f.params) for f in functions if isinstance(f, ast.Function)][-1:]
 

@@ -161,7 +161,7 @@ class Operands:
         if isinstance(node, ast.Component):
             vector = self.find(node.base)
             if not isinstance(vector, VectorRegister):
-                raise Mismatch("operand-type", node.span, f"{node.base.text} is no vector register", weight=2)
+                raise Mismatch("operand-type", node.span, f"{node.base.text} is not a vector register", weight=2)
             at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
             if at >= len(vector.elements):
                 raise Mismatch(
@@ -355,7 +355,7 @@ class Operands:
                 self._space(symbol, node.base.span, op, typed)
                 base = symbol
             else:
-                raise Mismatch("operand-type", node.base.span, f"{node.base.text} is no address", weight=2)
+                raise Mismatch("operand-type", node.base.span, f"{node.base.text} is not an address", weight=2)
         if bool(node.extra) != bool(typed.spec.coordinates):
             raise Mismatch(
                 "operand-type",

@@ -141,7 +141,7 @@ class Resolver:
                     "unsupported", span, f".{name} variables are not supported: textures and surfaces are not simulated"
                 )
             else:
-                self.problems.add("syntax", span, f".{name} is no type")
+                self.problems.add("syntax", span, f".{name} is not a type")
             return TYPES["b32"]
         return found
 

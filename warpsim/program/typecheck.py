@@ -84,7 +84,7 @@ class Checker:
                 self.problems.add(
                     "syntax",
                     node.span,
-                    f"{node.opcode} is no PTX instruction",
+                    f"{node.opcode} is not a PTX instruction",
                     f"did you mean {close[0]}?" if close else "",
                     text,
                 )
@@ -97,7 +97,9 @@ class Checker:
                 "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
             )
             return
-        message = f"{text} is no form of {node.opcode}" + (f": .{strange[0]} does not belong to it" if strange else "")
+        message = f"{text} is not a form of {node.opcode}" + (
+            f": .{strange[0]} does not belong to it" if strange else ""
+        )
         self.problems.add(
             "illegal-form", node.span, message, f"the nearest is: {near}" if near else "", text, known[0].anchor
         )
@@ -115,7 +117,7 @@ class Checker:
             raise Mismatch(
                 "target",
                 node.span,
-                f"{text} is gone from PTX .version {until[1][0]}.{until[1][1]} on for sm_{until[0]} and newer",
+                f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer",
                 "write the form with .sync, which names the lanes that take part",
                 5,
             )

@@ -113,7 +113,7 @@ class DeclarationParser(ExpressionParser):
         span = s.span()
         value = self.integer()
         if value < 1 or value & (value - 1):
-            self.note(SyntaxProblem(f".align {value} is no power of two", span, rule="directive"))
+            self.note(SyntaxProblem(f".align {value} is not a power of two", span, rule="directive"))
             return 1
         return value
 
@@ -178,7 +178,9 @@ class DeclarationParser(ExpressionParser):
             offset = self._plus()
             s.expect(")")
             if mask >> 64 or mask not in MASKS:
-                self.note(SyntaxProblem(f"the mask 0x{mask:x} of an initial value is no byte", span, "", "initialiser"))
+                self.note(
+                    SyntaxProblem(f"the mask 0x{mask:x} of an initial value is not a byte", span, "", "initialiser")
+                )
             return ast.Initialiser(None, name, offset, generic, mask, span)
         if s.kind == "string":
             raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")

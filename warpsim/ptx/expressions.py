@@ -269,7 +269,7 @@ class ExpressionParser:
         try:
             return decode_integer(text)
         except ValueError:
-            raise self.s.problem(f"{text[:40]} is no number of 64 bits") from None
+            raise self.s.problem(f"{text[:40]} is not a number of 64 bits") from None
 
     def literal(self) -> ast.Integer | ast.Float:
         """An integer or floating-point literal, or a constant expression."""

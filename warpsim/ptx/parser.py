@@ -150,18 +150,18 @@ class _Parser(DeclarationParser):
             raise s.problem(f"found {s.shown()} where a version such as 8.0 was expected")
         major, minor = text.split(".")[:2]
         if not (major.isdigit() and minor.isdigit() and len(text) < 20) or (int(major), int(minor)) not in VERSIONS:
-            raise s.problem(f"{text} is no version of PTX", rule="target")
+            raise s.problem(f"{text} is not a version of PTX", rule="target")
         s.skip()
         return int(major), int(minor)
 
     def _targets(self) -> tuple[str, ...]:
         s = self.s
         if s.kind == "word" and not _is_target(s.text):
-            raise s.problem(f"{s.text[:40]} is no target", "for example sm_80, sm_90a", "target")
+            raise s.problem(f"{s.text[:40]} is not a target", "for example sm_80, sm_90a", "target")
         names = [s.word("a target such as sm_90a").replace("compute_", "sm_")]
         while s.accept(","):
             if s.kind == "word" and s.text not in TARGET_OPTIONS and not _is_target(s.text):
-                raise s.problem(f"{s.text[:40]} is no target and no option of one", rule="target")
+                raise s.problem(f"{s.text[:40]} is neither a target nor an option of one", rule="target")
             if s.text == "map_f64_to_f32":
                 self.note(s.problem("map_f64_to_f32 is for targets that have no .f64", rule="target"))
             if s.text.startswith("texmode_") and any(n.startswith("texmode_") and n != s.text for n in names):
@@ -387,7 +387,7 @@ class _Parser(DeclarationParser):
                     SyntaxProblem(f".{name} needs positive numbers", s.span() if name in LISTS else at, "", "directive")
                 )
         if name == "maxnctapersm":
-            self.note(SyntaxProblem(".maxnctapersm is gone since PTX 2.1", span, "write .minnctapersm", "directive"))
+            self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
         if s.text == "," and limit:
             raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         other = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}.get(name)
@@ -513,7 +513,7 @@ class _Parser(DeclarationParser):
         for at in range(first, min(first + TOGETHER[opcode].get(s.texts[first], 1), s.i)):
             if s.starts[at] != s.starts[at - 1] + len(s.texts[at - 1]):
                 s.i = at
-                raise s.problem(f"found a blank before {s.shown()}, which is part of the name of the instruction")
+                raise s.problem(f"found a blank before {s.shown()}, which is part of the instruction's name")
 
     def _prototype(self) -> ast.CallPrototype:
         s = self.s

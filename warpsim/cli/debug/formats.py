@@ -29,7 +29,7 @@ def formatter(letter: str) -> Callable[[Any], str]:
         DebugError: there is no such format."""
     if letter not in LETTERS:
         raise DebugError(
-            f"{letter!r} is no format; these are {', '.join('/' + c for c in LETTERS)} and types, as /f16x2"
+            f"{letter!r} is not a format; these are {', '.join('/' + c for c in LETTERS)} and types, as /f16x2"
         )
 
     def text(value: Any) -> str:

@@ -48,7 +48,7 @@ class Looking(Infos):
         letters = [c for c in found[2] if c in LETTERS]
         units = [c for c in found[2] if c in UNITS]
         if len(letters) + len(units) != len(found[2]) or len(letters) > 1 or len(units) > 1:
-            raise DebugError(f"/{found[2]} is no format and unit: {LETTERS} and {''.join(UNITS)}")
+            raise DebugError(f"/{found[2]} is not a format and unit: {LETTERS} and {''.join(UNITS)}")
         letter = letters[0] if letters else "x"
         space, address = self._place(text)
         size, count = UNITS[units[0]] if units else 4, int(found[1] or 1)
@@ -78,7 +78,7 @@ class Looking(Infos):
         value = np.ma.getdata(self.session.evaluate(text))
         one = value if value.ndim == 0 else value[self.session.thread.lane] if value.shape == (32,) else None
         if one is None or not isinstance(plain_number := np.asarray(one).item(), int):
-            raise DebugError(f"{text[:40]} is no address")
+            raise DebugError(f"{text[:40]} is not an address")
         return plain_number
 
     def do_display(self, text: str, option: str) -> None:

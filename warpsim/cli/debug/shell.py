@@ -97,7 +97,7 @@ class Shell(Running, Breaking, Looking):
     def _dispatch(self, line: str) -> None:
         found = COMMAND.fullmatch(line)
         if found is None:
-            raise DebugError(f"{line[:60]!r} is no command; try: help")
+            raise DebugError(f"{line[:60]!r} is not a command; try: help")
         word, option, rest = found[1], (found[2] or "")[1:], found[3].strip()
         name = self.command(word)
         if " " in name:
@@ -249,7 +249,7 @@ class Terminal:
             self.shell.say()
             return ""
         except UnicodeDecodeError:
-            return "# what was typed is no text"
+            return "# what was typed is not a text"
 
 
 def words_of(text: str) -> list[str]:

@@ -132,8 +132,8 @@ class BulkReach:
                 "tensor-map",
                 f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}"
                 if not boxes.fields.packed
-                else f"the innermost coordinate is no multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
-                advice="boxes begin at multiples of 16 bytes; other coordinates are free",
+                else f"the innermost coordinate is not a multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
+                advice="boxes must begin at multiples of 16 bytes; other coordinates are free",
             )
         return not wrong.any()
 
@@ -163,7 +163,7 @@ class BulkReach:
             self.fault(
                 "tensor-map",
                 f"a box of {boxes.extent} bytes at shared address 0x{int(to.start.max()):x} leaves the {size} bytes of the CTA",
-                advice="make room for the whole box: also what lies outside the tensor is filled in",
+                advice="reserve room for the whole box: elements outside the tensor are filled in too",
             )
             return False
         return True

@@ -13,7 +13,7 @@ from warpsim.machine.values import Array
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-ADVICE = "see the matrix descriptor format and the table of canonical layouts"
+ADVICE = "see the matrix descriptor format and its table of canonical layouts"
 
 
 class SharedMatrix:

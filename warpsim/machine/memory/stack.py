@@ -79,14 +79,14 @@ class ThreadStack:
                 "limit",
                 f"{cause} makes the local memory of a thread larger than {LIMIT} bytes",
                 group,
-                advice="is the size, or the recursion, bounded?",
+                advice="check that the size, or the recursion, is bounded",
             )
         if end > local.size and 2 * end * local.n_columns > ROOM:
             self.machine.fault(
                 "limit",
                 f"{cause} makes the local memory of the {local.n_columns} threads that run side by side larger than {ROOM} bytes",
                 group,
-                advice="is the size bounded? If so, pass a smaller batch_threads=",
+                advice="check that the size is bounded; if it is, pass a smaller batch_threads=",
             )
         local.grow(end + 16)
 

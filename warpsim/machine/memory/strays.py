@@ -13,7 +13,7 @@ NULL_PAGE = 1 << 16
 """Addresses below this come from a null pointer and an index."""
 FAR = 1 << 32
 """Further away than this, no allocation is near."""
-INDEX = "check the index against the size of the array, and the guard of the access"
+INDEX = "check the index against the array's size, and the access's guard"
 
 
 def global_stray(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
@@ -25,7 +25,7 @@ def global_stray(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, 
     near = memory.nearest(address)
     text += " is outside any live allocation"
     if near is None or abs(near[1]) >= FAR:
-        return f"{text}, and none is near", "is it a pointer that the launch was given, or an offset added to one?"
+        return f"{text}, and none is near", "check that it is a pointer of the launch, or an offset from one"
     allocation, distance = near
     where = f"{abs(distance)} bytes {'before' if distance < 0 else 'past the end of'}" if distance else "at the end of"
     return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})", INDEX
