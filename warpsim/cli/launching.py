@@ -45,6 +45,7 @@ def launch_options(options: Namespace) -> dict[str, Any]:
     return {
         "checks": options.checks,
         **({"async_effects": options.async_effects} if options.async_effects else {}),
+        **({"schedule": options.schedule} if options.schedule is not None else {}),
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
         "workers": options.workers,

@@ -36,6 +36,9 @@ def _common(max_seconds: float | None) -> _Parser:
     )
     common.add_argument("--async-effects", choices=["eager", "at_wait"])
     common.add_argument("--numerics", choices=["exact", "ieee"])
+    common.add_argument(
+        "--schedule", type=int, metavar="SEED", help="another legal order of warps, CTAs and completions"
+    )
     common.add_argument("--max-instructions", type=number, default=10**9, help="or none")
     common.add_argument(
         "--max-seconds", type=number, metavar="S", default=max_seconds, help="of wall-clock time, or none"

@@ -20,6 +20,7 @@ from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
+from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function
@@ -79,6 +80,10 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
 
 
+def _order(seed: Any) -> Schedule | None:
+    return None if seed is None else Schedule.of(integer("schedule", seed))
+
+
 def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
     """What a launch that is over has done."""
     return LaunchResult(
@@ -128,6 +133,7 @@ class Kernel:
         profile: bool = False,
         workers: int | None = None,
         executor: Any = None,
+        schedule: int | None = None,
         batch_threads: int = BATCH_THREADS,
         progress: Any = None,
     ) -> LaunchResult:
@@ -152,6 +158,8 @@ class Kernel:
             profile: count what every line does, for ``LaunchResult.profile``.
             workers: processes or threads of this machine.
             executor: a ``concurrent.futures.Executor`` instead of them.
+            schedule: a seed: the launch runs in another order of warps, CTAs and asynchronous effects that a GPU may take, the
+                same one for the same seed.
             batch_threads: threads that run side by side; it changes no result.
             progress: called with the state of the launch from time to time.
 
@@ -192,10 +200,16 @@ class Kernel:
                     async_effects=async_effects,
                     max_instructions=max_instructions,
                     max_seconds=max_seconds,
+                    schedule=schedule,
                     batch_threads=batch_threads,
                 )
                 try:
-                    if pool is None or looking or not divided(state, pool, n_workers, stdout, progress):
+                    if (
+                        pool is None
+                        or looking
+                        or state.schedule
+                        or not divided(state, pool, n_workers, stdout, progress)
+                    ):
                         run(state, [*watchers_of(state), *looking], stdout, progress)
                 finally:
                     for told in defaults.listeners:
@@ -233,6 +247,7 @@ class Kernel:
         async_effects: str | None = None,
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
+        schedule: int | None = None,
         batch_threads: int = BATCH_THREADS,
         by_warp: bool = False,
     ) -> LaunchState:
@@ -242,7 +257,12 @@ class Kernel:
         shared_mem = integer("shared_mem", shared_mem)
         usual = defaults.current
         chosen = resolve_checks(_first(checks, device.checks, usual.checks))
-        effects = _first(async_effects, usual.async_effects, "eager")
+        order = None if by_warp else _order(_first(schedule, usual.schedule))
+        late = "at_wait" if order is not None and order.late else "eager"
+        effects = _first(async_effects, usual.async_effects, late)
+        batch_threads = integer("batch_threads", batch_threads, 1)
+        if order is not None and order.ctas:
+            batch_threads = min(batch_threads, order.ctas * math.prod(block3))
         settings = Settings(
             dynamic_shared=shared_mem,
             cluster=self._cluster(cluster, grid3, device),
@@ -252,7 +272,7 @@ class Kernel:
             async_effects=choice("async_effects", effects, ("eager", "at_wait")),
             max_instructions=budget("max_instructions", max_instructions),
             max_seconds=budget("max_seconds", _first(max_seconds, device.max_seconds, usual.max_seconds)),
-            batch_threads=integer("batch_threads", batch_threads, 1),
+            batch_threads=batch_threads,
             batch_bytes=bytes_at_once(chosen),
             whole_warps=DIVERGENCE in chosen,
             by_warp=by_warp,
@@ -260,7 +280,7 @@ class Kernel:
         self._check(device, grid3, block3, shared_mem)
         plan = self.module.image(device).plan(self.name)
         params = pack(self.function, args, device, mapped)
-        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings)
+        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:
         return Finding(

@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.machine import clusters
 from warpsim.machine.binding.operand_slots import destination
+from warpsim.machine.selection import Lanes, Selection
 from warpsim.machine.state.batch import Barrier
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
@@ -72,14 +73,15 @@ def _votes(barrier: Barrier, done: Array) -> tuple[Array, Array]:
     """For each CTA: how many threads voted true, and how many voted."""
     n_ctas = len(done)
     true, total = np.zeros(n_ctas, np.int64), np.zeros(n_ctas, np.int64)
-    kept = []
+    kept: list[tuple[Selection, Array]] = []
     for selection, vote in barrier.votes:
         ctas = selection.ctas.reshape(-1)
         here = done[ctas]
         true += np.bincount(ctas, weights=vote.reshape(-1) & here, minlength=n_ctas).astype(np.int64)
         total += np.bincount(ctas, weights=here, minlength=n_ctas).astype(np.int64)
         if not here.all():
-            kept.append((selection, vote))
+            rest = Lanes(selection.batch_shape, selection.positions.reshape(-1)[~here])
+            kept.append((rest, vote.reshape(-1)[~here]))
     barrier.votes = kept
     return true, total
 

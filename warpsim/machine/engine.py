@@ -23,6 +23,8 @@ from warpsim.machine.window import Watcher, Window
 
 Progress = Callable[[int, int, int], object]
 REPORT_EVERY = 0.5
+LAPS_ALONE = 64
+"""Of a loop in a random order, before others may run."""
 
 
 class Run:
@@ -147,6 +149,7 @@ class Run:
         before, after = self.window.carried_before, self.window.carried_after
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+        left = None if state.schedule is None else state.schedule.quantum()
         while True:
             block = group.plan.blocks[group.block]
             if told:
@@ -156,7 +159,10 @@ class Run:
             elif group.at == 0:
                 self._count(machine, block, group)
             steps, carries = block.steps, group.carries
-            for at in range(group.at, len(steps)):
+            stop = len(steps)
+            if left is not None:
+                stop, left = min(stop, group.at + left), left - (stop - group.at)
+            for at in range(group.at, stop):
                 group.at = at
                 if carries and before is not None:
                     before(machine, group, block.instructions[at])
@@ -170,8 +176,11 @@ class Run:
                     pause = self._tell(machine, group, block)
                     if pause is not None:
                         return pause
-            group.at = len(steps)
-            if carries and before is not None and len(steps) < len(block.instructions):
+            group.at = stop
+            if stop < len(steps):
+                machine.push(group)
+                return False
+            if carries and before is not None and stop < len(block.instructions):
                 before(machine, group, block.instructions[-1])
             place = block.end(machine, group)
             if place is None:
@@ -181,6 +190,13 @@ class Run:
                 if back_edge(machine, group, block):
                     return False
                 state.mark = state.memory.version
+                if left is not None and (block.waits or group.laps % LAPS_ALONE == 0):
+                    left = 0
+            if left is not None:
+                if left <= 0:
+                    machine.push(group)
+                    return False
+                continue
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
                 limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
@@ -263,10 +279,12 @@ def next_batch(state: LaunchState) -> BatchState | None:
     """The CTAs that begin next: a rectangle of the grid."""
     gx, rows = state.grid[0], state.grid[1] * state.grid[2]
     width, height = _wave(state)
-    band, place = divmod(state.waves, -(-gx // width))
-    row, column = band * height, place * width
-    if row >= rows or state.waves == state.last_wave:
+    count = waves_of(state)
+    if state.waves >= count or state.waves == state.last_wave:
         return None
+    wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
+    band, place = divmod(wave, -(-gx // width))
+    row, column = band * height, place * width
     shape = Shape(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
     numbers = (
         np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])

@@ -10,17 +10,23 @@ if TYPE_CHECKING:
     from warpsim.host.recording import record
     from warpsim.testing.assertions import assert_bits_equal, assert_close, assert_matches, assert_same_as, assert_ulps
     from warpsim.testing.bounds import exact_matmul, product_bound, sum_bound
+    from warpsim.testing.fuzzing import Launch, arrays, fuzz
+    from warpsim.testing.shrinking import shrink
 
 __all__ = [
+    "Launch",
+    "arrays",
     "assert_bits_equal",
     "assert_close",
     "assert_matches",
     "assert_same_as",
     "assert_ulps",
     "exact_matmul",
+    "fuzz",
     "product_bound",
     "recipe",
     "record",
+    "shrink",
     "sum_bound",
 ]
 
@@ -29,6 +35,8 @@ _HOMES = {
     "record": "warpsim.host.recording",
     **dict.fromkeys((n for n in __all__ if n.startswith("assert_")), "warpsim.testing.assertions"),
     **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.bounds"),
+    **dict.fromkeys(("Launch", "arrays", "fuzz"), "warpsim.testing.fuzzing"),
+    "shrink": "warpsim.testing.shrinking",
 }
 
 

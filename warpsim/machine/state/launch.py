@@ -14,6 +14,7 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.pickling import dump, load
+from warpsim.machine.state.schedule import Schedule
 
 BATCH_THREADS = 1 << 17
 BATCH_BYTES = 1 << 28
@@ -66,6 +67,8 @@ class LaunchState:
     device: DeviceSpec
     settings: Settings
     shared_size: int = attrs.field()
+    schedule: Schedule | None = None
+    """Another legal order than the usual one."""
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """How many batches have begun."""

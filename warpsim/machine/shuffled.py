@@ -1,0 +1,51 @@
+"""Another legal order: which group runs next, cut and joined as a `Schedule` draws it.
+
+PTX promises nothing about the order of warps and CTAs, and lets lanes of a warp go ahead of each other; whoever has to wait for
+others waits in any order. So every choice here is one that a GPU may make.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.schedule import Schedule
+    from warpsim.machine.values import Array
+
+
+def take(machine: Machine, schedule: Schedule) -> Group:
+    """The group that runs next: any; it may be joined by others at its place, and it may be cut."""
+    batch = machine.batch
+    group = batch.runnable.pop(schedule.below(len(batch.runnable)))
+    crowded = len(batch.runnable) >= schedule.groups
+    if crowded or schedule.chance(schedule.joins):
+        same = [g for g in batch.runnable if g.same_place(group)]
+        if same:
+            batch.runnable = [g for g in batch.runnable if not any(g is s for s in same)]
+            group = machine.merge([group, *same], None)
+    if len(batch.runnable) < schedule.groups and schedule.chance(schedule.splits):
+        mask = _part(group, schedule)
+        if mask.any() and not mask.all():
+            group, other = machine.divide(group, mask)
+            machine.push(other)
+    return group
+
+
+def _part(group: Group, schedule: Schedule) -> Array:
+    """Some of a group's threads, in the shape of its positions: warps, CTAs, or single lanes."""
+    selection = group.selection
+    threads, ctas = (np.broadcast_to(a, selection.shape) for a in (selection.threads, selection.ctas))
+    kind = schedule.below(4 if schedule.lanes else 3)
+    unit = (threads >> 5, ctas, (threads >> 5) + ctas * (int(threads.max()) // 32 + 1), threads)[kind]
+    known, places = np.unique(unit, return_inverse=True)
+    if schedule.chance(0.5):  # before or behind a place
+        cut = 1 + schedule.below(max(len(known) - 1, 1))
+        chosen = np.arange(len(known)) < cut
+        chosen = chosen if schedule.chance(0.5) else ~chosen
+    else:
+        chosen = np.array([schedule.chance(0.5) for _ in range(min(len(known), 64))])[np.arange(len(known)) % 64]
+    return np.asarray(chosen[places.reshape(selection.shape)])

@@ -1,0 +1,70 @@
+"""A random order of a launch, as data: what a seed chose, and where its stream of choices stands."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+
+ENDLESS = 1 << 30
+
+
+@attrs.define
+class Schedule:
+    """How groups are picked, split and joined in one order; each seed weighs that differently, so that some orders switch at
+    every instruction and others let a warp run as far as it can.
+
+    ``grain`` is how many instructions a group executes on average before another may run, ``splits`` and ``joins`` how often
+    a group is cut in two and groups at one place go on as one, ``groups`` how many there may be in a batch, ``lanes``
+    whether lanes of a warp may part, ``late`` whether asynchronous effects appear as late as they may, ``ctas`` how many CTAs
+    run side by side (0: as many as usual)."""
+
+    seed: int
+    stream: random.Random = attrs.field(repr=False)
+    grain: int = ENDLESS
+    splits: float = 0.5
+    joins: float = 0.5
+    groups: int = 8
+    lanes: bool = False
+    late: bool = False
+    ctas: int = 0
+    waves: list[int] | None = None
+    """The order in which batches begin."""
+
+    @classmethod
+    def of(cls, seed: int) -> Schedule:
+        """The order of a seed."""
+        stream = random.Random(seed)
+        draw = stream.random
+        return cls(
+            seed,
+            stream,
+            grain=(1, 3, 10, 40, ENDLESS, ENDLESS)[int(draw() * 6)],
+            splits=(0.1, 0.5, 0.9)[int(draw() * 3)],
+            joins=(0.0, 0.2, 0.8)[int(draw() * 3)],
+            groups=(2, 4, 8, 16)[int(draw() * 4)],
+            lanes=draw() < 0.3,
+            late=draw() < 0.5,
+            ctas=(0, 0, 1, 2, 5)[int(draw() * 5)],
+        )
+
+    def chance(self, probability: float) -> bool:
+        """True so often."""
+        return self.stream.random() < probability
+
+    def below(self, n: int) -> int:
+        """A number from 0 to n - 1."""
+        return int(self.stream.random() * n)
+
+    def quantum(self) -> int:
+        """How many instructions the next group may execute."""
+        return ENDLESS if self.grain == ENDLESS else 1 + self.below(2 * self.grain)
+
+    def wave(self, number: int, count: int) -> int:
+        """Which batch begins as the ``number``-th of ``count``."""
+        if self.waves is None:
+            self.waves = list(range(count))
+            for last in range(count - 1, 0, -1):
+                other = self.below(last + 1)
+                self.waves[last], self.waves[other] = self.waves[other], self.waves[last]
+        return self.waves[number]

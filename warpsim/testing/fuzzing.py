@@ -1,0 +1,144 @@
+"""Fuzzing a kernel: hypothesis draws launches, and each runs in several orders and at both moments of asynchronous effects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import WarpsimError, describe
+from warpsim.host.arrays import array_of, is_buffer
+from warpsim.host.kernel import Kernel
+from warpsim.host.recipes import LOGICAL, Recipe, recipe
+from warpsim.host.recording import record
+from warpsim.testing.assertions import assert_bits_equal
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+GENERATORS = ("zeros", "full", "arange", "uniform", "normal", "bits", "hurtful")
+"""From the plainest on: hypothesis goes back to the first."""
+Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
+
+
+@attrs.frozen
+class Launch:
+    """A launch to be tried: grid, block, arguments (recipes among them), and options of the call."""
+
+    grid: Any
+    block: Any
+    args: tuple[Any, ...]
+    options: dict[str, Any] = attrs.field(factory=dict)
+
+
+def arrays(shape: int | tuple[int, ...], dtype: str = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
+    """A strategy for arguments: ordinary numbers, any bits, and values that hurt (NaN, infinities, subnormals, extremes).
+
+    Args:
+        shape: extents.
+        dtype: of the case format, for example ``f16``.
+        ordinary: finite numbers of moderate size only.
+    """
+    from hypothesis import strategies as st
+
+    known = [g for g in GENERATORS if not (ordinary and g in ("bits", "hurtful"))]
+    if LOGICAL[dtype].kind in "iu":
+        known = [*[g for g in known if g not in ("uniform", "normal")], "integers"]
+    seeds = st.integers(0, 2**32 - 1)
+    return st.builds(lambda g, seed: recipe(g, shape, dtype, seed=seed), st.sampled_from(known), seeds)
+
+
+def fuzz(
+    kernel: Kernel,
+    strategy: SearchStrategy[Launch],
+    *,
+    oracle: Oracle | None = None,
+    runs: int = 50,
+    schedules: int = 2,
+    checks: Any = "default+race",
+    directory: str | os.PathLike[str] | None = None,
+) -> None:
+    """Try launches that hypothesis draws from a strategy; fail with the smallest that goes wrong.
+
+    A launch goes wrong where it breaks a rule, where the oracle says so, or where late asynchronous effects or another legal
+    order give other bits.
+
+    Args:
+        kernel: under test.
+        strategy: gives `Launch` objects.
+        oracle: called with the arguments before and after the launch; raises ``AssertionError`` where these are wrong.
+        runs: launches to try.
+        schedules: other orders in which each of them runs.
+        checks: as for calling the kernel.
+        directory: where the smallest launch that goes wrong is written as a case.
+    """
+    from hypothesis import HealthCheck, given, settings
+
+    __tracebackhide__ = True
+    failing: list[Launch] = []
+
+    @settings(max_examples=runs, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def every_launch_is_right(launch: Launch) -> None:
+        failing[:] = [launch]
+        _check(kernel, launch, oracle, schedules, checks)
+        failing.clear()
+
+    try:
+        every_launch_is_right()
+    except BaseException as problem:
+        if directory is not None and failing and isinstance(problem, Exception):
+            _keep(kernel, failing[0], directory, checks)
+            problem.add_note(f"the launch was written to {os.fspath(directory)}") if hasattr(problem, "add_note") else None
+        raise
+
+
+def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int, checks: Any) -> None:
+    __tracebackhide__ = True
+    given, left = _run(kernel, launch, checks, {"async_effects": "eager"})
+    if oracle is not None:
+        oracle(given, left)
+    others: list[dict[str, Any]] = [{"async_effects": "at_wait"}, *({"schedule": seed} for seed in range(schedules))]
+    for order in others:
+        _, again = _run(kernel, launch, "none", order)
+        said = ", ".join(f"{key}={value!r}" for key, value in order.items())
+        for index, (a, b) in enumerate(zip(again, left, strict=True)):
+            if isinstance(b, np.ndarray):
+                assert_bits_equal(a, b, name=f"argument {index} with {said}")
+
+
+def _run(kernel: Kernel, launch: Launch, checks: Any, order: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments before and after a launch in some order."""
+    __tracebackhide__ = True
+    given = tuple(_fresh(a) for a in launch.args)
+    left = tuple(_fresh(a) for a in launch.args)
+    try:
+        result = kernel(launch.grid, launch.block, left, **{"checks": checks, **launch.options, **order})
+    except WarpsimError as problem:
+        raise AssertionError(str(problem)) from None
+    errors = [f for f in result.findings if f.severity == "error"]
+    if errors:
+        raise AssertionError("\n".join(describe(f) for f in errors))
+    return given, left
+
+
+def _fresh(argument: Any) -> Any:
+    if isinstance(argument, Recipe):
+        return argument.array()
+    if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
+        return np.array(array_of(argument), order="C")
+    return argument
+
+
+def _keep(kernel: Kernel, launch: Launch, directory: str | os.PathLike[str], checks: Any) -> None:
+    args: Sequence[Any] = [a if isinstance(a, Recipe) else _fresh(a) for a in launch.args]
+    try:
+        record(kernel, launch.grid, launch.block, args, directory, checks=checks, **launch.options)
+    except WarpsimError:
+        return  # the case of a launch that fails is written all the same
+
+
+__all__ = ["Launch", "arrays", "fuzz"]
