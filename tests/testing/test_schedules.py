@@ -18,15 +18,6 @@ SEEN = {"aggregated_atomics", "library_cluster", "votes_and_matches", "warp_vote
 """Kernels that write down which lanes stand together (activemask), or in which order atomics came: their results are the
 order's by design."""
 FEW = ("barrier_votes", "its_lock", "named_barriers", "grid_sync", "async_stages")
-    "barrier_votes",
-    "its_lock",
-    "lookback_scan",
-    "named_barriers",
-    "grid_sync",
-    "async_stages",
-    "cluster_ring",
-    "flag_rings",
-)
 RACED = [(c.parent, n) for c in CASES for n, line in enumerate((c.parent / "kernel.ptx").read_text().split("\n"), 1)
          if re.search(r"\b(bar\.sync|barrier\.sync|bar\.warp\.sync)\b", line)]  # fmt: skip
 """Every barrier of the recorded kernels."""

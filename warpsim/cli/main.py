@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import warpsim
-from warpsim.cli import outcome
+from warpsim.cli import outcome, testing
 
 REPLAY_SECONDS = 600.0
 """How long a recorded launch may take unless more is asked for: long enough for any case that somebody waits for."""
@@ -89,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     info.add_argument("file", nargs="?")
     info.add_argument("--isa", action="store_true")
     info.add_argument("--json", action="store_true")
+    testing.add_commands(commands)
     examples = commands.add_parser("examples", help="the bundled programs")
     examples.add_argument("name", nargs="?")
     examples.add_argument("--json", action="store_true")
@@ -174,7 +175,8 @@ def _run(words: list[str]) -> int:
 
     try:
         resolve_checks(getattr(options, "checks", None))
-        return int(getattr(commands, f"command_{options.command}")(options))
+        action = getattr(options, "action", None) or getattr(commands, f"command_{options.command}")
+        return int(action(options))
     except LaunchError as problem:
         raise outcome.Unusable(str(problem)) from None
     except WarpsimError as problem:

@@ -75,12 +75,14 @@ def fuzz(
         checks: as for calling the kernel.
         directory: where the smallest launch that goes wrong is written as a case.
     """
-    from hypothesis import HealthCheck, given, settings
+    from hypothesis import HealthCheck, Phase, given, settings
 
     __tracebackhide__ = True
     failing: list[Launch] = []
 
-    @settings(max_examples=runs, deadline=None, suppress_health_check=list(HealthCheck))
+    phases = [phase for phase in Phase if phase is not Phase.explain]  # which runs every launch a hundred times more
+
+    @settings(max_examples=runs, deadline=None, suppress_health_check=list(HealthCheck), phases=phases)
     @given(strategy)
     def every_launch_is_right(launch: Launch) -> None:
         failing[:] = [launch]
@@ -92,7 +94,9 @@ def fuzz(
     except BaseException as problem:
         if directory is not None and failing and isinstance(problem, Exception):
             _keep(kernel, failing[0], directory, checks)
-            problem.add_note(f"the launch was written to {os.fspath(directory)}") if hasattr(problem, "add_note") else None
+            problem.add_note(f"the launch was written to {os.fspath(directory)}") if hasattr(
+                problem, "add_note"
+            ) else None
         raise
 
 

@@ -37,7 +37,9 @@ class Symptom:
         return ", ".join(sorted(self.rules))
 
 
-def symptom_of(case: Case, expected: Array | None = None, at: tuple[str, int] | None = None, **options: Any) -> Symptom | None:
+def symptom_of(
+    case: Case, expected: Array | None = None, at: tuple[str, int] | None = None, **options: Any
+) -> Symptom | None:
     """How a case fails; None where it does not. With ``at`` only that element is looked at, against ``expected``."""
     ready = case.prepare()
     kept: dict[str, Array] = {}
@@ -49,7 +51,9 @@ def symptom_of(case: Case, expected: Array | None = None, at: tuple[str, int] | 
         key, place = at
         got = kept[key].reshape(-1).view(np.uint8)[place : place + expected.size]
         return None if got.tobytes() == expected.tobytes() else Symptom(element=(key, place, got.tobytes()))
-    for comparison, described in zip(ready.comparisons(), [b for b in case.description["buffers"] if b.get("out")], strict=False):
+    for comparison, described in zip(
+        ready.comparisons(), [b for b in case.description["buffers"] if b.get("out")], strict=False
+    ):
         if comparison.wrong.any():
             size = comparison.expected.dtype.itemsize
             place = int(np.flatnonzero(comparison.wrong.reshape(-1))[0]) * size
@@ -116,7 +120,9 @@ class Shrinker:
     def buffers(self) -> None:
         """Zeros for what a buffer holds, and shorter buffers."""
         for index in range(len(self.case.description["buffers"])):
-            if not self._change(index, lambda b: {**b, "in": None, "recipe": None} if b.get("in") or b.get("recipe") else None):
+            if not self._change(
+                index, lambda b: {**b, "in": None, "recipe": None} if b.get("in") or b.get("recipe") else None
+            ):
                 for _ in range(12):
                     if not self._change(index, _halved):
                         break
@@ -142,7 +148,9 @@ class Shrinker:
             return False
         kept = self.keep({**case.description, "buffers": buffers}, data, case.source[0])
         if kept:
-            self.said(f"buffer {changed['name']}: {changed['nbytes']} bytes{'' if changed.get('in') or changed.get('recipe') else ', zeros'}")
+            self.said(
+                f"buffer {changed['name']}: {changed['nbytes']} bytes{'' if changed.get('in') or changed.get('recipe') else ', zeros'}"
+            )
         return kept
 
     # ---- the instructions --------------------------------------------------------------------
@@ -179,12 +187,18 @@ class Shrinker:
             kept: dict[str, Array] = {}
             run_prepared(self.case.prepare(), keep=kept, on_finding="collect", **self.options)
             for key, values in kept.items():
-                data[key] = values.reshape(-1).view(np.uint8)[: data[key].nbytes].view(data[key].dtype).reshape(data[key].shape)
+                data[key] = (
+                    values.reshape(-1).view(np.uint8)[: data[key].nbytes].view(data[key].dtype).reshape(data[key].shape)
+                )
             raw = data[self.at[0]].reshape(-1).view(np.uint8)
             raw[self.at[1] : self.at[1] + self.expected.size] = self.expected
-        used = {b.get(side) for b in [*description["buffers"], *description.get("globals", [])] for side in ("in", "out")}
+        used = {
+            b.get(side) for b in [*description["buffers"], *description.get("globals", [])] for side in ("in", "out")
+        }
         data = {key: values for key, values in data.items() if key in used}
-        options = {k: v for k, v in self.options.items() if k in ("checks", "async_effects", "schedule") and v is not None}
+        options = {
+            k: v for k, v in self.options.items() if k in ("checks", "async_effects", "schedule") and v is not None
+        }
         if options:
             description["options"] = {**description.get("options", {}), **options}
         return write_case(directory, description, data, self.case.source[0])
