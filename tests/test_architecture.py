@@ -85,6 +85,7 @@ def test_nothing_that_processors_do_differently():
 
 
 OPCODES_ELSEWHERE = {
+    "layout/pictured.py": "likewise, by the names that a user writes",
     "report/rules.py": "names of rules",
     "__init__.py": "the public function mma",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",

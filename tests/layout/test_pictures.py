@@ -5,7 +5,14 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+import warpsim
+from warpsim.cli import main
 from warpsim.layout import instructions, pictures
+from warpsim.layout.algebra import Layout
+from warpsim.layout.drawing import svg
+from warpsim.layout.pictured import Placing
+from warpsim.layout.pictured import pictures as pictures_of
+from warpsim.layout.tiles import Tile
 
 SPELLINGS = [
     "mma.m16n8k16...f16",
@@ -36,7 +43,7 @@ SPELLINGS = [
 def test_every_element_is_shown(spelling):
     """Every element of every operand has a holder, and no lane holds two elements in one place."""
     for operand in instructions.operands(spelling).values():
-        grid = pictures.holders(operand)
+        grid = operand.holders()
         everyone = [holder for line in grid for cell in line for holder in cell]
 
         assert all(cell for line in grid for cell in line)
@@ -58,16 +65,16 @@ def test_b_is_shown_as_k_by_n():
     """b1 of lane 4g + t is row 2t + 1 of column g, the high half of register 0."""
     operand = instructions.operands("mma.m16n8k16.f16")["b"]
 
-    assert pictures.holders(operand)[3][6] == [(4 * 6 + 1, 0, 1)]
+    assert operand.holders()[3][6] == [(4 * 6 + 1, 0, 1)]
 
 
 def test_svg_is_well_formed():
     """A drawing parses, and has one titled cell for each element."""
     operand = instructions.operands("mma.m16n8k32.s8")["a"]
-    root = ElementTree.fromstring(pictures.svg(operand, "a & b <c>"))
+    root = ElementTree.fromstring(svg(operand.drawing("a & b <c>")))
 
     assert len(root.findall(".//{http://www.w3.org/2000/svg}title")) == 16 * 32
-    assert pictures.page("x", [operand]).endswith("</html>")
+    assert "a & b <c>" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_wide_tables_are_cut():
@@ -103,3 +110,132 @@ def test_other_spellings_are_refused_with_the_nearest(spelling, words):
         instructions.operands(spelling)
 
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "count"), [("ldmatrix.x1", 1), ("ldmatrix.x2", 2), ("ldmatrix.x4", 4), ("ldmatrix.x4.trans", 4)]
+)
+def test_every_matrix_of_ldmatrix(spelling, count):
+    """Each matrix stands where the instruction puts it: registers, lanes and the lanes that give its rows."""
+    shown = pictures_of(spelling)
+    names = "{" + ", ".join(f"r{i}" for i in range(count)) + "}"
+    trans = ".trans" if "trans" in spelling else ""
+    content = np.arange(8 * 8 * count, dtype=np.uint16)
+    result = warpsim.run(
+        f"mov.u32 at, %laneid; shl.b32 at, at, 4; mov.u32 base, smem; add.u32 at, at, base;"
+        f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {names}, [at];",
+        shared=np.r_[content, np.zeros(256 - len(content), np.uint16)],
+    )
+
+    assert list(shown) == [f"m{i}" for i in range(count)]
+    for number, operand in enumerate(shown.values()):
+        assert f"lanes {8 * number} to {8 * number + 7} give" in operand.note
+        for r, line in enumerate(operand.holders()):
+            for c, ((lane, register, part),) in enumerate(line):
+                word = int(result.registers[f"r{register}"].view(np.uint32)[lane])
+                assert word >> 16 * part & 0xFFFF == 64 * number + 8 * r + c
+
+
+@pytest.mark.parametrize(("span", "mask"), [(128, 0x380), (64, 0x180), (32, 0x080)])
+def test_swizzled_tiles(span, mask):
+    """Tensor copies swizzle as CuTe's Swizzle<B,4,3> does; eight rows of a 16-byte column lie in different banks."""
+    tile = pictures_of(f"tile.16x{span // 2}.f16", placing=Placing(f"{span}B"))["tile"]
+    plain = np.arange(16)[:, None] * span + np.arange(span // 2) * 2
+
+    assert (tile.addresses == plain ^ (plain & mask) >> 3).all()
+    if span == 128:
+        assert all(len(set(tile.chunks[:8, c] % 128)) == 8 for c in range(8))
+    assert len(np.unique(tile.addresses)) == tile.addresses.size
+
+
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("spelling", ["wgmma.m64n64k16.f32.f16.f16", "wgmma.sp.m64n64k32.f32.bf16.bf16"])
+def test_tiles_of_wgmma(spelling, swizzle, transposed):
+    """Every element of A and B has a place of its own, in 16 bytes that lie together; the pictures show each of them once."""
+    shown = pictures_of(spelling, placing=Placing(swizzle, transposed))
+    for name, extent, k in (("a_desc", 64, 16), ("b_desc", 64, 32 if "sp" in spelling else 16)):
+        tile = shown[name]
+        assert tile.addresses.shape == ((k, extent) if transposed else (extent, k))
+        assert len(np.unique(tile.addresses)) == extent * k
+        assert (np.diff(tile.addresses.reshape(-1, 8), axis=1) == 2).all()
+        places, memory = tile.drawings()
+        assert sorted(c.key for line in places.cells for c in line) == sorted(
+            c.key for line in memory.cells for c in line if c.key
+        )
+        assert name.upper() in tile.text()
+
+
+def test_a_descriptor_of_one_s_own():
+    """`--descriptor` is drawn as it is: start 0x400, offsets 128 and 256, no swizzle."""
+    bits = 0x400 >> 4 | 128 >> 4 << 16 | 256 >> 4 << 32
+    tile = pictures_of("wgmma.m64n8k16.f32.f16.f16", placing=Placing(descriptor=bits))["a_desc"]
+
+    assert isinstance(tile, Tile)
+    assert tile.addresses[9, 8] == 0x400 + 256 + 16 + 128
+
+
+@pytest.mark.parametrize(
+    ("spelling", "count"),
+    [("mma.sp.m16n8k16.f16", 4), ("mma.sp.m16n8k32.f16", 2), ("mma.sp.m16n8k64.s8", 1), ("wgmma.sp.m64n8k32.f16", 2)],
+)
+def test_metadata_of_every_selector(spelling, count):
+    """Each selector names other lanes, which hold the same chunks."""
+    shown = [o for name, o in pictures_of(spelling).items() if name[0] == "e"]
+    lanes = [{cell[0][0] for line in o.holders() for cell in line} for o in shown]
+
+    assert len(shown) == count
+    assert len(set().union(*lanes)) == sum(map(len, lanes))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tile.8x8.f16", "--swizzle", "none", "--json"],
+        ["tile.8x64.f16", "--format", "svg"],
+        ["ldmatrix.x4", "--format", "html"],
+        ["ldmatrix.x4", "--operand", "m2", "--format", "svg"],
+        ["ldmatrix.x4", "--operand", "r"],
+        ["mma.sp.m16n8k16.f16", "--operand", "e"],
+        ["wgmma.m64n16k16.f32.f16.f16", "--format", "html", "--major", "mn", "--swizzle", "32B"],
+        ["wgmma.m64n16k32.s32.s8.s8", "--json"],
+        ["wgmma.m64n16k256.s32.b1.b1", "--operand", "b_desc"],
+    ],
+)
+def test_command(words, capsys):
+    """`warpsim layout` shows them in every form."""
+    assert main(["layout", *words]) == 0
+    assert len(capsys.readouterr().out) > 200
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tile.8x8"], "tile.ROWSxCOLUMNS.TYPE"),
+        (["tile.8x100.f16"], "at most the 128 of the swizzle"),
+        (["tile.999999999999x8.f16", "--swizzle", "none"], "65536"),
+        (["tile.8x3.f16"], "multiple of 16 bytes"),
+        (["wgmma.m64n8k32.s32.s8.s8", "--major", "mn"], "only 16-bit types"),
+        (["wgmma.m64n8k16.f32.f16.f16", "--major", "mn"], "choose a smaller swizzle"),
+        (["wgmma.m64n8k16.f32.f16.f16", "--descriptor", "x"], "64 bits"),
+        (["ldmatrix.x4", "--format", "svg"], "m0|m1|m2|m3"),
+    ],
+)
+def test_command_refuses(words, said, capsys):
+    """What cannot be drawn is said to be so, with status 2."""
+    assert main(["layout", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_notebooks_show_drawings():
+    """Fragments, operands, layouts and tiles are drawings in a notebook."""
+    operand = instructions.operands("mma.m16n8k16.f16")["a"]
+    for thing in (
+        operand,
+        operand.fragment,
+        operand.fragment.layout,
+        Layout.parse("8:1"),
+        pictures_of("tile.8x64.f16")["tile"],
+    ):
+        for part in thing._repr_html_().split("</svg>")[:-1]:
+            ElementTree.fromstring(part[part.index("<svg") :] + "</svg>")

@@ -94,8 +94,14 @@ def parser() -> argparse.ArgumentParser:
     examples.add_argument("name", nargs="?")
     examples.add_argument("--json", action="store_true")
     layout = commands.add_parser("layout", help="who holds which element of a matrix operand")
-    layout.add_argument("instruction", help='in full or in short: "mma.m16n8k16...f16", "ldmatrix.m16n16.trans"')
-    layout.add_argument("--operand", help="one of them: a, b, c, d, e (metadata), r")
+    layout.add_argument(
+        "instruction",
+        help='in full or in short: "mma.m16n8k16...f16", "ldmatrix.x4"; or shared memory: "tile.64x64.f16"',
+    )
+    layout.add_argument("--operand", help="one of them: a, b, c, d, e (metadata), m0 to m3, a_desc, b_desc")
+    layout.add_argument("--swizzle", default="128B", choices=["none", "32B", "64B", "128B"], help="of shared memory")
+    layout.add_argument("--major", default="k", choices=["k", "mn"], help="what runs along the lines of shared memory")
+    layout.add_argument("--descriptor", metavar="BITS", help="the matrix descriptor of wgmma, instead of the usual one")
     layout.add_argument("--format", default="text", choices=["text", "svg", "html"])
     layout.add_argument("--device", help="the GPU, for example sm_90a: wmma's fragments differ")
     layout.add_argument("--json", action="store_true")

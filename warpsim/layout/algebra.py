@@ -13,6 +13,10 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
+from warpsim.layout.drawing import HUES, Cell, Drawing, svg
+
+SHOWN = 4096
+"""Coordinates of the largest layout that a notebook shows as a table."""
 Tree: TypeAlias = "int | tuple[Tree, ...]"
 
 
@@ -54,6 +58,20 @@ class Layout:
 
     def __repr__(self) -> str:
         return f"{self.shape}:{self.stride}".replace(" ", "").replace(",)", ")")
+
+    def _repr_html_(self) -> str:
+        rows, columns = (self[0].size, self.size // self[0].size) if isinstance(self.shape, tuple) else (1, self.size)
+        if self.size > SHOWN:
+            return f"<code>{self!r}</code>"
+        cells = tuple(
+            tuple(
+                Cell(str(self(r + rows * c)), "", (r + rows * c) // max(self.size // HUES, 1) % HUES)
+                for c in range(columns)
+            )
+            for r in range(rows)
+        )
+        heads, labels = tuple(map(str, range(columns))), tuple(map(str, range(rows)))
+        return svg(Drawing(repr(self), (), "", heads, labels, cells, 40))
 
     @property
     def modes(self) -> tuple[tuple[int, int], ...]:

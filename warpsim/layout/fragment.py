@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.layout.algebra import Layout, Tree, product
+from warpsim.layout.drawing import Cell, Drawing, svg
 
 Array = NDArray[Any]
+Holder = tuple[int, int, int]
+"""Lane, register, and which part of the register, counted from its low end."""
 
 
 @attrs.frozen(eq=False)
@@ -69,6 +72,60 @@ class Fragment:
     def table(self) -> tuple[Array, Array]:
         """Row and column of every value of every thread, ``[threads, values]``."""
         return self.place(np.arange(self.threads)[:, None], np.arange(self.values))
+
+    # ---- as a picture ------------------------------------------------------------------------
+
+    def holders(self, swapped: bool = False, first: int = 0) -> list[list[list[Holder]]]:
+        """For each row and column (each column and row where ``swapped``) everyone who holds the element; registers count
+        from ``first``."""
+        rows, columns = self.table()
+        shape = (self.columns, self.rows) if swapped else (self.rows, self.columns)
+        grid: list[list[list[Holder]]] = [[[] for _ in range(shape[1])] for _ in range(shape[0])]
+        per = self.per_register
+        for thread, value in np.ndindex(rows.shape):
+            row, column = int(rows[thread, value]), int(columns[thread, value])
+            if swapped:
+                row, column = column, row
+            grid[row][column].append((int(self.lane(thread)), first + value // per, value % per))
+        return grid
+
+    def formula(self, axes: tuple[str, str] = ("row", "column")) -> str:
+        """The layout in CuTe's spelling, and what its values are; ``axes`` are the fragment's own rows and columns."""
+        per = self.per_register
+        value = f"value = {per} * register + part" if per > 1 else "value = register"
+        thread = "lane" if self.lanes is None else "thread"
+        text = f"({thread}, value) -> {axes[0]} + {self.rows} * {axes[1]}: {self.layout!r}, {value}"
+        if self.lanes is not None:
+            text += f", lane = {self.lanes!r} of thread" + (f" + {self.first}" if self.first else "")
+        return text
+
+    def drawing(
+        self,
+        name: str = "r",
+        title: str = "",
+        axes: tuple[str, str] = ("row", "column"),
+        swapped: bool = False,
+        first: int = 0,
+        notes: tuple[str, ...] = (),
+    ) -> Drawing:
+        """A cell for each element, coloured by lane, with lane, register and part; ``axes`` as shown."""
+        grid = self.holders(swapped, first)
+        cells = tuple(
+            tuple(self._cell(name, f"{axes[0]} {r}, {axes[1]} {c}", cell) for c, cell in enumerate(line))
+            for r, line in enumerate(grid)
+        )
+        own = axes[::-1] if swapped else axes
+        heads, labels = tuple(map(str, range(len(grid[0])))), tuple(map(str, range(len(grid))))
+        return Drawing(title or name, (self.formula(own), *notes), "\\".join(axes), heads, labels, cells)
+
+    def _cell(self, name: str, place: str, held: list[Holder]) -> Cell:
+        lane, register, part = held[0]
+        tip = "; ".join(f"lane {a}, {name}{b}, part {p}" for a, b, p in held)
+        second = f"{name}{register}" + (f".{part}" if self.per_register > 1 else "")
+        return Cell(f"T{lane}", second, lane % 32, f"{place}: {tip}", f"T{lane}")
+
+    def _repr_html_(self) -> str:
+        return svg(self.drawing(title=f"{self.rows} x {self.columns} elements of {self.bits} bits"))
 
 
 def fragment(rows: int, columns: int, bits: int, threads: Layout, values: Layout) -> Fragment:

@@ -10,7 +10,8 @@ import re
 import attrs
 
 from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
-from warpsim.layout.fragment import Fragment
+from warpsim.layout.drawing import Drawing, svg
+from warpsim.layout.fragment import Fragment, Holder
 
 BITS = {
     **wmma_fragments.BITS,
@@ -27,13 +28,32 @@ _SCALES = ("ue8m0", "ue4m3")
 class Operand:
     """A matrix operand: its fragment, what its rows and columns are called, and whether it is shown transposed.
 
-    ``name`` is the letter of its registers; ``swapped`` is for B, whose fragment has n as rows and k as columns."""
+    ``name`` is the letter of its registers, which count from ``first``; ``swapped`` is for B, whose fragment has n as rows and k
+    as columns."""
 
     name: str
     fragment: Fragment
     axes: tuple[str, str]
     swapped: bool = False
     note: str = ""
+    first: int = 0
+
+    def holders(self) -> list[list[list[Holder]]]:
+        """For each row and column as shown, everyone who holds the element."""
+        return self.fragment.holders(self.swapped, self.first)
+
+    def formula(self) -> str:
+        """The layout in CuTe's spelling, and what its values are."""
+        row, column = self.axes[::-1] if self.swapped else self.axes
+        return self.fragment.formula((row, column))
+
+    def drawing(self, title: str = "") -> Drawing:
+        """A cell for each element, coloured by lane, with lane, register and part."""
+        notes = (self.note,) if self.note else ()
+        return self.fragment.drawing(self.name, title or self.name.upper(), self.axes, self.swapped, self.first, notes)
+
+    def _repr_html_(self) -> str:
+        return svg(self.drawing())
 
 
 def operands(text: str, sm: int = 90) -> dict[str, Operand]:
