@@ -92,6 +92,7 @@ OPCODES_ELSEWHERE = {
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
     "testing/bounds.py": "which arithmetic a bound is for, in the words of whoever writes the test",
+    "debug/matrices.py": "likewise, of the instruction that a session shows",
     "cli/debug/shell.py": "gdb's commands have names of their own",
     "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }

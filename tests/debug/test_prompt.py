@@ -163,3 +163,21 @@ def test_source_lines(monkeypatch, capsys):
     assert "kernel.cu:4: if (i < n) y[i] = a * x[i] + y[i];" in answers[2]
     assert "kernel.cu:4" in answers[4]
     assert "kernel.cu:3:" in answers[5]
+
+
+def test_what_can_be_seen(monkeypatch, capsys):
+    """Matrices with their owners, what is in flight, mbarriers, origins."""
+    commands = "b op:wgmma.mma*\nc\nmatrix b[3,7]\nd\nn\ni async\ni wgmma\ni mbarriers\ni barriers\nmatrix d\norigin %f1000\nmatrix x\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(commands))
+    assert main(["debug", "replay", str(ROOT / "tests" / "cases" / "gemm_ss_f16")]) == 0
+    answers = [answer.partition("\n")[2] for answer in capsys.readouterr().out.split("(warpsim) ")]
+
+    assert answers[3].startswith("b[3,7] = 0.917")
+    assert "shared 0x43f6, bank 29" in answers[3]
+    assert "writes shared 0x2000 to 0x4000 of CTA (0,0,0)" in answers[6]
+    assert "holds 32 registers" in answers[7]
+    assert "phase 1, lacks 1 of 1 arrival and 0 bytes" in answers[8]
+    assert answers[9] == "Nobody has arrived at a barrier.\n"
+    assert len(answers[10].splitlines()) == 1 + 4 * 65
+    assert "wgmma.mma_async" in answers[11]
+    assert "has the operands a, b, d, not 'x'" in answers[12]

@@ -2,16 +2,33 @@
 
 ::
 
-    session      what a user asks for
-    timeline     running, copies of the state, any earlier position again
-    breakpoints  places of the text, and values to watch
-    places       where threads stand, what their registers hold
-    expressions, evaluation, memory     values by expression
+    session      motion, stops, changes: what a user asks for; views: what there is to see
+    timeline     running, copies of the state, any earlier position again; motion, stops: how far it runs
+    breakpoints, watching               places of the text, and values that change
+    expressions, evaluation, memory, writing      values by expression
+    places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and what is in flight; who wrote it
 """
 
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint
+from warpsim.debug.matrices import Matrix
+from warpsim.debug.origins import Origin
 from warpsim.debug.places import DebugError, Focus
 from warpsim.debug.records import Call, Stop, WarpState
 from warpsim.debug.session import Session
+from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 
-__all__ = ["Breakpoint", "Call", "DebugError", "Focus", "Session", "Stop", "WarpState", "Watchpoint"]
+__all__ = [
+    "BarrierState",
+    "Breakpoint",
+    "Call",
+    "DebugError",
+    "Focus",
+    "InFlight",
+    "Matrix",
+    "MbarrierState",
+    "Origin",
+    "Session",
+    "Stop",
+    "WarpState",
+    "Watchpoint",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from warpsim.errors import WarpsimError
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import as_array
 from warpsim.program.program import Instruction
 
@@ -140,3 +141,28 @@ def ranges(numbers: Array) -> str:
     """Numbers as ranges: 0-3, 8."""
     parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))
+
+
+def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, lane: int | None) -> Focus:
+    """A thread of the launch: the old one, but for what is given.
+
+    Raises:
+        DebugError: there is no such CTA, warp or lane."""
+    if cta is not None:
+        parts = [int(v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
+        if not 1 <= len(parts) <= 3:
+            raise DebugError("a CTA has one to three coordinates")
+        x, y, z = (*parts, 0, 0)[:3]
+        if any(not 0 <= v < limit for v, limit in zip((x, y, z), launch.grid, strict=True)):
+            raise DebugError(f"there is no CTA ({x},{y},{z}) in a grid of {launch.grid}")
+        cta = (x, y, z)
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    chosen = Focus(cta or old.cta, old.warp if warp is None else int(warp), old.lane if lane is None else int(lane))
+    if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
+        chosen = attrs.evolve(chosen, lane=0)
+    warps = -(-threads // 32)
+    if not 0 <= chosen.warp < warps:
+        raise DebugError(f"there is no warp {chosen.warp}: a CTA has {warps}, from 0")
+    if not 0 <= chosen.lane < 32 or chosen.warp * 32 + chosen.lane >= threads:
+        raise DebugError(f"there is no lane {chosen.lane} in warp {chosen.warp} of {threads} threads")
+    return chosen

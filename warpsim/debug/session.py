@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions, motion
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve, spot
-from warpsim.debug.evaluation import Scene
 from warpsim.debug.handover import hand_over
-from warpsim.debug.places import DebugError, Focus, Standing, column_of, first_of, holds, is_written
-from warpsim.debug.places import standing as everyone
-from warpsim.debug.records import Call, Stop, WarpState, warps_of
+from warpsim.debug.origins import Origin, origin_of
+from warpsim.debug.places import DebugError, Focus, chosen_focus, first_of, holds
+from warpsim.debug.records import Stop
 from warpsim.debug.timeline import Timeline
+from warpsim.debug.views import Views
 from warpsim.debug.watching import target_of
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
-from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
-from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.report.profile import Profile
@@ -37,7 +34,7 @@ ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
 """Arguments of a launch that say how it runs, not what it does: a session runs in its own way."""
 
 
-class Session:
+class Session(Views):
     """A launch under the user's control: ``Session(kernel, grid, block, args, **as for a launch)``.
 
     It stands before the first instruction of the first warp. Every warp is a group of its own here, so that one step is one
@@ -248,24 +245,8 @@ class Session:
 
     def focus(self, cta: Any = None, warp: int | None = None, lane: int | None = None) -> Focus:
         """The thread that `step`, `registers`, `evaluate` mean; change any part of it."""
-        old, launch = self.thread, self.timeline.state
-        if cta is not None:
-            parts = [int(v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
-            if not 1 <= len(parts) <= 3:
-                raise DebugError("a CTA has one to three coordinates")
-            x, y, z = (*parts, 0, 0)[:3]
-            if any(not 0 <= v < limit for v, limit in zip((x, y, z), launch.grid, strict=True)):
-                raise DebugError(f"there is no CTA ({x},{y},{z}) in a grid of {launch.grid}")
-            cta = (x, y, z)
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        chosen = Focus(cta or old.cta, old.warp if warp is None else int(warp), old.lane if lane is None else int(lane))
-        if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
-            chosen = attrs.evolve(chosen, lane=0)
-        warps = -(-threads // 32)
-        if not 0 <= chosen.warp < warps:
-            raise DebugError(f"there is no warp {chosen.warp}: a CTA has {warps}, from 0")
-        if not 0 <= chosen.lane < 32 or chosen.warp * 32 + chosen.lane >= threads:
-            raise DebugError(f"there is no lane {chosen.lane} in warp {chosen.warp} of {threads} threads")
+        old = self.thread
+        chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
             self.thread = chosen
             if lane is None and self.standing() is None:
@@ -280,29 +261,6 @@ class Session:
             if self.standing(candidate) is not None:
                 return candidate
         return focus
-
-    def standing(self, focus: Focus | None = None) -> Standing | None:
-        """Where a thread stands, if it runs."""
-        focus = self.thread if focus is None else focus
-        for machine in self.timeline.machines():
-            if column_of(machine, focus.cta) is not None:
-                return next((at for at in everyone(machine) if holds(machine, at.group, focus)), None)
-        return None
-
-    @property
-    def scene(self) -> Scene:
-        """The thread in focus as expressions see it."""
-        at = self.standing()
-        machine = at.machine if at is not None else _machine_of(self.timeline, self.thread)
-        return Scene(self.timeline.state, machine, at.group if at is not None else None, self.thread)
-
-    def scene_of(self, timeline: Timeline, focus: Focus) -> Scene:
-        """The place of a thread in a launch that comes to the present position again."""
-        machine = _machine_of(timeline, focus)
-        groups = (
-            [at.group for at in everyone(machine) if holds(machine, at.group, focus)] if machine is not None else []
-        )
-        return Scene(timeline.state, machine, groups[0] if groups else None, focus)
 
     def has_begun(self, cta: tuple[int, int, int]) -> bool:
         """Whether a CTA has begun: they do so in order."""
@@ -320,75 +278,17 @@ class Session:
         number = x + gx * (y + gy * z)
         self.timeline.prefer(None if self.scheduler_locking == "off" else (number, self.thread.warp))
 
-    @property
-    def _function(self) -> str | None:
-        at = self.standing()
-        return at.group.plan.function.name if at is not None else None
-
-    @property
-    def instruction(self) -> Instruction | None:
-        """The instruction at which the thread in focus stands."""
-        at = self.standing()
-        return at.instruction if at is not None else None
-
-    # ---- what --------------------------------------------------------------------------------
-
-    @property
-    def registers(self) -> Mapping[str, Array]:
-        """The registers of the function in which the thread is, as arrays ``[32]`` over its warp; masked are lanes that
-        stand elsewhere. Those that nothing was written to are left out."""
-        scene = self.scene
-        group = scene.group
-        if group is None:
-            return {}
-        mask = ~scene.lanes()
-        return {
-            register.name: np.ma.MaskedArray(scene.held(register), mask)
-            for register in group.plan.function.registers
-            if is_written(group, register.index)
-        }
-
-    def evaluate(self, text: str) -> Any:
-        """The value of an expression for the thread in focus: for what differs by lane an array ``[32]``, masked where a
-        lane stands elsewhere. The grammar is that of `warpsim.debug.expressions`."""
-        scene = self.scene
-        return scene.result(scene.evaluate(expressions.parse(text)))
-
-    def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
-        """Bytes of a state space: of the CTA and the thread in focus unless others are named."""
-        focus = self.thread
-        if cta is not None or thread is not None:
-            number = focus.warp * 32 + focus.lane if thread is None else int(thread)
-            kept = self.thread
-            try:
-                self.focus(cta, number >> 5, number & 31)
-                scene = self.scene
-            finally:
-                self.thread = kept
-                self.stopped(self.stop.reason if self.stop.reason == "end" else "step")
-        else:
-            scene = self.scene
-        return scene.place(space, address).read(nbytes)
+    # ---- change and result -------------------------------------------------------------------
 
     def set(self, what: str, value: Any) -> None:
         """Change a register (in all lanes that stand here, or ``%r3[5]``), a variable, or memory; ``value`` is a number, an
         array ``[32]``, or the text of an expression."""
         assign(self, what, value)
 
-    def where(self) -> tuple[Call, ...]:
-        """The call stack of the thread in focus, innermost first."""
-        at = self.standing()
-        if at is None:
-            return ()
-        lines = self.timeline.state.plan.program.lines
-        calls = [(at.group.plan.function.name, at.instruction)]
-        for plan, block, _, _ in reversed(at.group.stack):
-            calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
-        return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
-
-    def warps(self) -> tuple[WarpState, ...]:
-        """Where the warps of the CTAs that run stand: one entry for lanes of a warp that stand together."""
-        return warps_of(self.timeline.machines())
+    def origin(self, what: str, depth: int = 1) -> Origin:
+        """Who gave a register of the thread in focus, a variable or memory the value that it has, and from what; chained back
+        ``depth`` times."""
+        return origin_of(self, what, depth)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -411,8 +311,3 @@ class Session:
         """Whether the thread in focus stands at one of these places."""
         instruction = self.instruction
         return instruction is not None and spot(instruction) in spots
-
-
-def _machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
-    """The batch of a thread's CTA, while it runs."""
-    return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)

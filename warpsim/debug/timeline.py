@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
+from warpsim.debug import waiting
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import Transfer
+from warpsim.machine.values import Array
 from warpsim.machine.window import Watcher
 from warpsim.program.program import Instruction
 
@@ -51,7 +54,6 @@ class Copy:
     step: int
     changes: int
     state: LaunchState
-    nbytes: int
 
 
 class Timeline(Watcher):
@@ -69,7 +71,7 @@ class Timeline(Watcher):
         self.leaving: Callable[[Machine, Group], None] | None = None
         self.accessed: Callable[..., None] | None = None
         self._watchers = watchers
-        self._start = Copy(-1, 0, state, 0)
+        self._start = Copy(-1, 0, state)
         self._copyable = most_bytes > 0
         self.interrupted = self._catching = self._struck = False
         self._known: set[tuple[int, str, int, int]] = set()
@@ -119,6 +121,21 @@ class Timeline(Watcher):
         if self.accessed is not None:
             self.accessed(machine, group, access, space, place, nbytes, where, active)
 
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies begin: as somebody listens, the machine keeps track of them."""
+
+    def mbarrier_initialised(
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
+    ) -> None:
+        """Where mbarriers are is noted."""
+        waiting.note_initialised(machine, group, columns, place, active)
+
+    def mbarrier_invalidated(
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
+    ) -> None:
+        """Where none are any more, too."""
+        waiting.note_invalidated(machine, group, columns, place, active)
+
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """Threads leave: whoever follows them wants to know."""
         if self.leaving is not None:
@@ -148,7 +165,7 @@ class Timeline(Watcher):
         """Copy the present state, and let go of some copies where they are too many."""
         began = time.monotonic()
         if not any(kept.step == self.step for kept in self.copies):
-            kept = Copy(self.step, self.made, copy.deepcopy(self.state), size_of(self.state))
+            kept = Copy(self.step, self.made, copy.deepcopy(self.state))
             self.copies = sorted([*self.copies, kept], key=lambda c: c.step)
             self._thin_out()
         took = time.monotonic() - began
@@ -156,15 +173,21 @@ class Timeline(Watcher):
 
     def _thin_out(self) -> None:
         """Drop copies, such that the gaps grow with the distance from the present position."""
-        while self.copies and (
-            len(self.copies) > MOST_COPIES or sum(kept.nbytes for kept in self.copies) > self.most_bytes
-        ):
+        while len(self.copies) > MOST_COPIES or self._bytes() > self.most_bytes:
+            if not self.copies:
+                return
             steps = [self._start.step, *[kept.step for kept in self.copies]]
             steps.append(steps[-1] + 1)
             gaps = [
                 (steps[at + 2] - steps[at]) / (abs(self.step - steps[at + 1]) + 1) for at in range(len(self.copies))
             ]
             del self.copies[gaps.index(min(gaps))]
+
+    def _bytes(self) -> int:
+        """What the copies take besides what they share with each other."""
+        found = {id(array): array.nbytes for kept in self.copies for array in arrays_of(kept.state)}
+        shared = {id(array) for array in arrays_of(self._start.state)}
+        return sum(nbytes for name, nbytes in found.items() if name not in shared)
 
     # ---- changes -----------------------------------------------------------------------------
 
@@ -330,14 +353,13 @@ class Timeline(Watcher):
         return None
 
 
-def size_of(state: LaunchState) -> int:
-    """About how many bytes a copy of a state takes."""
-    nbytes = state.memory.nbytes
+def arrays_of(state: LaunchState) -> Iterator[Array]:
+    """The big arrays of a state; copies share those that nobody has written since."""
+    yield from (allocation.data for allocation in state.memory.everything())
     for batch in state.batches:
-        nbytes += batch.shared.words.nbytes + batch.local.words.nbytes
+        yield from (batch.shared.words, batch.local.words)
         for frame in batch.frames.values():
-            nbytes += sum(value.nbytes for value in frame.values if isinstance(value, np.ndarray))
-    return nbytes
+            yield from (value for value in frame.values if isinstance(value, np.ndarray))
 
 
 __all__ = ["Change", "Hit", "Timeline"]

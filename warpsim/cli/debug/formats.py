@@ -143,3 +143,23 @@ def short(value: Any) -> str:
 def equation(name: str, value: str) -> str:
     """``name = value``; a table stands below its name."""
     return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"
+
+
+def grid(values: Any, across: int = 16) -> list[str]:
+    """A matrix with the numbers of its rows and columns, so many columns at a time; what is not here is a dash."""
+    data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
+    rows, columns = data.shape
+    texts = [["-" if mask[r, c] else _narrow(data[r, c]) for c in range(columns)] for r in range(rows)]
+    width = max(max((len(text) for row in texts for text in row), default=1), len(str(columns)))
+    found = []
+    for start in range(0, columns, across):
+        stop = min(start + across, columns)
+        found.append("      " + " ".join(str(c).rjust(width) for c in range(start, stop)))
+        for r in range(rows):
+            found.append(f"{r:4}: " + " ".join(text.rjust(width) for text in texts[r][start:stop]))
+    return found
+
+
+def _narrow(value: Any) -> str:
+    """One element in few characters."""
+    return plain(value) if isinstance(value, (np.integer, np.bool_)) else f"{float(value):.4g}"

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def cta(place: tuple[int, int, int]) -> str:
+    """A CTA in words."""
+    return f"CTA ({place[0]},{place[1]},{place[2]})"
+
+
 class Infos(Part):
     """info registers, lanes, warps, line, locals, findings ..."""
 
@@ -118,6 +123,52 @@ class Infos(Part):
             self.say(f"{finding.severity}: {describe(finding)}")
         if not self.session.findings:
             self.say("No findings up to here.")
+
+    def info_barriers(self, text: str) -> None:
+        """Barriers at which somebody has arrived, and who waits."""
+        for barrier in self.session.barriers():
+            name = "of the cluster" if barrier.number is None else str(barrier.number)
+            waits = f"; warps {', '.join(map(str, barrier.waiting))} wait" if barrier.waiting else ""
+            self.say(f"  {cta(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}")
+        if not self.session.barriers():
+            self.say("Nobody has arrived at a barrier.")
+
+    def info_mbarriers(self, text: str) -> None:
+        """The mbarriers in use: phase, what it lacks, who waits."""
+        for found in self.session.mbarriers():
+            waits = f"; warps {', '.join(map(str, found.waiting))} wait" if found.waiting else ""
+            self.say(
+                f"  {cta(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
+                f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
+            )
+        if not self.session.mbarriers():
+            self.say("No mbarrier is in use.")
+
+    def info_async(self, text: str) -> None:
+        """Copies and wgmma whose completion nobody has observed."""
+        self._in_flight(wgmma=None)
+
+    def info_wgmma(self, text: str) -> None:
+        """wgmma in flight, and the registers that they hold."""
+        self._in_flight(wgmma=True)
+
+    def _in_flight(self, *, wgmma: bool | None) -> None:
+        found = [f for f in self.session.in_flight() if wgmma is None or bool(f.registers) == wgmma]
+        for each in found:
+            place = f"line {each.line}  " if each.line else ""
+            self.say(f"  {place}{each.instruction}: {cta(each.cta)}, warp {each.warp}, lanes {each.lanes}")
+            for verb, runs in (("writes", each.writes), ("reads", each.reads)):
+                for where, start, nbytes in runs[:4]:
+                    self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta(where)}")
+                if len(runs) > 4:
+                    self.say(f"      {verb} {len(runs) - 4} runs more")
+            if each.registers:
+                self.say(
+                    f"      holds {plural(len(each.registers), 'register')}, {each.registers[0]} to {each.registers[-1]}"
+                )
+            self.say(f"      until {each.until}")
+        if not found:
+            self.say("Nothing is in flight.")
 
     def info_display(self, text: str) -> None:
         """What is shown at every stop."""

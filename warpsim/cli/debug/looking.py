@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.debug.formats import LETTERS, equation, formatter, short, show
+from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, short, show
 from warpsim.cli.debug.infos import Infos
 from warpsim.cli.debug.parts import number_of
 from warpsim.debug import DebugError
@@ -126,6 +126,34 @@ class Looking(Infos):
         if not sign or not what.strip() or not value.strip():
             raise DebugError("set WHAT = VALUE, for example set %r3 = 5, set s[2] = 1.5, set %r3[4] = %r2 + 1")
         self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
+
+    def do_matrix(self, text: str, option: str) -> None:
+        """matrix OPERAND[r,c]: an operand (a, b, c, d, e) of the matrix instruction here or last before, as the matrix it is; of [r,c] who holds it."""
+        found = re.fullmatch(r"\s*([a-z_]{1,10})\s*(?:\[\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\])?\s*", text.lower())
+        if found is None:
+            raise DebugError("matrix OPERAND, or matrix OPERAND[row,column]: for example matrix a, matrix d[3,7]")
+        matrix = self.session.matrix(found[1])
+        if found[2] is not None:
+            row, column = int(found[2]), int(found[3])
+            owner = matrix.owner(row, column)
+            self.say(f"{found[1]}[{row},{column}] = {plain(np.ma.getdata(matrix.values)[row, column])}, {owner}")
+            return
+        rows, columns = matrix.values.shape
+        note = f"; {matrix.note}" if matrix.note else ""
+        self.say(
+            f"{matrix.name} of {matrix.instruction} in line {matrix.line}, {rows} x {columns} ({' x '.join(matrix.axes)}){note}"
+        )
+        for line in grid(matrix.values):
+            self.say(line)
+
+    def do_origin(self, text: str, option: str) -> None:
+        """origin WHAT [DEPTH]: the step that gave a register, a variable or memory its value, and from what; DEPTH steps back."""
+        words = text.rsplit(None, 1)
+        deep = len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4
+        what, depth = (words[0], int(words[1])) if deep else (text, 1)
+        if not what:
+            raise DebugError("origin WHAT [DEPTH], for example origin %r3, origin s[5] 3")
+        self.say(str(self.session.origin(what, depth)))
 
     # ---- threads -----------------------------------------------------------------------------
 

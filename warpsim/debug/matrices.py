@@ -1,0 +1,241 @@
+"""Operands of matrix instructions as matrices: values, and who holds each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug.evaluation import Scene
+from warpsim.debug.memory import Place
+from warpsim.debug.places import DebugError, column_of, peek, places, standing
+from warpsim.isa.spec import Scope
+from warpsim.layout import descriptors, instructions
+from warpsim.layout.fragment import Fragment
+from warpsim.layout.registers import matrix_of
+from warpsim.machine.machine import Machine
+from warpsim.program.program import Imm, Instruction, Operand, Reg, Vec
+from warpsim.types import ELEMENTS
+
+Array = NDArray[Any]
+DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
+"""Operands that lie in shared memory, and what names them there."""
+METADATA = {"e": "sp_meta"}
+
+
+@attrs.frozen(eq=False)
+class Matrix:
+    """An operand as it stands now: ``values`` ``[rows, columns]``, masked where who holds them does not stand here.
+
+    Of one in registers ``lanes`` (counted through the warpgroup where one holds it) and ``registers`` (names) say who holds
+    each element, of one in shared memory ``addresses``. ``axes`` names rows and columns."""
+
+    name: str
+    instruction: str
+    line: int
+    axes: tuple[str, str]
+    values: Any
+    lanes: Array | None = None
+    registers: Array | None = None
+    addresses: Array | None = None
+    note: str = ""
+
+    def owner(self, row: int, column: int) -> str:
+        """Who holds an element.
+
+        Raises:
+            DebugError: there is no such element."""
+        rows, columns = self.values.shape
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise DebugError(f"{self.name} is {rows} x {columns}")
+        if self.addresses is not None:
+            address = int(self.addresses[row, column])
+            return f"shared 0x{address:x}, bank {address >> 2 & 31}"
+        assert self.lanes is not None
+        assert self.registers is not None
+        return f"lane {int(self.lanes[row, column])}, {self.registers[row, column]}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows, columns = self.values.shape
+        head = "".join(f"<th>{column}</th>" for column in range(columns))
+        body = "".join(
+            f"<tr><th>{row}</th>"
+            + "".join(
+                f'<td title="{escape(self.owner(row, column))}">{escape(str(self.values[row, column]))}</td>'
+                for column in range(columns)
+            )
+            + "</tr>"
+            for row in range(rows)
+        )
+        title = f"{self.name} of {self.instruction}: {' x '.join(self.axes)}"
+        return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"
+
+
+def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
+    """The operand ``name`` (a, b, c, d, e) of an instruction, of the warp or warpgroup in focus.
+
+    Raises:
+        DebugError: the instruction has no such operand; says which it has."""
+    name = name.strip().lower()
+    given = dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
+    try:
+        found = instructions.operands(instruction.text, scene.launch.device.sm)
+    except ValueError as problem:
+        raise DebugError(str(problem)) from None
+    shared = [key for key, descriptor in DESCRIPTORS.items() if descriptor in given]
+    held = {key: given.get(key, given.get(METADATA.get(key, ""))) for key in found}
+    inside = [key for key, operand in held.items() if isinstance(operand, (Vec, Reg))]
+    if scene.group is None or scene.machine is None:
+        raise DebugError(f"{scene.focus} does not run")
+    if name in shared:
+        return _in_shared(scene, instruction, name, given)
+    if name not in inside:
+        known = sorted({*inside, *shared})
+        raise DebugError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
+    operand = held[name]
+    assert operand is not None
+    return _in_registers(scene, instruction, name, found[name], operand)
+
+
+def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, operand: Operand) -> Matrix:
+    fragment: Fragment = spec.fragment
+    parts = operand.elements if isinstance(operand, Vec) else (operand,)
+    if not all(isinstance(part, Reg) for part in parts) or len(parts) % fragment.registers:
+        raise DebugError(f"operand {name} of {instruction.text} has elements that are no registers")
+    registers = [part.register for part in parts if isinstance(part, Reg)]
+    threads = 128 if instruction.form.scope is Scope.WARPGROUP else 32
+    held, here = _held(scene, [r.index for r in registers], threads)
+    words = held.view(f"u{held.dtype.itemsize}")
+    blocks = []
+    for start in range(0, len(registers), fragment.registers):
+        blocks.append(_block(fragment, words[start : start + fragment.registers], here, registers[start:]))
+    values, lanes, names, away = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
+    if spec.swapped:
+        values, lanes, names, away = values.T, lanes.T, names.T, away.T
+    typed = _valued(np.ascontiguousarray(values), instruction.text, name)
+    shown: Any = np.ma.MaskedArray(typed, away) if away.any() else typed
+    axes = spec.axes
+    return Matrix(name, instruction.text, instruction.span.line, axes, shown, lanes, names, note=spec.note)
+
+
+def _block(fragment: Fragment, words: Array, here: Array, registers: list[Any]) -> tuple[Array, Array, Array, Array]:
+    """One matrix: its bits, and for each element the thread, the register and whether the thread stands elsewhere."""
+    bits = matrix_of(fragment, np.ascontiguousarray(words[: fragment.registers].T)[None])[0]
+    rows, columns = fragment.table()
+    lane = np.asarray(fragment.lane(np.arange(fragment.threads)))
+    lanes = np.zeros(bits.shape, np.int64)
+    names = np.empty(bits.shape, object)
+    for value in reversed(range(fragment.values)):  # of repeated elements the first place counts
+        at = rows[:, value], columns[:, value]
+        part = value % fragment.per_register
+        name = registers[value // fragment.per_register].name
+        if fragment.per_register > 1:
+            name += f" bits {part * fragment.bits}-{(part + 1) * fragment.bits - 1}"
+        lanes[at], names[at] = lane, name
+    return bits, lanes, names, ~here[lanes]
+
+
+def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]:
+    """Registers ``[register, thread]`` of the warp or warpgroup in focus, and which of its threads stand in this function."""
+    machine, group = scene.machine, scene.group
+    assert machine is not None
+    assert group is not None
+    size = peek(group, indices[0]).dtype.itemsize
+    held = np.zeros((len(indices), threads), f"u{size}")
+    here = np.zeros(threads, np.bool_)
+    for at in standing(machine):
+        if at.group.plan is not group.plan:
+            continue
+        where = places(machine, at.group, scene.focus, threads)
+        known = where >= 0
+        if known.any():
+            here |= known
+            for row, index in enumerate(indices):
+                values = peek(at.group, index)
+                held[row, known] = np.ascontiguousarray(values).view(held.dtype)[where[known]]
+    return held, here
+
+
+def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[str, Operand]) -> Matrix:
+    """A or B of wgmma, through its descriptor."""
+    root, words = instructions.split(instruction.text)
+    type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
+    shape = str(instruction.op.shape)
+    n, k = (int(v) for v in shape[shape.index("n") + 1 :].split("k"))
+    dtype = np.dtype(f"u{max(ELEMENTS[type].itemsize, 1)}")
+    if name == "a" and "sp" in words:
+        k //= 2
+    elements = k // 8 if type == "b1" else k
+    extent = 64 if name == "a" else n
+    flag = given.get(f"imm_trans_{name}")
+    transposed = isinstance(flag, Imm) and bool(flag.bits)
+    bits = _descriptor(scene, given[DESCRIPTORS[name]])
+    fields = descriptors.decode(np.array([bits], np.uint64))
+    address = descriptors.byte_addresses(fields, elements, extent, dtype.itemsize, transposed=transposed)[..., 0]
+    values = _bytes_at(scene, address, dtype)
+    if name == "a":
+        values, address = values.T, address.T
+    typed = np.ascontiguousarray(values)
+    if ELEMENTS[type].itemsize == dtype.itemsize and type != "b1":
+        typed = typed.view(ELEMENTS[type])
+    axes = ("m", "stored k" if "sp" in words else "k") if name == "a" else ("k", "n")
+    note = f"descriptor {descriptors.describe(bits)}" + (", transposed" if transposed else "")
+    return Matrix(name, instruction.text, instruction.span.line, axes, typed, addresses=address, note=note)
+
+
+def _descriptor(scene: Scene, operand: Operand) -> int:
+    if not isinstance(operand, Reg):
+        raise DebugError("the descriptor is no register")
+    first = attrs.evolve(scene.focus, warp=scene.focus.warp // 4 * 4, lane=0)
+    held, here = _held(scene, [operand.register.index], 128)
+    lane = scene.focus.warp % 4 * 32 + scene.focus.lane if not here[0] else 0
+    if not here[lane]:
+        raise DebugError(f"no thread of the warpgroup of {first} stands here")
+    return int(held[0, lane])
+
+
+def _bytes_at(scene: Scene, address: Array, dtype: np.dtype[Any]) -> Array:
+    """Elements of the shared memory of the CTA in focus."""
+    machine: Machine | None = scene.machine
+    column = column_of(machine, scene.focus.cta) if machine is not None else None
+    low, high = int(address.min()), int(address.max()) + dtype.itemsize
+    place = Place(scene.launch, "shared", low, machine, column or 0, 0)
+    raw = np.frombuffer(place.read(high - low), np.uint8)
+    parts = raw[(address - low)[..., None] + np.arange(dtype.itemsize)]
+    return np.ascontiguousarray(parts).view(dtype)[..., 0]
+
+
+def _valued(bits: Array, text: str, name: str) -> Array:
+    root, words = instructions.split(text)
+    if name not in "abcd" or root not in ("mma", "wmma", "wgmma") or words[0] in ("load", "store"):
+        return bits
+    type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
+    dtype = ELEMENTS[type]
+    if type == "e2m1" and not ("kind::mxf4" in words or "kind::mxf4nvf4" in words):
+        bits = bits >> np.uint8(2)  # the middle of a byte
+    if type == "s4":
+        return ((bits ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
+    return bits.view(dtype) if bits.dtype.itemsize == dtype.itemsize else bits
+
+
+def nearest_matrix(scene: Scene, instruction: Instruction | None) -> Instruction:
+    """The matrix instruction at which a thread stands, or the last one before it in the text.
+
+    Raises:
+        DebugError: there is none."""
+    group = scene.group
+    if group is None or instruction is None:
+        raise DebugError(f"{scene.focus} does not run")
+    best: Instruction | None = None
+    for candidate in group.plan.function.code:
+        if candidate.traits.matrix is not None and candidate.span.line <= instruction.span.line:
+            best = candidate
+        if candidate is instruction:
+            break
+    if best is None:
+        raise DebugError("no matrix instruction stands here or before")
+    return best

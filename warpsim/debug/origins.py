@@ -1,0 +1,266 @@
+"""Who wrote this: the instruction, thread and step that produced a value, and from what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.flow import reads_and_writes
+from warpsim.debug import expressions as ex
+from warpsim.debug.memory import Place
+from warpsim.debug.places import DebugError, Focus, column_of, holds, places
+from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.window import READ
+from warpsim.program.program import Addr, Instruction, Param, Reg, Special, SymbolAddress, Variable, Vec
+
+if TYPE_CHECKING:
+    from warpsim.debug.session import Session
+
+DEEPEST = 32
+
+
+@attrs.frozen
+class Origin:
+    """The step that gave ``what`` the value it has: who executed which instruction, and the ``value`` of that moment's
+    sources by name. ``sources`` are the origins of those, where they were asked for; ``step`` is None for what was there from
+    the start."""
+
+    what: str
+    step: int | None
+    line: int = 0
+    instruction: str = ""
+    text: str = ""
+    cta: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+    values: tuple[tuple[str, Any], ...] = ()
+    sources: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(""))
+
+    def _lines(self, indent: str) -> list[str]:
+        if self.step is None:
+            return [f"{indent}{self.what}: nothing wrote it in this launch"]
+        x, y, z = self.cta or (0, 0, 0)
+        lines = [f"{indent}{self.what}: step {self.step}, CTA ({x},{y},{z}), warp {self.warp}, lane {self.lane}"]
+        lines.append(f"{indent}{self.line:6}  {self.text}")
+        if self.values:
+            lines.append(f"{indent}        with " + ", ".join(f"{name} = {value}" for name, value in self.values))
+        for source in self.sources:
+            lines += source._lines(indent + "    ")
+        return lines
+
+
+def origin_of(session: Session, what: str, depth: int) -> Origin:
+    """The origin of a register of the thread in focus (or ``%r3[5]``), or of something in memory; chained back ``depth`` times.
+
+    The session stands where it stood afterwards."""
+    if not 1 <= depth <= DEEPEST:
+        raise DebugError(f"a chain has 1 to {DEEPEST} links, not {depth}")
+    timeline, was, focus = session.timeline, session.timeline.step, session.thread
+    stop = session.stop
+    target = target_of(session.scene, what, False, "lane")
+    try:
+        return _found(session, what, target, focus, depth)
+    finally:
+        timeline.goto(was)
+        session.thread = focus
+        session.stop = stop
+
+
+def _found(session: Session, what: str, target: RegisterTarget | MemoryTarget, focus: Focus, depth: int) -> Origin:
+    timeline = session.timeline
+    if isinstance(target, RegisterTarget):
+        lane = focus.lane if target.lane is None else target.lane
+        who = attrs.evolve(target.focus or focus, lane=lane)
+        step = timeline.latest(_writes_register(target, who))
+    else:
+        who = focus
+        writer = _MemoryWriter(session, target)
+        step = writer.latest()
+        who = writer.who or focus
+    if step is None:
+        return Origin(what, None)
+    timeline.goto(step)
+    group, machine = timeline.group, timeline.machine
+    assert group is not None
+    assert machine is not None
+    if not holds(machine, group, who):
+        who = attrs.evolve(who, lane=int(group.selection.threads.flat[0]) & 31)
+    session.thread = who
+    instruction = group.instruction
+    names = _sources(instruction)
+    values = []
+    for name in names:
+        try:
+            value = session.evaluate(name)
+        except DebugError:
+            continue
+        if isinstance(value, np.ma.MaskedArray):
+            value = np.ma.getdata(value)[who.lane]
+        if np.asarray(value).ndim == 0:
+            values.append((name, value))
+    sources: list[Origin] = []
+    if depth > 1:
+        for name in names:
+            scene = session.scene
+            if scene.register(name) is None and not name.endswith("]"):
+                continue
+            try:
+                inner = target_of(scene, name, False, "lane")
+            except DebugError:
+                continue
+            sources.append(_found(session, name, inner, who, depth - 1))
+            timeline.goto(step)
+            session.thread = who
+    line = instruction.span.line
+    text = timeline.state.plan.program.lines[line - 1].strip()
+    return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, tuple(values), tuple(sources))
+
+
+def _writes_register(target: RegisterTarget, who: Focus) -> Any:
+    """Whether a step writes a register of a thread."""
+    writes: dict[int, bool] = {}
+
+    def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
+        known = writes.get(id(instruction))
+        if known is None:
+            known = writes[id(instruction)] = target.register.index in reads_and_writes(instruction)[1]
+        if not known or group.plan.function.name != target.function or not holds(machine, group, who):
+            return 0
+        return int(_passes(machine, group, instruction, who))
+
+    return asked
+
+
+def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus) -> bool:
+    """Whether the guard lets a thread execute an instruction."""
+    if instruction.guard is None:
+        return True
+    from warpsim.debug.places import peek
+
+    register, negated = instruction.guard
+    at = int(places(machine, group, who)[who.lane])
+    return bool(peek(group, register.index)[at]) != negated
+
+
+class _MemoryWriter:
+    """Finds the last step that wrote any of some bytes: by what lanes store, or by a change that something else made."""
+
+    def __init__(self, session: Session, target: MemoryTarget) -> None:
+        self.session, self.target = session, target
+        self.who: Focus | None = None
+
+    def latest(self) -> int | None:
+        timeline = self.session.timeline
+        target = self.target
+        seen: list[tuple[int, Focus | None]] = []
+        known: dict[int, bytes | None] = {}
+        watch = MemoryWatch(target, self.session.scene)
+
+        def accessed(
+            machine: Any, group: Any, access: int, space: str, place: Any, nbytes: int, where: Any, active: Any
+        ) -> None:
+            if access == READ or not watch.touches(machine, space, place, nbytes, where, active, group.selection.shape):
+                return
+            lane = self._lane(machine, group, space, place, nbytes, where, active)
+            seen.append((timeline.step, lane))
+
+        def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
+            answer = 0
+            now = self._bytes(machine)
+            run = id(timeline.state)
+            changed = run in known and known[run] is not None and now is not None and now != known[run]
+            known[run] = now
+            if changed or (seen and seen[-1][0] == timeline.step - 1):
+                if not (seen and seen[-1][0] == timeline.step - 1):
+                    seen.append((timeline.step - 1, None))
+                answer = 2
+            return answer
+
+        timeline.accessed = accessed
+        try:
+            step = timeline.latest(asked)
+        finally:
+            timeline.accessed = None
+        self.who = next((who for at, who in reversed(seen) if at == step), None)
+        return step
+
+    def _bytes(self, machine: Machine) -> bytes | None:
+        at, focus = self.target.location, self.target.focus
+        column = column_of(machine, focus.cta)
+        if at.space in ("shared", "local") and column is None:
+            return None
+        place = Place(machine.launch, at.space, at.address, machine, column or 0, focus.warp * 32 + focus.lane)
+        try:
+            return place.read(self.target.nbytes)
+        except DebugError:
+            return None
+
+    def _lane(
+        self, machine: Machine, group: Group, space: str, place: Any, nbytes: int, where: Any, active: Any
+    ) -> Focus | None:
+        """The last thread of a step whose access touches the bytes."""
+        from warpsim.debug.places import cta_at
+
+        low, high = self.target.location.address, self.target.location.address + self.target.nbytes
+        shape = group.selection.shape
+        address = np.broadcast_to(place.array() if hasattr(place, "array") else np.asarray(place), shape)
+        inside = (address.astype(np.int64) < high) & (address.astype(np.int64) + nbytes > low)
+        if active is not None:
+            inside = inside & np.broadcast_to(active, shape)
+        found = np.flatnonzero(inside.reshape(-1))
+        if not len(found):
+            return None
+        thread = int(group.selection.threads.reshape(-1)[found[-1]])
+        return Focus(cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]])), thread >> 5, thread & 31)
+
+
+def _sources(instruction: Instruction) -> list[str]:
+    """What an instruction reads, as expressions; a load reads its address, and what lies there."""
+    found: list[str] = []
+
+    def add(operand: Any) -> None:
+        if isinstance(operand, Reg):
+            found.append(operand.register.name)
+        elif isinstance(operand, Special):
+            found.append(f"%{operand.name}")
+        elif isinstance(operand, Vec):
+            for element in operand.elements:
+                add(element)
+        elif isinstance(operand, Addr):
+            _add_address(operand)
+        elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, Variable):
+            found.append(f"&{operand.symbol.name}")
+
+    def _add_address(operand: Addr) -> None:
+        base, space = operand.base, next(iter(instruction.traits.spaces), "generic")
+        if isinstance(base, Reg):
+            found.append(base.register.name)
+        text = (
+            base.register.name
+            if isinstance(base, Reg)
+            else f"&{base.name}"
+            if isinstance(base, (Variable, Param))
+            else "0"
+        )
+        type = getattr(instruction.op.type, "name", None) if hasattr(instruction.op, "type") else None
+        if instruction.form.n_dest and type is not None and not (isinstance(base, Param)):
+            kind = space.split("::")[0]
+            found.append(f"{kind if kind in ex.SPACES else 'generic'}.{type}[{text} + {operand.offset}]")
+        elif isinstance(base, Param):
+            found.append(base.name)
+
+    if instruction.guard is not None:
+        found.append(instruction.guard[0].name)
+    for operand in instruction.operands[instruction.form.n_dest :]:
+        add(operand)
+    if instruction.form.n_dest == 0:  # a store: its address comes first
+        for operand in instruction.operands[:1]:
+            add(operand)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,132 @@
+"""What a session shows of the place where a launch stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug import expressions, waiting
+from warpsim.debug.evaluation import Scene
+from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
+from warpsim.debug.places import Focus, Standing, chosen_focus, column_of, holds, is_written
+from warpsim.debug.places import standing as everyone
+from warpsim.debug.records import Call, Stop, WarpState, warps_of
+from warpsim.debug.timeline import Timeline
+from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
+from warpsim.machine.machine import Machine
+from warpsim.program.program import Instruction
+
+Array = NDArray[Any]
+
+
+class Views:
+    """Values, threads, barriers, operations in flight: nothing here moves or changes the launch."""
+
+    timeline: Timeline
+    thread: Focus
+    """The thread in focus."""
+    stop: Stop
+
+    def standing(self, focus: Focus | None = None) -> Standing | None:
+        """Where a thread stands, if it runs."""
+        focus = self.thread if focus is None else focus
+        for machine in self.timeline.machines():
+            if column_of(machine, focus.cta) is not None:
+                return next((at for at in everyone(machine) if holds(machine, at.group, focus)), None)
+        return None
+
+    @property
+    def scene(self) -> Scene:
+        """The thread in focus as expressions see it."""
+        at = self.standing()
+        machine = at.machine if at is not None else machine_of(self.timeline, self.thread)
+        return Scene(self.timeline.state, machine, at.group if at is not None else None, self.thread)
+
+    @property
+    def instruction(self) -> Instruction | None:
+        """The instruction at which the thread in focus stands."""
+        at = self.standing()
+        return at.instruction if at is not None else None
+
+    def scene_of(self, timeline: Timeline, focus: Focus) -> Scene:
+        """The place of a thread in a launch that comes to the present position again."""
+        machine = machine_of(timeline, focus)
+        groups = (
+            [at.group for at in everyone(machine) if holds(machine, at.group, focus)] if machine is not None else []
+        )
+        return Scene(timeline.state, machine, groups[0] if groups else None, focus)
+
+    @property
+    def _function(self) -> str | None:
+        at = self.standing()
+        return at.group.plan.function.name if at is not None else None
+
+    # ---- what --------------------------------------------------------------------------------
+
+    @property
+    def registers(self) -> Mapping[str, Array]:
+        """The registers of the function in which the thread is, as arrays ``[32]`` over its warp; masked are lanes that
+        stand elsewhere. Those that nothing was written to are left out."""
+        scene = self.scene
+        group = scene.group
+        if group is None:
+            return {}
+        mask = ~scene.lanes()
+        return {
+            register.name: np.ma.MaskedArray(scene.held(register), mask)
+            for register in group.plan.function.registers
+            if is_written(group, register.index)
+        }
+
+    def evaluate(self, text: str) -> Any:
+        """The value of an expression for the thread in focus: for what differs by lane an array ``[32]``, masked where a
+        lane stands elsewhere. The grammar is that of `warpsim.debug.expressions`."""
+        scene = self.scene
+        return scene.result(scene.evaluate(expressions.parse(text)))
+
+    def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
+        """Bytes of a state space: of the CTA and the thread in focus unless others are named."""
+        warp, lane = (None, None) if thread is None else (int(thread) >> 5, int(thread) & 31)
+        scene = self.scene_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
+        return scene.place(space, address).read(nbytes)
+
+    def where(self) -> tuple[Call, ...]:
+        """The call stack of the thread in focus, innermost first."""
+        at = self.standing()
+        if at is None:
+            return ()
+        lines = self.timeline.state.plan.program.lines
+        calls = [(at.group.plan.function.name, at.instruction)]
+        for plan, block, _, _ in reversed(at.group.stack):
+            calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
+        return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
+
+    def warps(self) -> tuple[WarpState, ...]:
+        """Where the warps of the CTAs that run stand: one entry for lanes of a warp that stand together."""
+        return warps_of(self.timeline.machines())
+
+    def matrix(self, operand: str) -> Matrix:
+        """An operand (``a``, ``b``, ``c``, ``d``, ``e``) of the matrix instruction at which the thread in focus stands, or of the
+        last one before it in the text: values, and who holds each; A and B of wgmma through their descriptors."""
+        scene = self.scene
+        return matrix_at(scene, nearest_matrix(scene, self.instruction), operand)
+
+    def barriers(self) -> tuple[BarrierState, ...]:
+        """Barriers of CTAs and clusters at which somebody has arrived."""
+        return waiting.barriers_of(self.timeline.machines())
+
+    def mbarriers(self) -> tuple[MbarrierState, ...]:
+        """The mbarriers in use."""
+        return waiting.mbarriers_of(self.timeline.machines())
+
+    def in_flight(self) -> tuple[InFlight, ...]:
+        """Copies and wgmma whose completion nobody has observed."""
+        return waiting.in_flight_of(self.timeline.machines())
+
+
+def machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
+    """The batch of a thread's CTA, while it runs."""
+    return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)

@@ -1,0 +1,275 @@
+"""What threads meet and wait at: barriers, mbarriers, and operations in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug.places import Standing, cta_at, peek, ranges, standing
+from warpsim.layout import mbarriers as words
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Transfer
+from warpsim.program.program import Addr, Instruction, Reg, Variable
+from warpsim.types import StateSpace
+
+Array = NDArray[Any]
+Dims = tuple[int, int, int]
+MBARRIERS = "mbarriers in use"
+"""The name under which a batch keeps where mbarriers were initialised."""
+
+
+@attrs.frozen
+class BarrierState:
+    """A barrier: ``number`` (None: that of the cluster of ``cta``), how many threads have arrived, how many it is for, and
+    the warps that wait."""
+
+    cta: Dims
+    number: int | None
+    arrived: int
+    expected: int
+    waiting: tuple[int, ...]
+
+
+@attrs.frozen
+class MbarrierState:
+    """An mbarrier: where, the parity of its phase, the arrivals and bytes that the phase lacks, the arrivals of a phase, and the
+    warps that wait for it."""
+
+    cta: Dims
+    address: int
+    name: str
+    phase: int
+    pending: int
+    expected: int
+    bytes: int
+    waiting: tuple[int, ...]
+
+
+@attrs.frozen
+class InFlight:
+    """Operations that one step started and whose completion nobody has observed: what they write and read of shared memory
+    as (CTA, address, bytes), for wgmma the registers; and what makes them visible."""
+
+    instruction: str
+    line: int
+    cta: Dims
+    warp: int
+    lanes: str
+    writes: tuple[tuple[Dims, int, int], ...] = ()
+    reads: tuple[tuple[Dims, int, int], ...] = ()
+    registers: tuple[str, ...] = ()
+    until: str = ""
+
+
+def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
+    """Barriers of CTAs and clusters at which somebody has arrived."""
+    found = []
+    for machine in machines:
+        batch = machine.batch
+        for number, barrier in sorted(batch.barriers.items()):
+            for column in np.flatnonzero(barrier.arrived).tolist():
+                expected = int(barrier.expected[column]) or int(batch.alive[column])
+                waiting = _warps(machine, barrier.waiting, column)
+                found.append(
+                    BarrierState(cta_at(machine, column), number, int(barrier.arrived[column]), expected, waiting)
+                )
+        cluster = batch.cluster_barrier
+        for index in np.flatnonzero(cluster.arrived).tolist() if cluster is not None else []:
+            assert cluster is not None
+            columns = np.flatnonzero(cluster.cluster == index)
+            waiting = tuple(sorted({w for c in columns.tolist() for w in _warps(machine, cluster.waiting, c)}))
+            expected = int(batch.alive[columns].sum())
+            found.append(
+                BarrierState(cta_at(machine, int(columns[0])), None, int(cluster.arrived[index]), expected, waiting)
+            )
+    return tuple(found)
+
+
+def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int, ...]:
+    """The warps of a CTA that are in groups."""
+    found: set[int] = set()
+    for group in groups:
+        mine = group.selection.ctas.reshape(-1) == column
+        found |= set((group.selection.threads.reshape(-1)[mine] >> 5).tolist())
+    return tuple(sorted(found))
+
+
+# ---- mbarriers ----------------------------------------------------------------------------------
+
+
+def _objects(group: Group, columns: Array, place: Array, active: Any) -> list[tuple[int, int]]:
+    """The mbarriers of a step: (column, address) of those threads that take part."""
+    shape = group.selection.shape
+    here = np.broadcast_to(True if active is None else active, shape)
+    pairs = (np.broadcast_to(values, shape)[here].tolist() for values in (columns, place))
+    return list(zip(*pairs, strict=True))
+
+
+def note_initialised(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
+    """Remember where mbarriers are: nothing in memory tells them from data."""
+    known = machine.batch.notes.setdefault(MBARRIERS, set())
+    known.update(_objects(group, columns, place, active))
+
+
+def note_invalidated(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
+    """Forget them."""
+    known = machine.batch.notes.setdefault(MBARRIERS, set())
+    known.difference_update(_objects(group, columns, place, active))
+
+
+def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
+    """The mbarriers in use."""
+    found = []
+    for machine in machines:
+        waits = _waits(machine)
+        for column, address in sorted(machine.batch.notes.get(MBARRIERS, ())):
+            where = np.array([address]), np.array([column])
+            word = machine.batch.shared.gather(*where, np.dtype(np.uint64))
+            found.append(
+                MbarrierState(
+                    cta_at(machine, column),
+                    address,
+                    shared_name(machine, address),
+                    int(words.phase(word)[0]),
+                    int(words.pending(word)[0]),
+                    int(word[0] >> np.uint64(20) & np.uint64(0xFFFFF)),
+                    int(words.tx_count(word)[0]),
+                    tuple(sorted(waits.get((column, address), ()))),
+                )
+            )
+    return tuple(found)
+
+
+def shared_name(machine: Machine, address: int) -> str:
+    """An address of shared memory by the variable in which it lies."""
+    plan = machine.launch.plan
+    best: tuple[int, Variable] | None = None
+    variables = [v for f in plan.program.functions.values() for v in f.variables] + list(plan.program.variables)
+    for variable in variables:
+        if variable.space is StateSpace.SHARED:
+            start = plan.address(variable)
+            size = variable.size or machine.launch.shared_size - start
+            if start <= address < start + size and (best is None or start > best[0]):
+                best = start, variable
+    if best is None:
+        return f"0x{address:x}"
+    return best[1].name + (f"+0x{address - best[0]:x}" if address > best[0] else "")
+
+
+def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
+    """Which warps look at which mbarriers: those that stand at a wait, or sleep in a loop around one."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for at in standing(machine):
+        wait = _wait_of(at)
+        operand = next((o for o in wait.operands if isinstance(o, Addr)), None) if wait is not None else None
+        if operand is None:
+            continue
+        group = at.group
+        if isinstance(operand.base, Reg):
+            base = peek(group, operand.base.register.index).astype(np.int64)
+        elif isinstance(operand.base, Variable) and operand.base.space is StateSpace.SHARED:
+            base = np.full(group.selection.n, machine.launch.plan.address(operand.base))
+        else:
+            continue
+        ctas, threads = group.selection.ctas.reshape(-1), group.selection.threads.reshape(-1)
+        for column, address, warp in set(
+            zip(ctas.tolist(), (base + operand.offset).tolist(), (threads >> 5).tolist(), strict=True)
+        ):
+            found.setdefault((column, address & 0xFFFFFF), set()).add(warp)
+    return found
+
+
+def _wait_of(at: Standing) -> Instruction | None:
+    """The wait for an mbarrier at which a group stands or around which it loops."""
+    if _is_wait(at.instruction):
+        return at.instruction
+    if at.state != "polls memory":
+        return None
+    plan = at.group.plan
+    inside = plan.loop(at.group.block).blocks
+    return next((i for b in plan.blocks if b.index in inside for i in b.instructions if _is_wait(i)), None)
+
+
+def _is_wait(instruction: Instruction) -> bool:
+    return instruction.traits.mbarrier is not None and instruction.traits.polls
+
+
+# ---- in flight ----------------------------------------------------------------------------------
+
+
+def in_flight_of(machines: Iterable[Machine]) -> tuple[InFlight, ...]:
+    """Copies and wgmma whose completion nobody has observed, in the order of their start."""
+    found = []
+    for machine in machines:
+        for transfer in [*machine.batch.transfers.freed, *machine.batch.transfers.open]:
+            if transfer.open.any():
+                found.append(_copy(machine, transfer))
+        found += _wgmma(machine)
+    return tuple(found)
+
+
+def _copy(machine: Machine, transfer: Transfer) -> InFlight:
+    place = transfer.place or transfer.group.instruction
+    positions = transfer.positions[transfer.open]
+    n_ctas = machine.batch.shape.n_ctas
+    threads = positions // n_ctas
+    mine = threads[positions % n_ctas == positions[0] % n_ctas]
+    warp = int(mine[0]) >> 5
+    lanes = ranges(np.unique(mine[mine >> 5 == warp] & 31))
+    if transfer.signal is not None:
+        signal = transfer.signal
+        column, address = int(signal.columns[0]), int(signal.address[0])
+        until = f"the phase of the mbarrier {shared_name(machine, address)} of CTA {cta_at(machine, column)} is over"
+    elif transfer.kind == "cp.async":
+        until = f"cp.async.wait_group (group {int(transfer.number[0])}) and a barrier"
+    else:
+        until = f"cp.async.bulk.wait_group (group {int(transfer.number[0])})" if transfer.kind else "its completion"
+    runs: list[tuple[tuple[Dims, int, int], ...]] = []
+    for footprint in (transfer.writes, transfer.reads):
+        if footprint is None:
+            runs.append(())
+            continue
+        pairs = zip(footprint.columns.tolist(), footprint.start.tolist(), transfer.open.tolist(), strict=False)
+        whole = [(cta_at(machine, c), a, footprint.nbytes) for c, a, is_open in pairs if is_open]
+        runs.append(tuple(_joined(whole)))
+    cta = cta_at(machine, int(positions[0] % n_ctas))
+    return InFlight(place.text, place.span.line, cta, warp, lanes, runs[0], runs[1], (), until)
+
+
+def _joined(runs: list[tuple[Dims, int, int]]) -> list[tuple[Dims, int, int]]:
+    """Runs of bytes, those that follow one another as one."""
+    found: list[tuple[Dims, int, int]] = []
+    for cta, start, nbytes in sorted(runs):
+        if found and found[-1][0] == cta and found[-1][1] + found[-1][2] == start:
+            found[-1] = cta, found[-1][1], found[-1][2] + nbytes
+        elif not found or found[-1] != (cta, start, nbytes):
+            found.append((cta, start, nbytes))
+    return found
+
+
+def _wgmma(machine: Machine) -> list[InFlight]:
+    state = machine.batch.wgmma
+    if state is None:
+        return []
+    found = []
+    n_ctas = machine.batch.shape.n_ctas
+    for column in np.flatnonzero(state.issued > state.done).tolist():
+        names: list[str] = []
+        for function, use in state.uses.items():
+            plan = machine.launch.plan.function(function)
+            by_row = {row: slot for slot, row in plan.wgmma_rows.items()}
+            rows = np.flatnonzero(use.accumulator[:, column] > state.done[column])
+            slots = sorted(by_row[row] for row in rows.tolist() if row in by_row)
+            names += [plan.function.registers[slot].name for slot in slots]
+        count = int(state.issued[column] - state.done[column])
+        warpgroup, cta = column // n_ctas, cta_at(machine, column % n_ctas)
+        until = f"wgmma.wait_group: {count} in flight"
+        found.append(
+            InFlight("wgmma.mma_async", 0, cta, warpgroup * 4, "0-31 of four warps", (), (), tuple(names), until)
+        )
+    return found
