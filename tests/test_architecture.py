@@ -29,6 +29,7 @@ ORDER = {
     "driver": 9,
     "debug": 9,
     "testing": 9,
+    "capture": 9,
     "compat": 10,
     "cli": 10,
     "pytest_plugin": 11,

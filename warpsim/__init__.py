@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from warpsim.capture.session import recording
     from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
     from warpsim.host.arrays import DeviceArray
     from warpsim.host.checks import rules
@@ -33,6 +34,7 @@ __all__ = [
     "Watcher",
     "load",
     "mma",
+    "recording",
     "rules",
     "run",
 ]
@@ -46,6 +48,7 @@ _HOMES = {
     "TensorMap": "warpsim.host.tensor_map",
     "Watcher": "warpsim.machine.window",
     "mma": "warpsim.host.mma",
+    "recording": "warpsim.capture.session",
     "rules": "warpsim.host.checks",
     "run": "warpsim.host.snippet",
 }

@@ -21,6 +21,12 @@ def add_commands(commands: Any) -> None:
     shrink.add_argument("--schedule", type=int, metavar="SEED")
     shrink.add_argument("--json", action="store_true")
     shrink.set_defaults(action=command_shrink)
+    record = commands.add_parser("record", help="run a program on a GPU, and write its launches as cases")
+    record.add_argument("-o", "--output", metavar="DIR", default="cases", help="where they are written (cases)")
+    record.add_argument("--kernels", default="*", help="only those whose names match")
+    record.add_argument("--launches", type=int, metavar="N", help="at most so many of each process")
+    record.add_argument("program", nargs="+", metavar="COMMAND", help="behind --")
+    record.set_defaults(action=command_record)
     template = commands.add_parser("init-tests", help="a folder with a kernel, its tests, and a workflow without a GPU")
     template.add_argument("directory")
     template.add_argument("--json", action="store_true")
@@ -47,6 +53,13 @@ def command_shrink(options: Namespace) -> int:
     else:
         print(f"written: {written}; run: warpsim replay {written}")
     return 0
+
+
+def command_record(options: Namespace) -> int:
+    """Record what a program launches on this machine's GPU."""
+    from warpsim.capture.session import record_command
+
+    return record_command(options.program, options.output, options.kernels, options.launches)
 
 
 def command_init_tests(options: Namespace) -> int:

@@ -1,0 +1,170 @@
+"""Recording at the driver, with a driver that is no GPU's: memory and names from a dictionary, arguments as ctypes structures."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.capture import launches
+from warpsim.capture.cupti import ENTER, EXIT, CallbackData
+from warpsim.capture.images import VARIABLE, Sources
+from warpsim.capture.session import recording
+from warpsim.cli import main
+from warpsim.host.cases import Case, run_case
+
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .u32 counter = 5;
+.visible .entry add(.param .u64 out, .param .f32 x, .param .u32 n, .param .u64 in)
+{
+ .reg .b64 %a, %o, %t; .reg .f32 %x, %y; .reg .b32 %i, %c, %n; .reg .pred %p;
+ ld.param.u64 %o, [out]; ld.param.f32 %x, [x]; ld.param.u64 %a, [in]; ld.param.u32 %n, [n];
+ mov.u32 %i, %tid.x;
+ setp.ge.u32 %p, %i, %n;
+ @%p ret;
+ mul.wide.u32 %t, %i, 4;
+ add.s64 %a, %a, %t; add.s64 %o, %o, %t;
+ ld.global.f32 %y, [%a];
+ mul.f32 %y, %y, %x;
+ st.global.f32 [%o], %y;
+ setp.eq.u32 %p, %i, 0;
+ @%p atom.global.add.u32 %c, [counter], 1;
+ ret;
+}
+"""
+POOL, COUNTER = 0x7F0000000000, 0x7F1000000000
+
+
+class FakeDriver:
+    """Two allocations: a pool of a megabyte, and a variable."""
+
+    def __init__(self):
+        self.pool, self.counter = np.zeros(1 << 20, np.uint8), np.array([9], np.uint32)
+
+    def allocation(self, address):
+        """Start and size."""
+        return (POOL, self.pool.size) if POOL <= address < POOL + self.pool.size else None
+
+    def read(self, address, size):
+        """Bytes."""
+        held = self.counter.tobytes() if address == COUNTER else self.pool.tobytes()
+        return held[:size]
+
+    def synchronise(self):
+        """At once."""
+        return True
+
+    def capturing(self, stream):
+        """Never."""
+        return False
+
+    def params(self, function):
+        """Of add."""
+        return [(0, 8), (8, 4), (12, 4), (16, 8)]
+
+    def module_of(self, function):
+        """The only one."""
+        return 77, 0
+
+    def library_module(self, library):
+        """None."""
+        return 0
+
+    def variable(self, module, name):
+        """The counter."""
+        return COUNTER, 4
+
+    def hardware(self):
+        """None."""
+        return {"gpu": "none", "driver": "", "sm": "sm_80", "launches": 1}
+
+
+def called(recorder, site, name, structure, status=0, symbol=b"add"):
+    """A call of the driver, as CUPTI tells it."""
+    data = CallbackData(site=site, function=name, symbol=symbol, result=ctypes.pointer(ctypes.c_int(status)))
+    recorder._told(site, name.decode(), ctypes.addressof(structure), data)
+
+
+@pytest.fixture
+def session(monkeypatch, tmp_path):
+    """A recording of the fake driver."""
+    monkeypatch.setattr(launches, "Driver", FakeDriver)
+    return recording(tmp_path / "cases")
+
+
+def test_a_launch_becomes_a_case(session):
+    """Its pool of a megabyte is cut to what the kernel touches, with the type of its accesses; variables come along."""
+    recorder, driver = session.recorder, session.recorder.driver
+    out = ctypes.pointer(ctypes.c_void_p(77))
+    text = ctypes.create_string_buffer(PTX.encode())
+    called(recorder, EXIT, b"cuModuleLoadData", launches.Load(out=out, image=ctypes.addressof(text)))
+    values = [ctypes.c_uint64(POOL + 4096), ctypes.c_float(0.5), ctypes.c_uint32(60), ctypes.c_uint64(POOL + 8192)]
+    places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
+    shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 64, "by": 1, "bz": 1, "shared": 0}
+    source = driver.pool[8192 : 8192 + 240].view(np.float32)
+    source[:] = np.arange(60)
+    launch = launches.Launch(f=1, params=ctypes.addressof(places), **shape)
+    called(recorder, ENTER, b"cuLaunchKernel", launch)
+    driver.pool[4096 : 4096 + 240].view(np.float32)[:] = source * np.float32(0.5)
+    driver.counter[0] += 1
+    called(recorder, EXIT, b"cuLaunchKernel", launch)
+    session.__exit__(None, None, None)
+
+    assert session.notes == []
+    (case,) = session.cases
+    description = Case.read(case).description
+    assert run_case(case).bits_equal
+    assert description["buffers"][0]["dtype"] == "f32"
+    assert description["buffers"][0]["nbytes"] == 4096 + 240
+    assert [p.get("byte_offset") for p in description["params"]] == [0, None, None, 4096]
+    assert description["globals"] == [{"name": "counter", "in": "in_variable_counter", "out": "out_variable_counter"}]
+    assert description["hardware"]["sm"] == "sm_80"
+
+
+def test_what_cannot_be_recorded_is_said(session):
+    """Machine code without PTX, a failed launch, and a surprise in between: a note, and the program goes on."""
+    recorder = session.recorder
+    launch = launches.Launch(f=1)
+    called(recorder, ENTER, b"cuLaunchKernel", launch)
+    called(recorder, EXIT, b"cuLaunchKernel", launch)
+    name = ctypes.create_string_buffer(b"/no/such/file")
+    out = ctypes.pointer(ctypes.c_void_p(5))
+    called(recorder, EXIT, b"cuModuleLoad", launches.Load(out=out, image=ctypes.addressof(name)))
+    session.__exit__(None, None, None)
+
+    assert session.cases == []
+    assert "its PTX is nowhere to be found" in session.notes[0]
+    assert "cuModuleLoad: FileNotFoundError" in session.notes[1]
+
+
+def test_packed_parameters_and_attributes():
+    """A launch may hand over its parameters as one buffer, and clusters as attributes."""
+    packed = ctypes.create_string_buffer(bytes(range(24)), 24)
+    size = ctypes.c_uint64(24)
+    extra = (ctypes.c_uint64 * 5)(launches.POINTER, ctypes.addressof(packed), launches.SIZE, ctypes.addressof(size), 0)
+    raw = (ctypes.c_uint32 * 36)(launches.CLUSTER, 0, 2, 1, 1, *[0] * 13, launches.COOPERATIVE, 0, 1)
+    config = launches.Config(attributes=ctypes.addressof(raw), count=2)
+
+    assert launches._params([(0, 8), (8, 4)], None, ctypes.addressof(extra)) == [bytes(range(8)), bytes(range(8, 12))]
+    assert launches._attributes(config) == ((2, 1, 1), True)
+
+
+def test_variables_of_a_text():
+    """Those in .global and .const, as compilers write them."""
+    text = ".global .align 4 .u32 a = 5;\n.visible .const .align 8 .b8 b[16];\n.shared .u32 s;\n.global .u32 c;"
+
+    assert VARIABLE.findall(text) == ["a", "b", "c"]
+    sources = Sources()
+    sources.see(PTX)
+    assert sources.ptx(b"\x7fELF" + bytes(60), "add", 90) == PTX
+    assert sources.ptx(b"", "sub", 90) is None
+
+
+def test_without_a_gpu(tmp_path, monkeypatch):
+    """A machine without a driver is told so; `warpsim record` runs a program all the same."""
+    monkeypatch.setenv("PYTHONPATH", "")
+    with pytest.raises(warpsim.LaunchError, match="needs a machine with an NVIDIA driver"):
+        recording(tmp_path)
+    assert main(["record", "-o", str(tmp_path), "--", "/no/such/program"]) == 2

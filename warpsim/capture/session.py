@@ -1,0 +1,135 @@
+"""``with warpsim.recording(DIR)`` and ``warpsim record -- COMMAND``."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from warpsim.capture.convert import convert
+from warpsim.capture.launches import LARGEST, Recorder
+from warpsim.errors import LaunchError, WarpsimError
+
+FOLDER = "WARPSIM_RECORD"
+KERNELS = "WARPSIM_RECORD_KERNELS"
+MOST = "WARPSIM_RECORD_LAUNCHES"
+START = """# made by `warpsim record`: what it starts records itself
+import importlib.util, os, sys
+from warpsim.capture.session import start_from_environment
+start_from_environment()
+here = os.path.dirname(os.path.abspath(__file__))
+for folder in sys.path:
+    other = os.path.join(folder, "sitecustomize.py")
+    if os.path.abspath(folder) != here and os.path.exists(other):
+        spec = importlib.util.spec_from_file_location("sitecustomize", other)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        break
+"""
+
+
+class recording:
+    """Record every launch of this process on its GPU, each as a case below a folder.
+
+    Args:
+        directory: where the cases are written, when the block ends.
+        kernels: only those whose names match, as ``fnmatch`` has it.
+        launches: at most so many.
+        largest: bytes of an allocation beyond which a launch is left out.
+
+    Raises:
+        LaunchError: where there is no driver, or no CUPTI.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        kernels: str = "*",
+        launches: int | None = None,
+        largest: int = LARGEST,
+    ) -> None:
+        self.directory = Path(directory)
+        self.cases: list[Path] = []
+        self.notes: list[str] = []
+        try:
+            self.recorder = Recorder(kernels, launches, largest)
+        except OSError as problem:
+            raise LaunchError(f"recording needs a machine with an NVIDIA driver: {problem}") from None
+        os.environ.setdefault("CUPY_COMPILE_WITH_PTX", "1")
+
+    def __enter__(self) -> recording:
+        self.recorder.open()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        self.recorder.close()
+        self.notes += self.recorder.notes
+        for launch in self.recorder.launches:
+            self._keep(launch)
+
+    def _keep(self, launch: Any) -> None:
+        base = re.sub(r"\W+", "_", launch.name)[:60].strip("_") or "kernel"
+        number = 0
+        while (self.directory / f"{base}-{number}").exists():
+            number += 1
+        folder = self.directory / f"{base}-{number}"
+        try:
+            result = convert(launch, folder)
+        except WarpsimError as problem:
+            self.notes.append(f"{launch.name}: {problem}")
+            return
+        self.cases.append(folder)
+        if not result.bits_equal:
+            wrong = ", ".join(f"{o.buffer}: {o.differing} elements" for o in result.outputs if not o.bits_equal)
+            self.notes.append(f"{folder}: its replay differs from the GPU ({result.error or wrong})")
+
+
+def start_from_environment() -> None:
+    """Record until the process ends, as `warpsim record` has asked for."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        return
+    most = os.environ.get(MOST)
+    try:
+        session = recording(folder, kernels=os.environ.get(KERNELS, "*"), launches=int(most) if most else None)
+        session.__enter__()
+    except WarpsimError as problem:
+        print(f"warpsim record: {problem}", file=sys.stderr)
+        return
+
+    def end() -> None:
+        session.__exit__(None, None, None)
+        for note in session.notes:
+            print(f"warpsim record: {note}", file=sys.stderr)
+        for case in session.cases:
+            print(f"warpsim record: {case}", file=sys.stderr)
+
+    atexit.register(end)
+
+
+def record_command(command: list[str], folder: str, kernels: str = "*", launches: int | None = None) -> int:
+    """Run a Python program, and every Python program that it starts, with their launches recorded; gives its status."""
+    with tempfile.TemporaryDirectory(prefix="warpsim-record-") as place:
+        (Path(place) / "sitecustomize.py").write_text(START, encoding="utf-8")
+        package = str(Path(__file__).resolve().parents[2])
+        paths = [place, package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            FOLDER: os.path.abspath(folder),
+            KERNELS: kernels,
+            "CUPY_COMPILE_WITH_PTX": "1",
+            "CUPY_CACHE_DIR": os.path.join(place, "cupy"),
+        }
+        if launches is not None:
+            env[MOST] = str(launches)
+        try:
+            return subprocess.run(command, env=env, check=False).returncode
+        except OSError as problem:
+            raise LaunchError(f"cannot run {command[0]}: {problem}") from None
