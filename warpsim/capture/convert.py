@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 ALIGNMENT = 256
-REPLAY: dict[str, Any] = {"checks": "none", "on_finding": "collect", "max_instructions": 200_000_000, "max_seconds": 300.0}
+REPLAY: dict[str, Any] = {
+    "checks": "none",
+    "on_finding": "collect",
+    "max_instructions": 200_000_000,
+    "max_seconds": 300.0,
+}
 
 
 @attrs.define

@@ -10,6 +10,7 @@ import re
 import struct
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from warpsim.host import fatbin
 
@@ -81,9 +82,9 @@ class Sources:
 
 def _from_numba() -> Iterator[str]:
     """The PTX of what numba has compiled: it hands machine code to the driver."""
-    library = getattr(sys.modules.get("numba.cuda.codegen"), "CUDACodeLibrary", None)
-    for code in gc.get_objects() if isinstance(library, type) else []:
-        if isinstance(code, library):  # type: ignore[arg-type]  the test above
+    library: Any = getattr(sys.modules.get("numba.cuda.codegen"), "CUDACodeLibrary", ())
+    for code in gc.get_objects() if library else []:
+        if isinstance(code, library):
             try:
                 yield code.get_asm_str()
             except Exception:  # another version's library, or one that is not complete

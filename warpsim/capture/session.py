@@ -81,8 +81,8 @@ class recording:
         folder = self.directory / f"{base}-{number}"
         try:
             result = convert(launch, folder)
-        except WarpsimError as problem:
-            self.notes.append(f"{launch.name}: {problem}")
+        except Exception as problem:  # the other launches must not be lost
+            self.notes.append(f"{launch.name}: {type(problem).__name__}: {problem}")
             return
         self.cases.append(folder)
         if not result.bits_equal:
