@@ -10,7 +10,7 @@ from warpsim.machine.window import Watcher
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan, KernelPlan
+    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
 
 
@@ -25,15 +25,6 @@ class Fragments(Watcher):
         found = wrong.get(group.plan.flow[group.block].first + group.at)
         if found is not None:
             machine.fault(RULE, found.message, group, register=found.register, other=found.found.maker, advice=ADVICE)
-
-
-def fragments_in(plan: KernelPlan) -> bool:
-    """Whether a module has instructions whose fragments are opaque; found out once."""
-    notes = plan.main.notes
-    if "fragments" not in notes:
-        functions = plan.program.functions.values()
-        notes["fragments"] = any(i.traits.opaque_fragments for f in functions for i in f.code)
-    return bool(notes["fragments"])
 
 
 def _mismatches_of(plan: FunctionPlan) -> dict[int, Mismatch]:

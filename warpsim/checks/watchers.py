@@ -13,7 +13,7 @@ from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.descriptors import RULE as DESCRIPTOR
 from warpsim.checks.descriptors import Descriptors
-from warpsim.checks.fragments import Fragments, fragments_in
+from warpsim.checks.fragments import Fragments
 from warpsim.checks.map_fences import acquire_maps, check_map, release_maps
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def watchers_of(launch: LaunchState) -> list[Watcher]:
     """Those who look at a launch, for the rules that it checks."""
     checks, found = launch.settings.checks, list[Watcher]()
-    if FRAGMENT in checks and fragments_in(launch.plan):
+    if FRAGMENT in checks and launch.plan.uses.fragments:
         found.append(Fragments())
     if convergence.MEMBERMASK in checks:
         found.append(convergence.Membermasks())
@@ -58,19 +58,19 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(barriers.Barriers())
     if not checks.isdisjoint(stalls.BROKEN.values()):
         found.append(stalls.Stalls())
-    if checks & {EARLY, OVERWRITE} and launch.plan.asynchronous:
+    if checks & {EARLY, OVERWRITE} and launch.plan.uses.asynchronous:
         found.append(AsyncReuse())
-    if MBARRIER in checks and launch.plan.asynchronous:
+    if MBARRIER in checks and launch.plan.uses.asynchronous:
         found.append(MbarrierRules())
-    if checks & WGMMA and launch.plan.asynchronous:
+    if checks & WGMMA and launch.plan.uses.asynchronous:
         found.append(WgmmaRegisters())
-    if PROXY in checks and launch.plan.async_proxy:
+    if PROXY in checks and launch.plan.uses.async_proxy:
         found.append(ProxyFences())
-    if DESCRIPTOR in checks and launch.plan.asynchronous:
+    if DESCRIPTOR in checks and launch.plan.uses.asynchronous:
         found.append(Descriptors())
     if RACE in checks:
         found.append(RaceWatcher())
-    if SETMAXNREG in checks and launch.plan.counts_registers:
+    if SETMAXNREG in checks and launch.plan.uses.register_counts:
         found.append(RegisterCountRules())
     found.append(Uninitialised() if UNINITIALISED in checks else WrittenBytes())
     return found

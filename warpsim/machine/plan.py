@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.constants import fold
@@ -20,7 +21,7 @@ from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
-from warpsim.isa.traits import Ending, Family
+from warpsim.isa.traits import PLAIN, Ending, Family
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.issue import Issue
 from warpsim.machine.values import Affine
@@ -150,21 +151,33 @@ class FunctionPlan:
         return slot
 
 
-def uses_async_proxy(program: Program) -> bool:
-    """Whether a module has wgmma or bulk copies."""
-    used = (i.traits.asynchronous for f in program.functions.values() for i in f.code)
-    return any(a is not None and a.family in (Family.WGMMA, Family.BULK) for a in used)
+@attrs.frozen
+class Uses:
+    """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these, cp.async,
+    mbarriers); setmaxnreg; fragments of wmma."""
+
+    async_proxy: bool
+    asynchronous: bool
+    register_counts: bool
+    fragments: bool
 
 
-def is_asynchronous(program: Program) -> bool:
-    """Whether a module has asynchronous copies, mbarriers or wgmma."""
-    ports = {"async_groups", "bulk", "shared_matrix", "objects"}
-    return any(i.form.ports & ports for f in program.functions.values() for i in f.code)
-
-
-def counts_registers(program: Program) -> bool:
-    """Whether a module has setmaxnreg."""
-    return any(i.traits.register_count for f in program.functions.values() for i in f.code)
+def uses_of(program: Program) -> Uses:
+    """Looks at every instruction once."""
+    ports: set[str] = set()
+    families, counts, fragments = set(), False, False
+    for function in program.functions.values():
+        for instruction in function.code:
+            traits = instruction.traits
+            if traits is PLAIN and not instruction.form.ports:
+                continue
+            ports |= instruction.form.ports
+            if traits.asynchronous is not None:
+                families.add(traits.asynchronous.family)
+            counts |= bool(traits.register_count)
+            fragments |= bool(traits.opaque_fragments)
+    proxy = bool(families & {Family.WGMMA, Family.BULK})
+    return Uses(proxy, bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"}), counts, fragments)
 
 
 def _key(item: Variable | Param) -> str:
@@ -202,6 +215,11 @@ class Image:
         self.addresses = addresses
         self.function_numbers = {name: i for i, name in enumerate([*program.functions, *program.externs])}
         self.plans: dict[str, KernelPlan] = {}
+
+    @cached_property
+    def uses(self) -> Uses:
+        """What the instructions of the module use."""
+        return uses_of(self.program)
 
     @cached_property
     def polling(self) -> frozenset[str]:
@@ -247,9 +265,7 @@ class KernelPlan:
         self.image = image
         self.program = image.program
         self.entry = image.program.functions[name]
-        self.async_proxy = uses_async_proxy(image.program)
-        self.asynchronous = is_asynchronous(image.program)
-        self.counts_registers = counts_registers(image.program)
+        self.uses = image.uses
         self.shared = place_shared(image.program, self.entry)
         self.dynamic_offset = self.shared.dynamic
         self._functions: dict[str, FunctionPlan] = {}
