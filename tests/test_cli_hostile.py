@@ -372,15 +372,17 @@ def test_interrupted_replay_keeps_its_results(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
-def test_full_device():
+@pytest.mark.parametrize(
+    "words", [pytest.param(["examples"], marks=pytest.mark.long), ["replay", "saxpy", "--json"]], ids=lambda w: w[0]
+)
+def test_full_device(words):
     """Output that finds no room is status 2 with a message, at whatever moment it shows."""
-    for words in (["examples"], ["replay", "saxpy", "--json"]):
-        with open("/dev/full", "wb") as full:
-            done = python(words, stdout=full)
-        assert done.returncode == 2
-        assert b"No space left" in done.stderr
-        assert b"Traceback" not in done.stderr
-        assert b"Exception ignored" not in done.stderr
+    with open("/dev/full", "wb") as full:
+        done = python(words, stdout=full)
+    assert done.returncode == 2
+    assert b"No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
 
 
 def test_nobody_reads():

@@ -22,7 +22,19 @@ LONG = {
         "contractions",
         "atomic_kinds",
     ),
-    *("swapped", "digests", "small_systems", "merges", "triton_functions"),
+    *("swapped", "digests", "small_systems", "merges", "triton_functions", "float_functions", "wide_atomics"),
+    *("edit_distances", "dynamic_programming", "local_recursion", "aes_blocks", "small_floats", "numba_medians"),
+    *("triton_matmul_persistent", "triton_matmul_dequantised", "triton_sort_gather", "triton_scan_sort_sm80"),
+    *("triton_dropout", "private_histograms", "work_queue", "barrier_votes", "fp8_formats_sm90", "bf16_math"),
+    *(
+        "gemm_multicast",
+        "its_lock",
+        "interleaved_32b_plain",
+        "bit_fields",
+        "lane_locks",
+        "far_angles",
+        "triton_attention",
+    ),
 }
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 SILENT = {"gemm_pingpong", "gemm_stream_k", "cluster_ring", "bulk_stream", "attention"}

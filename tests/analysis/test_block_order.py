@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 import time
 
-import numpy as np
 import pytest
 
 import warpsim
@@ -113,10 +112,9 @@ def seconds(code: str) -> float:
     return time.process_time() - started
 
 
-@pytest.mark.parametrize(("code", "few", "many"), [(straight, 750, 3000), (branching, 250, 1000), (nested, 100, 400)])
+@pytest.mark.parametrize(("code", "few", "many"), [(straight, 300, 1200), (branching, 120, 480), (nested, 60, 240)])
 def test_first_launch_is_linear(code, few: int, many: int) -> None:
     """Four times the code takes four times as long, and not sixteen times."""
     seconds(code(10))
-    ratios = [seconds(code(many)) / seconds(code(few)) for _ in range(2)]
 
-    assert np.min(ratios) < 9
+    assert any(seconds(code(many)) < 9 * seconds(code(few)) for _ in range(3))

@@ -69,14 +69,14 @@ CORRECT = (
 )
 
 
-@pytest.mark.parametrize("name", CORRECT.split())
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * n.endswith("_sm80")) for n in CORRECT.split()]
+)
 def test_recorded_kernels_do_not_race(ablation, name):
     """Correct programs have no finding but notes: Triton's threads store equal values to one place."""
-    found = ablation.findings(name, "race")
+    found = ablation.findings(name, "all")
 
-    assert found == []
-    notes = ablation.findings(name, "all")
-    assert all(severity == "note" and name.startswith("triton") for _, severity, _, _ in notes)
+    assert all(severity == "note" and name.startswith("triton") for _, severity, _, _ in found)
 
 
 @pytest.mark.parametrize(

@@ -113,9 +113,15 @@ def kernel(instruction: str, bits: int, shared: bool) -> str:
     {back} ret; }}"""
 
 
-@pytest.mark.parametrize("space", ["global", "shared"])
-@pytest.mark.parametrize("crowded", [False, True])
-@pytest.mark.parametrize("operation", list(OPERATIONS))
+@pytest.mark.parametrize(
+    ("operation", "crowded", "space"),
+    [
+        pytest.param(o, crowded, space, marks=[pytest.mark.long] * ((number + crowded) % 2 == (space == "shared")))
+        for number, o in enumerate(OPERATIONS)
+        for crowded in (False, True)
+        for space in ("global", "shared")
+    ],
+)
 def test_atom(operation: str, crowded: bool, space: str) -> None:
     """atom gives each thread the value that the threads before it left, and leaves the last one's."""
     bits, update = OPERATIONS[operation]

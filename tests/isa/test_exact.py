@@ -9,7 +9,7 @@ import pytest
 
 import warpsim
 
-WARPS = 6
+WARPS = 4
 LANES = 32 * WARPS
 SPECIAL = {16: (0, 1, 0x7FFF, 0x8000, 0xFFFF), 32: (0, 1, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF),
            64: (0, 1, 63, 64, 2**63 - 1, 2**63, 2**64 - 1)}  # fmt: skip

@@ -28,7 +28,10 @@ def wrap(body):
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(p, marks=[pytest.mark.long] * (p.stat().st_size > LARGE), id=p.parent.name) for p in KERNELS],
+    [
+        pytest.param(p, marks=[pytest.mark.long] * (number % 3 > 0 or p.stat().st_size > LARGE), id=p.parent.name)
+        for number, p in enumerate(KERNELS)
+    ],
 )
 def test_round_trip(path):
     """What the printer writes parses back to the same tree and prints the same again."""

@@ -1,6 +1,7 @@
 """What a finding says: the same text everywhere, as JSON, SARIF and HTML."""
 
 import json
+import os
 import subprocess
 import sys
 import traceback
@@ -135,7 +136,8 @@ def test_pytest_shows_the_test_itself(tmp_path, files):
         "    k((1,), (64,), (numpy.zeros(1, 'u4'),), checks='race')\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
-    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path).stdout
+    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare).stdout
 
     assert "kernel.py" not in shown
     assert "test_it.py:4: ExecutionError" in shown
