@@ -9,33 +9,19 @@ from warpsim.host.cases import run_case
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
-LONG = {
-    *("double_functions", "float_functions_fast", "fp_mega"),  # what they are made of is recorded by instruction
-    *("triton_attention_backward", "triton_attention_backward_3.6", "triton_attention_specialised"),
-    *("triton_attention_specialised_3.6", "triton_matmul_persistent_specialised", "triton_matmul_warp_specialised_3.6"),
-    *("triton_matmul_persistent_specialised_3.6", "triton_matmul_split_k", "triton_batched_product"),
-    *(
-        "triton_flash_sm80",
-        "triton_matmul_fp8",
-        "attention_overlapped",
-        "bf16_math_sm90",
-        "contractions",
-        "atomic_kinds",
-    ),
-    *("swapped", "digests", "small_systems", "merges", "triton_functions", "float_functions", "wide_atomics"),
-    *("edit_distances", "dynamic_programming", "local_recursion", "aes_blocks", "small_floats", "numba_medians"),
-    *("triton_matmul_persistent", "triton_matmul_dequantised", "triton_sort_gather", "triton_scan_sort_sm80"),
-    *("triton_dropout", "private_histograms", "work_queue", "barrier_votes", "fp8_formats_sm90", "bf16_math"),
-    *(
-        "gemm_multicast",
-        "its_lock",
-        "interleaved_32b_plain",
-        "bit_fields",
-        "lane_locks",
-        "far_angles",
-        "triton_attention",
-    ),
-}
+LONG = """
+double_functions float_functions_fast fp_mega triton_attention_backward triton_attention_backward_3.6
+triton_attention_specialised triton_attention_specialised_3.6 triton_matmul_persistent_specialised
+triton_matmul_warp_specialised_3.6 triton_matmul_persistent_specialised_3.6 triton_matmul_split_k
+triton_batched_product triton_flash_sm80 triton_matmul_fp8 attention_overlapped bf16_math_sm90 contractions
+atomic_kinds swapped digests small_systems merges triton_functions float_functions wide_atomics
+edit_distances dynamic_programming local_recursion aes_blocks small_floats numba_medians
+triton_matmul_persistent triton_matmul_dequantised triton_sort_gather triton_scan_sort_sm80 triton_dropout
+private_histograms work_queue barrier_votes fp8_formats_sm90 bf16_math gemm_multicast its_lock
+interleaved_32b_plain bit_fields lane_locks far_angles triton_attention attention gemm_stream_k mandelbrot
+rays bodies block_primitives gemm_ss_tf32 gemm_fp8_mixed triton_matmul_warp_specialised numba_julia
+random_walks chacha
+"""
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 SILENT = {"gemm_pingpong", "gemm_stream_k", "cluster_ring", "bulk_stream", "attention"}
 """Pipelines with every fence: there is nothing to note either."""
@@ -45,7 +31,10 @@ FINDINGS = {"assert_fails": ["assert"], "warp_votes": ["membermask", "membermask
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(c.parent, marks=[pytest.mark.long] * (c.parent.name in LONG), id=c.parent.name) for c in CASES],
+    [
+        pytest.param(c.parent, marks=[pytest.mark.long] * (c.parent.name in LONG.split()), id=c.parent.name)
+        for c in CASES
+    ],
 )
 def test_every_bit(path):
     """A recorded launch leaves the bytes of the hardware, and breaks no rule."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 LONG = {"attention", "cluster_ring", "gemm_multicast", "gemm_pingpong"}
+SILENT_LONG = {"gemm_cp_async", "bulk_stream"}
+"""Large ones of which the silent rows are long."""
 WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(\S+?),[^;]*;")
 SYNCHRONISES = re.compile(
     r"(@!?%?\w+\s+)?(fence|wgmma\.|bar\.|barrier\.|mbarrier\.|membar|cp\.async\.(wait|commit|mbarrier|bulk\.(wait|commit)))[^;]*;"
@@ -23,7 +25,8 @@ def rows():
         if line and not line.startswith("#"):
             name, number, rest = line.split(" ", 2)
             answer = (name, *rest.split()[:2]) if not rest.startswith("silent: ") else (name, rest)
-            marks = [pytest.mark.long] if name in LONG or answer in seen else []
+            long = name in LONG or answer in seen or (name in SILENT_LONG and rest.startswith("silent: "))
+            marks = [pytest.mark.long] * long
             seen.add(answer)
             yield pytest.param(name, int(number), rest, id=f"{name}-{number}", marks=marks)
 

@@ -129,11 +129,8 @@ def test_global_memory():
         ("cluster_ring", 85, {("error", 195, 75), ("error", 221, 75)}),
         ("bulk_stream", 214, {("error", 226, 212), ("warning", 185, 212)}),
         ("gemm_cp_async", 240, {("note", 261, 88), ("note", 278, 88)}),
-        (
-            "gemm_cp_async",
-            475,
-            {("note", 496, 309), ("note", 513, 309)},
-        ),  # the fence before came before the copies
+        # the fence before came before the copies
+        pytest.param("gemm_cp_async", 475, {("note", 496, 309), ("note", 513, 309)}, marks=pytest.mark.long),
         ("map_build", 101, {("error", 125, 98)}),  # the acquire of a tensor map that the kernel made
     ],
 )
@@ -147,8 +144,9 @@ def test_a_fence_taken_out(ablation, name, line, expected):
 @pytest.mark.parametrize(
     ("name", "line", "expected"),
     [
-        ("gemm_pingpong", 555, (559, 699)),  # the barrier behind wait_group: others store where the copy reads
-        ("gemm_pingpong", 689, (699, 559)),
+        # the barrier behind wait_group: others store where the copy reads
+        pytest.param("gemm_pingpong", 555, (559, 699), marks=pytest.mark.long),
+        pytest.param("gemm_pingpong", 689, (699, 559), marks=pytest.mark.long),
         ("gemm_stream_k", 57, (123, 50)),  # the barrier behind mbarrier.init
         ("bulk_stream", 216, (226, 212)),
         ("gemm_pingpong", 302, (978, 241)),  # wgmma read what the next load overwrites

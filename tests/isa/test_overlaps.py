@@ -13,7 +13,7 @@ from warpsim.isa import matching, spec
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Form
 
-MOST = 50
+MOST = 24
 """Spellings of a form; of those that have more, so many at random."""
 
 

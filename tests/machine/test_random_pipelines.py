@@ -294,7 +294,7 @@ def test_random_pipelines_that_are_broken(why):
     """Without a wait or a fence, some programs are reported, and late effects show faults without any check."""
     pattern, less, shows = BROKEN[why]
     reported = wrong = 0
-    for seed in (0, 4):
+    for seed in (0, 7):
         plan = attrs.evolve(draw(seed), rounds=5, leave="bulk", ctas=1, cluster=False, groups=1)
         text = re.sub(pattern, less, program(plan))
         assert text != program(plan)
