@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import os
 from collections.abc import Iterable
 
@@ -60,6 +59,8 @@ class Finding:
         return describe(self)
 
     def _repr_html_(self) -> str:
+        import html
+
         head, _, rest = describe(self).partition("\n")
         return (
             f'<pre style="border-left:4px solid {COLOURS.get(self.severity, COLOURS["note"])};padding-left:.6em;'

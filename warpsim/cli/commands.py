@@ -174,31 +174,15 @@ def command_info(options: Namespace) -> int:
         else:
             print(problem)
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1
-    kernels: list[dict[str, Any]] = []
-    for name, kernel in module.kernels.items():
-        counts: dict[str, int] = {}
-        for instruction in kernel.function.code:
-            counts[instruction.text] = counts.get(instruction.text, 0) + 1
-        kernels.append(
-            {
-                "name": name,
-                "params": [attrs.asdict(p) for p in kernel.params],
-                "registers": len(kernel.function.registers),
-                "shared": sum(v.size for v in kernel.function.variables if v.space.value == "shared"),
-                "opcodes": counts,
-            }
-        )
+    facts = [kernel.facts() for kernel in module.kernels.values()]
     if options.json:
+        params = [[attrs.asdict(p) for p in kernel.params] for kernel in module.kernels.values()]
+        kernels = [{**attrs.asdict(f), "params": p} for f, p in zip(facts, params, strict=True)]
         document({"file": options.file, "target": module.target, "kernels": kernels})
         return 0
     print(f"{options.file}: target {module.target}")
-    for record in kernels:
-        print(f"  {record['name']}({', '.join(str(p) for p in module[record['name']].params)})")
-        used = [
-            plural(record["registers"], "register"),
-            f"{plural(record['shared'], 'byte')} of static shared memory",
-        ]
-        print(f"    {', '.join(used)}, {plural(sum(record['opcodes'].values()), 'instruction')}")
+    for kernel in facts:
+        print(f"  {kernel.signature}\n    {kernel.uses}")
     return 0
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -26,7 +26,9 @@ from warpsim.host.module import Module, load_text
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
-from warpsim.report.profile import Profile
+
+if TYPE_CHECKING:
+    from warpsim.report.profile import Profile
 
 MALFORMED = (
     OSError,

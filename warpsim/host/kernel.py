@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import attrs
 
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once, watchers_of
-from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, shown
+from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, plural, shown
 from warpsim.host import defaults
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
@@ -24,11 +25,12 @@ from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function
-from warpsim.types import TYPES
+from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
     from warpsim.host.module import Module
     from warpsim.observe.profiler import Profiler
+    from warpsim.report.notebook import KernelFacts
     from warpsim.report.profile import Profile
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -67,6 +69,13 @@ class LaunchResult:
     stdout: str
     seconds: float
     profile: Profile | None = attrs.field(default=None, repr=False)
+
+    def _repr_html_(self) -> str:
+        from warpsim.report.notebook import result_html
+
+        executed = plural(self.instructions, "warp-instruction"), plural(self.thread_instructions, "thread-instruction")
+        facts = [*executed, f"{self.seconds:.3f} s", plural(len(self.findings), "finding")]
+        return result_html(facts, self.findings, self.stdout, self.profile)
 
 
 def _profiler() -> Profiler:
@@ -113,6 +122,19 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, target={self.module.target!r})"
+
+    def facts(self) -> KernelFacts:
+        """What there is to say of the kernel without running it."""
+        from warpsim.report.notebook import KernelFacts
+
+        shared = sum(v.size for v in self.function.variables if v.space is StateSpace.SHARED)
+        opcodes = Counter(instruction.text for instruction in self.function.code)
+        return KernelFacts(self.name, tuple(map(str, self.params)), len(self.function.registers), shared, opcodes)
+
+    def _repr_html_(self) -> str:
+        from warpsim.report.notebook import kernel_html
+
+        return kernel_html(self.facts(), self.module.target)
 
     def __call__(
         self,

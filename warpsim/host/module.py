@@ -79,6 +79,11 @@ class Module:
         """A copy is loaded anew from the text: it has variables of its own."""
         return load_text, (self.program.module.source, self.program.file)
 
+    def _repr_html_(self) -> str:
+        from warpsim.report.notebook import module_html
+
+        return module_html(self.program.file, self.target, [kernel.facts() for kernel in self._kernels.values()])
+
     @property
     def kernels(self) -> Mapping[str, Kernel]:
         """Kernels by name."""

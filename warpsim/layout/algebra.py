@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from warpsim.layout.drawing import HUES, Cell, Drawing, svg
-
 SHOWN = 4096
 """Coordinates of the largest layout that a notebook shows as a table."""
 Tree: TypeAlias = "int | tuple[Tree, ...]"
@@ -60,6 +58,8 @@ class Layout:
         return f"{self.shape}:{self.stride}".replace(" ", "").replace(",)", ")")
 
     def _repr_html_(self) -> str:
+        from warpsim.layout.drawing import HUES, Cell, Drawing, svg
+
         rows, columns = (self[0].size, self.size // self[0].size) if isinstance(self.shape, tuple) else (1, self.size)
         if self.size > SHOWN:
             return f"<code>{self!r}</code>"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.layout.algebra import Layout, Tree, product
-from warpsim.layout.drawing import Cell, Drawing, svg
+
+if TYPE_CHECKING:
+    from warpsim.layout.drawing import Cell, Drawing
 
 Array = NDArray[Any]
 Holder = tuple[int, int, int]
@@ -109,6 +111,8 @@ class Fragment:
         notes: tuple[str, ...] = (),
     ) -> Drawing:
         """A cell for each element, coloured by lane, with lane, register and part; ``axes`` as shown."""
+        from warpsim.layout.drawing import Drawing
+
         grid = self.holders(swapped, first)
         cells = tuple(
             tuple(self._cell(name, f"{axes[0]} {r}, {axes[1]} {c}", cell) for c, cell in enumerate(line))
@@ -119,12 +123,16 @@ class Fragment:
         return Drawing(title or name, (self.formula(own), *notes), "\\".join(axes), heads, labels, cells)
 
     def _cell(self, name: str, place: str, held: list[Holder]) -> Cell:
+        from warpsim.layout.drawing import Cell
+
         lane, register, part = held[0]
         tip = "; ".join(f"lane {a}, {name}{b}, part {p}" for a, b, p in held)
         second = f"{name}{register}" + (f".{part}" if self.per_register > 1 else "")
         return Cell(f"T{lane}", second, lane % 32, f"{place}: {tip}", f"T{lane}")
 
     def _repr_html_(self) -> str:
+        from warpsim.layout.drawing import svg
+
         return svg(self.drawing(title=f"{self.rows} x {self.columns} elements of {self.bits} bits"))
 
 

@@ -6,12 +6,15 @@ Raises `ValueError` for what is no matrix instruction, saying what was expected.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import attrs
 
 from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
-from warpsim.layout.drawing import Drawing, svg
 from warpsim.layout.fragment import Fragment, Holder
+
+if TYPE_CHECKING:
+    from warpsim.layout.drawing import Drawing
 
 BITS = {
     **wmma_fragments.BITS,
@@ -53,6 +56,8 @@ class Operand:
         return self.fragment.drawing(self.name, title or self.name.upper(), self.axes, self.swapped, self.first, notes)
 
     def _repr_html_(self) -> str:
+        from warpsim.layout.drawing import svg
+
         return svg(self.drawing())
 
 

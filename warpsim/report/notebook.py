@@ -1,0 +1,69 @@
+"""Modules, kernels and results as a notebook shows them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from warpsim.errors import Finding, plural
+from warpsim.report import pages
+from warpsim.report.counts import Tally
+from warpsim.report.profile_page import fragment
+
+
+@attrs.frozen
+class KernelFacts:
+    """What there is to say of a kernel: its parameters as PTX declares them, what it takes, and its opcodes by how often they
+    stand in the text."""
+
+    name: str
+    params: tuple[str, ...]
+    registers: int
+    shared: int
+    opcodes: Mapping[str, int]
+
+    @property
+    def signature(self) -> str:
+        """``name(.u64 out, .u32 n)``."""
+        return f"{self.name}({', '.join(self.params)})"
+
+    @property
+    def uses(self) -> str:
+        """Registers, shared memory and instructions in words."""
+        parts = [plural(self.registers, "register"), f"{plural(self.shared, 'byte')} of static shared memory"]
+        return ", ".join([*parts, plural(sum(self.opcodes.values()), "instruction")])
+
+
+def kernel_html(kernel: KernelFacts, target: str) -> str:
+    """A kernel: its signature, what it takes, its opcodes."""
+    most = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
+    rows = [f"<tr><td>{count}</td><td class=text>{html.escape(name)}</td></tr>" for name, count in most]
+    return pages.part(
+        f"<h2>{html.escape(kernel.signature)}</h2><p>{html.escape(target)}, {kernel.uses}</p>"
+        f"<details><summary>opcodes</summary>{pages.table(('count', 'opcode'), rows)}</details>"
+    )
+
+
+def module_html(file: str, target: str, kernels: Iterable[KernelFacts]) -> str:
+    """A module: its kernels."""
+    rows = [
+        f"<tr><td class=text>{html.escape(k.signature)}</td><td class=text>{html.escape(k.uses)}</td></tr>"
+        for k in kernels
+    ]
+    return pages.part(
+        f"<h2>{html.escape(file)}</h2><p>{html.escape(target)}</p>{pages.table(('kernel', 'uses'), rows)}"
+    )
+
+
+def result_html(facts: Iterable[str], findings: Iterable[Finding], stdout: str, profile: Tally | None) -> str:
+    """A launch: what was executed, found and printed, and its profile where there is one."""
+    parts = [f"<p>{html.escape(' · '.join(facts))}</p>"]
+    parts += [
+        f"<pre class={finding.severity}><b>{finding.severity}</b>: {html.escape(str(finding))}</pre>"
+        for finding in findings
+    ]
+    if stdout:
+        parts.append(f"<h2>printed</h2><pre>{html.escape(stdout)}</pre>")
+    return pages.part("".join(parts)) + (fragment(profile) if profile is not None else "")
