@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 import tempfile
@@ -147,6 +149,17 @@ ENTRIES = {
         "Without the `fence.proxy.async` before the store, TMA may read shared memory as it was before `stmatrix`.",
     ),
 }
+SESSIONS = {
+    "hello": ("b 56", "c", "info lanes"),
+    "saxpy": ("b 52 if %r1 > 990", "c", "p %f4"),
+    "histogram": ("b 78", "c", "p/x %r22", "info warps"),
+    "transpose": ("b 116", "c", "p %r13"),
+    "scan_lookback": ("b kernel.cu:28", "c", "bt", "info warps"),
+    "mma_f16_gemm": ("b op:mma*", "c", "p/f16x2 %r483"),
+    "gemm_sparse": ("b op:mma*", "c", "p/x %r84"),
+    "flash_attention": ("b kernel.cu:50", "c", "p %f174"),
+}
+"""What to type in the debugger."""
 ORDER = {
     "Threads and warps": (
         "hello",
@@ -216,6 +229,7 @@ def page(name: str) -> str:
     what = re.sub(r" \((nvcc|Triton|sm_90a?)[^)]*\)", "", (folder / "README.md").read_text(encoding="utf-8").strip())
     cluster = f", clusters of {case['cluster']}" if case["cluster"] else ""
     shared = f", {case['dynamic_smem']:,} bytes of dynamic shared memory" if case["dynamic_smem"] else ""
+    drawn = f"\n![Who holds which element]({name}.svg){{ .picture }}\n" if name in PICTURES else ""
     checks = BREAKS[name].checks
     option = "" if checks == "default" else f" --checks {checks}"
     removed = ""
@@ -235,14 +249,16 @@ def page(name: str) -> str:
 
 ```sh
 warpsim replay {name} --bits      # equal in every bit to what the H100 left
-warpsim debug replay {name}       # step through it
 python -c "import warpsim; print(warpsim.__path__)"   # programs/{name}/ lies there, with launch.py
 ```
 
 ## What to look at
 
 {entry.look}
-
+{session(name)}
+[The launch as a page]({name}.trace.html){{ target="_blank" }}: warps over steps, barriers and waits, what is in flight, shared memory, the text with counts
+(`warpsim trace replay {name} -o trace.html`).
+{drawn}
 ## What breaks without a line
 
 {entry.broken}
@@ -263,6 +279,52 @@ python -c "import warpsim; print(warpsim.__path__)"   # programs/{name}/ lies th
 {(folder / "launch.py").read_text(encoding="utf-8").rstrip()}
 ```
 """
+
+
+def session(name: str) -> str:
+    """What the debugger answers to the commands of a program, as a part of its page."""
+    if name not in SESSIONS:
+        return ""
+    words = [word for command in (*SESSIONS[name], "quit") for word in ("-ex", command)]
+    said = _printed("debug", "replay", name, *words)
+    assert said.count("Breakpoint 1") == 2, said
+    lines = [line[:160] for line in said.splitlines() if line != "(warpsim) quit"]
+    lines = [line for line in lines if not line.startswith("Left at")]
+    typed = " ".join(f"-ex '{command}'" for command in SESSIONS[name])
+    return f"\n```sh\nwarpsim debug replay {name} {typed}\n```\n\n```text\n" + "\n".join(lines) + "\n```\n"
+
+
+def trace(name: str) -> str:
+    """The trace of a program: a page of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "trace.html"
+        _printed("trace", "replay", name, "-o", str(target))
+        return target.read_text(encoding="utf-8")
+
+
+def _printed(*words: str) -> str:
+    """What a command prints."""
+    from warpsim.cli import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = main(words)
+    assert status == 0, out.getvalue()
+    return out.getvalue()
+
+
+PICTURES = {
+    "mma_f16_gemm": ("mma.m16n8k16...f16", "A"),
+    "gemm_sparse": ("mma.sp.m16n8k32...f16", "E"),
+    "flash_attention": ("mma.m16n8k16...f16", "C"),
+}
+"""An operand to draw."""
+
+
+def picture(name: str) -> str:
+    """Who holds which element of an operand of the program, as SVG."""
+    instruction, operand = PICTURES[name]
+    return _printed("layout", instruction, "--operand", operand, "--format", "svg")
 
 
 def index() -> str:
@@ -290,4 +352,8 @@ def index() -> str:
 
 def pages() -> dict[str, str]:
     """The text of every generated page by its place in the site."""
-    return {"gallery/index.md": index(), **{f"gallery/{name}.md": page(name) for name in ENTRIES}}
+    made = {"gallery/index.md": index()}
+    for name in ENTRIES:
+        made[f"gallery/{name}.md"] = page(name)
+        made[f"gallery/{name}.trace.html"] = trace(name)
+    return {**made, **{f"gallery/{name}.svg": picture(name) for name in PICTURES}}

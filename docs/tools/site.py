@@ -43,13 +43,12 @@ def _kept(items: list[Any], docs: Path) -> Any:
         if isinstance(target, list):
             yield {title: list(_kept(target, docs))}
         elif not target.endswith(".md"):
-            listed = sorted(page for page in PAGES if page.startswith(f"{target}/"))
-            yield {title: _sections(target, listed)}
+            yield {title: _sections(target)}
         elif target in PAGES or (docs / target).exists():
             yield item
 
 
-def _sections(target: str, listed: list[str]) -> list[Any]:
+def _sections(target: str) -> list[Any]:
     """The pages of a generated folder: its index, then by section where it has some."""
     from docs.tools import gallery, rules
 
