@@ -396,15 +396,20 @@ class Driver:
 def _stop_at_ptx() -> None:
     """Let Triton's compiler end with PTX, under keys of its cache that are not a GPU's, and take NumPy arrays."""
     from triton.backends.nvidia.compiler import CUDABackend
-    from triton.runtime.jit import JITFunction
+    from triton.runtime import jit
 
     hashed = CUDABackend.hash
     CUDABackend.make_cubin = lambda self, src, metadata, opt, capability: src.encode()
     CUDABackend.hash = functools.cache(lambda self: f"{hashed(self)}-warpsim")
-    run = JITFunction.run
+    bind = jit.create_function_from_signature
 
-    def with_arrays(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = [Arrays(a) if isinstance(a, np.ndarray) else a for a in args]
-        return run(self, *given, **{k: Arrays(a) if isinstance(a, np.ndarray) else a for k, a in kwargs.items()})
+    def with_arrays(*words: Any) -> Any:
+        binder = bind(*words)
 
-    JITFunction.run = with_arrays
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            given = [Arrays(a) if isinstance(a, np.ndarray) else a for a in args]
+            return binder(*given, **{k: Arrays(a) if isinstance(a, np.ndarray) else a for k, a in kwargs.items()})
+
+        return bound
+
+    jit.create_function_from_signature = with_arrays

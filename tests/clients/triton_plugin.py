@@ -1,0 +1,39 @@
+"""A plugin for Triton's own tests (``-p triton_plugin``): the simulated GPU, with tensors of the CPU.
+
+    cd CHECKOUT/python/test
+    PYTHONPATH=WARPSIM/tests/clients WARPSIM_DEVICE=sm_90a python -m pytest -p triton_plugin --device cpu unit/language/test_core.py
+
+``TRITON_SAMPLE=N`` takes N tests, spread evenly over all that were collected.
+"""
+
+import os
+
+import pytest
+
+import warpsim.compat.triton
+
+
+def pytest_configure(config):
+    """Make the simulated GPU the active one, and let what tests ask of torch.cuda be answered by it."""
+    import torch
+    import triton._internal_testing
+
+    driver = warpsim.compat.triton.install(max_seconds=float(os.environ.get("TRITON_SECONDS", "60")))
+    torch.cuda.get_device_capability = driver.get_device_capability
+    torch.cuda.current_device = driver.get_current_device
+    torch.cuda.synchronize = lambda *words: None
+    torch.cuda.is_available = lambda: False
+    torch.cuda.empty_cache = lambda: None
+    torch.set_num_threads(1)
+    triton._internal_testing.is_cpu = lambda: False  # forks of Triton have one
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """A sample."""
+    wanted = int(os.environ.get("TRITON_SAMPLE", "0"))
+    if wanted and len(items) > wanted:
+        step = len(items) / wanted
+        kept = [items[int(i * step)] for i in range(wanted)]
+        config.hook.pytest_deselected(items=[i for i in items if i not in set(kept)])
+        items[:] = kept
