@@ -152,6 +152,7 @@ def test_versions_of_functions(monkeypatch):
 
 
 PROGRAM = r"""
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,11 +162,20 @@ int cuMemAlloc_v2(uint64_t *, size_t); int cuMemcpyDtoH_v2(void *, uint64_t, siz
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 typedef struct { void *p; size_t pitch, x, y; } Pitched; typedef struct { size_t w, h, d; } Extent;
 int cudaMalloc3D(Pitched *, Extent); int cudaMemset3D(Pitched, int, Extent);
+int cuCtxGetCurrent(void **);
+static void *in_a_thread(void *context)
+{
+    void *found = NULL;
+    if (cuCtxGetCurrent(&found) || found || cuCtxSetCurrent(context) || cuCtxGetCurrent(&found)) return NULL;
+    return found;
+}
 int main(int count, char **words)
 {
+    pthread_t thread; void *same;
     void *context, *module, *function; uint64_t d; uint32_t out = 0; float v = 1.5f; Pitched box; unsigned char row[8];
     Extent size = {7, 3, 2};
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 2;
+    pthread_create(&thread, NULL, in_a_thread, context); pthread_join(thread, &same); if (same != context) return 8;
     if (cuModuleLoadData(&module, TEXT) || cuModuleGetFunction(&function, module, "raw")) return 3;
     if (cuMemAlloc_v2(&d, 4)) return 4;
     if (count > 1) d += 64;
@@ -192,7 +202,7 @@ def test_programs_in_c(tmp_path, monkeypatch):
     (tmp_path / "p.c").write_text(PROGRAM.replace("TEXT", text))
     compiler = library.compiler()
     wanted = [str(libraries / "libcuda.so"), str(libraries / "libcudart.so")]
-    subprocess.run([*compiler, str(tmp_path / "p.c"), "-o", str(tmp_path / "p"), *wanted], check=True)
+    subprocess.run([*compiler, str(tmp_path / "p.c"), "-o", str(tmp_path / "p"), "-lpthread", *wanted], check=True)
     report = tmp_path / "report"
 
     def run(*words):

@@ -12,6 +12,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from warpsim.cli.outcome import Unusable
+from warpsim.host.checks import resolve_checks
+from warpsim.host.device import Device
 
 VARIABLES = {
     "device": "WARPSIM_DEVICE",
@@ -46,6 +48,9 @@ def command_exec(options: Namespace) -> int:
     """Run the program; its own exit status, or 1 where it ended well in spite of findings of severity error."""
     from warpsim.driver.library import build, environment  # the other commands start without it
 
+    for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
+        Device(target)
+    resolve_checks(options.checks)
     env = environment(build(), os.environ, options.preload)
     for name, variable in VARIABLES.items():
         value = getattr(options, name)

@@ -101,6 +101,8 @@ def attributes(sm: int, ordinal: int = 0) -> dict[int, int]:
         97: SHARED_LIMIT[sm] << 10,  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         99: 1,  # HOST_REGISTER_SUPPORTED
         106: gpu.blocks_per_sm,
+        108: gpu.l2 * 3 // 4 if new else 0,  # MAX_PERSISTING_L2_CACHE_SIZE
+        109: 128 << 20 if new else 0,  # MAX_ACCESS_POLICY_WINDOW_SIZE
         111: RESERVED if new else 0,
         113: 1,  # READ_ONLY_HOST_REGISTER_SUPPORTED
         115: 1,  # MEMORY_POOLS_SUPPORTED

@@ -223,8 +223,15 @@ def refused(name: str, problem: DriverError) -> int:
     """Say why a call is refused, where its code alone does not; gives the code."""
     result = problem.result
     plain = {Result.NOT_READY, Result.NOT_FOUND, Result.PEER_ACCESS_ALREADY_ENABLED}
-    if result not in plain and problem.said and not problem.findings:
-        PROCESS.driver.report.problem(name, f"{result.driver_name}: {problem}", result.driver_name)
+    if result in plain or not problem.said or problem.findings:
+        return int(result)
+    try:
+        driver = PROCESS.driver
+    except LaunchError:  # the environment describes none
+        print(f"warpsim: {name}: {problem}", file=sys.stderr)
+        return int(Result.NOT_INITIALIZED)
+    if result is not driver.error:
+        driver.report.problem(name, f"{result.driver_name}: {problem}", result.driver_name)
     return int(result)
 
 

@@ -16,9 +16,9 @@ grid:3i#5 *clock:i#13 const:Q#9 major:i#75 minor:i#76 align:Q#14 tpitch:Q#51 *ov
 integrated:i map:i#19 *mode:i tex1:i tex1m:i *tex1l:i tex2:2i tex2m:2i tex2l:3i tex2g:2i tex3:3i tex3a:3i texc:i
 tex1la:2i tex2la:3i texcl:2i surf1:i surf2:2i surf3:3i surf1l:2i surf2l:3i surfc:i surfcl:2i salign:Q#30
 concurrent:i#31 ecc:i bus:i#33 device:i domain:i tcc:i engines:i#40 unified:i#41 *memclock:i#36 width:i#37 l2:i#38
-persist:i perthreads:i#39 priorities:i#78 g1:i#79 l1:i#80 sharedsm:Q#81 regssm:i#82 managed:i#83 board:i group:i
+persist:i#108 perthreads:i#39 priorities:i#78 g1:i#79 l1:i#80 sharedsm:Q#81 regssm:i#82 managed:i#83 board:i group:i
 atomic:i *ratio:i#87 pageable:i concmanaged:i#89 preempt:i#90 hostptr:i#91 coop:i#95 *coopmulti:i optin:Q#97 pgtables:i
-direct:i blocks:i#106 window:i reserved:Q#111 register:i#99 sparse:i roregister:i#113 timeline:i pools:i#115 rdma:i
+direct:i blocks:i#106 window:i#109 reserved:Q#111 register:i#99 sparse:i roregister:i#113 timeline:i pools:i#115 rdma:i
 rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:63i"""
 """cudaDeviceProp of CUDA 13, in order: a name, a format of `struct`, and the number of the attribute that it shows; those
 with a star only CUDA 12 has."""

@@ -29,9 +29,19 @@ static int failed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void begin(void);
 static int (*initialized)(void), (*finalizing)(void);
+static void *(*state_of_thread)(void), *(*save)(void);
+static int (*ensure)(void);
+static __thread int known;
 static int ready(void)
 {
     pthread_once(&once, begin);
+    if (!known && !failed) { /* threads of the program keep one state in Python: what is current in them stays so */
+        known = 1;
+        if (!state_of_thread()) {
+            ensure();
+            save();
+        }
+    }
     return !failed;
 }
 static int gone(void) /* Python has ended before the program: destructors come after it */
@@ -109,7 +119,6 @@ static void *python(void)
 static void *library;
 static void run(const char *code)
 {
-    int (*ensure)(void) = (int (*)(void))symbol(library, "PyGILState_Ensure");
     void (*release)(int) = (void (*)(int))symbol(library, "PyGILState_Release");
     int (*simple)(const char *) = (int (*)(const char *))symbol(library, "PyRun_SimpleString");
     if (failed)
@@ -133,12 +142,14 @@ static void begin(void)
     if (alone && !library && (failed = 1))
         return;
     initialized = (int (*)(void))symbol(library, "Py_IsInitialized");
+    state_of_thread = (void *(*)(void))symbol(library, "PyGILState_GetThisThreadState");
+    save = (void *(*)(void))symbol(library, "PyEval_SaveThread");
+    ensure = (int (*)(void))symbol(library, "PyGILState_Ensure");
     finalizing = (int (*)(void))dlsym(library, "Py_IsFinalizing");
     if (!finalizing)
         finalizing = (int (*)(void))dlsym(library, "_Py_IsFinalizing");
     if (!failed && !initialized()) {
         void (*initialize)(int) = (void (*)(int))symbol(library, "Py_InitializeEx");
-        void *(*save)(void) = (void *(*)(void))symbol(library, "PyEval_SaveThread");
         const char *home = getenv("WARPSIM_PYTHONHOME"), *old = getenv("PYTHONHOME");
         char *kept = old ? strdup(old) : NULL;
         if (home && *home)
