@@ -58,6 +58,7 @@ SAMPLES = """
 3_CUDA_Features/StreamPriorities 3_CUDA_Features/tf32TensorCoreGemm 3_CUDA_Features/warpAggregatedAtomicsCG
 """
 """Programs of the samples, with the arguments that make them small."""
+BAD = re.compile(r"Result = FAIL|test failed|FAILED|mismatch", re.I)
 SMALLER = {
     r"\bconst int numElements = 1 << 20\b": "const int numElements = 1 << 12",
     r"#define M_TILES \d+": "#define M_TILES 8",
@@ -167,8 +168,7 @@ def samples(checkout, options):
                 yield place, ("fail", problem), 0.0
                 continue
             status, output, seconds = run(work / "p", words, work, options)
-            bad = re.compile(r"Result = FAIL|Test failed|FAILED|test failed|mismatch", re.I)
-            yield place, outcome(status, output, lambda o: not bad.search(o)), seconds
+            yield place, outcome(status, output, lambda o: not BAD.search(o)), seconds
 
 
 def main():
