@@ -1,7 +1,7 @@
 """Small programs of those who launch kernels from Python, recorded on a GPU by `warpsim record`: gpu_clients.py FOLDER
 
 Each runs in a process of its own: CuPy, cuda.core, cuda.bindings (tensor maps, clusters), Triton, numba-cuda, a PyTorch
-extension. The cases in data/clients were made so."""
+extension. The cases cases/recorded_* were made so."""
 
 import subprocess
 import sys
@@ -109,6 +109,7 @@ def triton():
 
 def numba():
     """A jitted kernel."""
+    np.vstack = np.vstack  # NumPy 2.5 has it no more, and numba-cuda 0.30 asks for it
     from numba import cuda
 
     @cuda.jit
@@ -139,7 +140,13 @@ def torch():
         scaled_add<<<(x.numel() + 127) / 128, 128>>>(x.data_ptr<float>(), y.data_ptr<float>(), float(a), int(x.numel()));
     }
     """
-    module = load_inline("scaled", "void run(torch::Tensor x, torch::Tensor y, double a);", source, functions=["run"])
+    module = load_inline(
+        "scaled",
+        "void run(torch::Tensor x, torch::Tensor y, double a);",
+        source,
+        functions=["run"],
+        extra_cuda_cflags=["-no-compress"],
+    )
     x, y = torch.arange(260, device="cuda", dtype=torch.float32), torch.ones(260, device="cuda")
     module.run(x, y, 1.5)
     torch.cuda.synchronize()

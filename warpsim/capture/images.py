@@ -50,6 +50,8 @@ class Sources:
         self.cubins: dict[bytes, str] = {}
         """What a linker made, by its bytes, and the PTX that it was made of."""
         self.texts: list[str] = []
+        self.notes: list[str] = []
+        """Why PTX that is there could not be had."""
 
     def see(self, text: str | bytes) -> None:
         """PTX that somebody has made."""
@@ -64,7 +66,7 @@ class Sources:
             self.see(image)
             return image.decode("utf-8", "replace").rstrip("\0")
         for text in [
-            *_in_fatbin(image, sm),
+            *_in_fatbin(image, sm, self.notes),
             *([self.cubins[image]] if image in self.cubins else []),
             *_in_cache(image),
         ]:
@@ -91,15 +93,15 @@ def _from_numba() -> Iterator[str]:
                 continue
 
 
-def _in_fatbin(image: bytes, sm: int) -> Iterator[str]:
+def _in_fatbin(image: bytes, sm: int, notes: list[str]) -> Iterator[str]:
     if image[:4] != FATBIN:
         return
     for unit in fatbin.units(image):
         for entry in sorted([e for e in unit if e.arch <= sm], key=lambda e: -e.arch):
             try:
                 yield entry.text().decode("utf-8", "replace").rstrip("\0")
-            except (fatbin.Packed, ValueError):
-                continue
+            except (fatbin.Packed, ValueError) as problem:
+                notes.append(f"a fatbin holds PTX that cannot be unpacked: {problem}")
 
 
 def _in_cache(image: bytes) -> Iterator[str]:

@@ -69,7 +69,7 @@ class recording:
 
     def __exit__(self, *problem: Any) -> None:
         self.recorder.close()
-        self.notes += self.recorder.notes
+        self.notes += [*self.recorder.notes, *dict.fromkeys(self.recorder.sources.notes)]
         for launch in self.recorder.launches:
             self._keep(launch)
 
