@@ -242,6 +242,7 @@ def report_launch(launch: Launched, as_json: bool) -> int:
     result = launch.result
     if as_json:
         record = attrs.asdict(result, recurse=False)
+        record["fidelity"] = [form.plain() for form in result.fidelity]
         record["profile"] = result.profile.record() if result.profile else None
         record["findings"] = [finding_record(f) for f in result.findings]
         document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})

@@ -19,6 +19,7 @@ from warpsim.host.device import Device
 from warpsim.host.executors import workers_of
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
+from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
@@ -69,6 +70,8 @@ class LaunchResult:
     stdout: str
     seconds: float
     profile: Profile | None = attrs.field(default=None, repr=False)
+    fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
+    """For each executed instruction what its bits rest on: a GPU's recordings, exact arithmetic, a model."""
 
     def _repr_html_(self) -> str:
         from warpsim.report.notebook import result_html
@@ -103,6 +106,7 @@ def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile 
         stdout,
         seconds,
         profile,
+        Fidelity(dict(state.counts), state.device.sm),
     )
 
 

@@ -1,23 +1,45 @@
-"""What the bits of a launch rest on: for each executed instruction form, where its results are known from."""
+"""What the bits of a session's launches rest on, form by form."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED
+from warpsim.machine.fidelity import Executed, executed
+
 
 class Forms:
-    """Stub."""
+    """The executed forms of some launches, and how often warps executed each."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Executed, int] = {}
 
     def add(self, state: Any) -> None:
-        """Stub."""
+        """A launch has ended in this `LaunchState`."""
+        for form in executed(state.counts, state.device.sm):
+            self._count(form)
 
-    def plain(self) -> dict[str, Any]:
-        """Stub."""
-        return {}
+    def _count(self, form: Executed) -> None:
+        key = form.without_count()
+        self.counts[key] = self.counts.get(key, 0) + form.count
 
-    def merge(self, other: dict[str, Any]) -> None:
-        """Stub."""
+    def plain(self) -> list[dict[str, Any]]:
+        """What another process can take over."""
+        return [{**key.plain(), "count": count} for key, count in self.counts.items()]
+
+    def merge(self, other: list[dict[str, Any]]) -> None:
+        """Add what another process has counted."""
+        for record in other:
+            self._count(Executed(**record))
 
     def summary(self) -> list[str]:
-        """Stub."""
-        return []
+        """The forms by standing, and those that are only modelled by name."""
+        lines = []
+        for standing in (RECORDED, RECOVERED, EXACT, MODELLED, STATED):
+            forms = [key for key in self.counts if key.standing == standing]
+            if forms:
+                warps = sum(self.counts[key] for key in forms)
+                lines.append(f"  {standing:9} {len(forms):4} forms, {warps:,} warp-instructions: {MEANING[standing]}")
+            if standing == MODELLED:
+                lines += [f"    {key.instruction} on sm_{key.sm}: {key.evidence}" for key in forms]
+        return ["warpsim: what the executed instructions' bits rest on", *lines] if lines else []

@@ -1,0 +1,55 @@
+"""Fidelity: what the executed instructions' bits rest on, by form and GPU, from the list that a script made."""
+
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import warpsim
+from warpsim.host.cases import Case
+from warpsim.isa import spec
+from warpsim.isa.evidence import MEANING, _table
+from warpsim.program import build  # noqa: F401 - declares all instructions
+from warpsim.testing.fidelity import Forms
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_list_is_that_of_the_instructions():
+    """Every form is in it, and none that is gone."""
+    forms = {(root, form.syntax) for root in spec.opcodes() for form in spec.forms(root)}
+
+    assert set(_table()) == forms
+    assert {e.standing for e in _table().values()} <= set(MEANING)
+
+
+def test_a_launch_s_fidelity():
+    """Counts are those of the launch; tensor cores are recovered on sm_90 and modelled elsewhere."""
+    ready = Case.read(ROOT / "programs" / "mma_f16_gemm").prepare()
+    result = ready.launch()
+    found = {e.instruction: e for e in result.fidelity}
+    product = next(e for text, e in found.items() if text.startswith("mma."))
+
+    assert Counter({e.instruction: e.count for e in result.fidelity}) == Counter(result.opcodes)
+    assert (product.standing, product.sm) == ("recovered", 90)
+    assert "mma_h100.npz" in product.evidence
+    assert found["bar.sync"].standing == "recorded"
+    assert list(pickle.loads(pickle.dumps(result.fidelity))) == list(result.fidelity)
+    other = Case.read(ROOT / "programs" / "mma_f16_gemm").prepare(device="sm_80").launch()
+    assert {e.standing for e in other.fidelity if e.instruction.startswith("mma.")} == {"modelled"}
+
+
+def test_a_session_s_summary():
+    """Forms of several launches, merged, by standing; those that are modelled by name."""
+    kernel = warpsim.load(ROOT / "programs" / "saxpy" / "kernel.ptx")["saxpy"]
+    from warpsim.host.defaults import listening
+
+    forms, other = Forms(), Forms()
+    with listening(forms.add):
+        kernel(1, 32, (32, 1.0, np.ones(32, np.float32), np.ones(32, np.float32)))
+    other.merge(forms.plain())
+    other.merge(forms.plain())
+
+    assert any("warp-instructions: compared with a GPU's bits" in line for line in forms.summary())
+    assert {k: 2 * n for k, n in forms.counts.items()} == other.counts

@@ -1,0 +1,57 @@
+"""What the bits of an instruction rest on: a GPU's recordings, exact arithmetic, or a model of that GPU.
+
+fidelity.txt holds, for each form, how it is known and by what; tests/recordings/fidelity.py makes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+import attrs
+
+from warpsim.isa.spec import Form
+
+RECORDED, RECOVERED, EXACT, MODELLED, STATED = "recorded", "recovered", "exact", "modelled", "stated"
+MEANING = {
+    RECORDED: "compared with a GPU's bits",
+    RECOVERED: "left open by the manual, found from a GPU's bits and equal to them",
+    EXACT: "one result by the manual, worked out independently",
+    MODELLED: "a public model of this GPU, or by analogy with another",
+    STATED: "has no result of its own",
+}
+MEASURED = 90
+"""The GPU on which approximate units and tensor cores were recorded, by capability times ten."""
+UNITS = frozenset({"mma", "wmma", "wgmma"})
+FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
+WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64")
+
+
+@attrs.frozen
+class Evidence:
+    """How a form is known (one of `MEANING`), and by what."""
+
+    standing: str
+    source: str
+
+
+@functools.cache
+def _table() -> dict[tuple[str, str], Evidence]:
+    text = resources.files("warpsim.isa").joinpath("fidelity.txt").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()]
+    return {(root, form): Evidence(standing, source) for root, form, standing, source in rows}
+
+
+def evidence(form: Form, text: str, sm: int) -> Evidence:
+    """What an instruction rests on, as it is written, on a GPU of a capability times ten."""
+    known = _table().get((form.root, form.syntax), Evidence(MODELLED, "nothing is recorded of this form"))
+    words = text.split()[0].split(".") if text else []
+    multiplies = form.root in UNITS and ("mma" in words[:2] or "mma_async" in words)
+    product = multiplies and not any(word in WHOLE for word in words)
+    approximate = "approx" in words or form.root in FUNCTIONS
+    if not (product or approximate) or known.standing == STATED:
+        return known
+    if sm == MEASURED:
+        return Evidence(RECOVERED, known.source) if known.standing == RECORDED else known
+    why = "public models of its tensor cores (docs/numerics.md)" if product else "assumed to be as on sm_90"
+    return Evidence(MODELLED, why)

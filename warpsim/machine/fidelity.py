@@ -1,0 +1,71 @@
+"""The instructions that a launch has executed, each with what its bits rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from warpsim.isa.evidence import evidence
+from warpsim.machine.plan import BoundBlock
+
+
+@attrs.frozen
+class Executed:
+    """An instruction as it is written, the form that it is of, how often warps executed it, and how its result is known."""
+
+    instruction: str
+    form: str
+    standing: str
+    evidence: str
+    sm: int
+    count: int = 0
+
+    def without_count(self) -> Executed:
+        """The same, not counted."""
+        return attrs.evolve(self, count=0)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return attrs.asdict(self)
+
+
+def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
+    """The instructions of blocks that warps have entered so often, by name."""
+    total: dict[str, tuple[Any, int]] = {}
+    for block, warps in counts.items():
+        for instruction in block.instructions:
+            known = total.get(instruction.text)
+            total[instruction.text] = instruction.form, (known[1] if known else 0) + warps
+    found = []
+    for text, (form, count) in sorted(total.items()):
+        rests = evidence(form, text, sm)
+        found.append(Executed(text, form.syntax, rests.standing, rests.source, sm, count))
+    return tuple(found)
+
+
+class Fidelity(Sequence[Executed]):
+    """What `executed` gives, worked out when somebody looks."""
+
+    def __init__(self, counts: Mapping[BoundBlock, int], sm: int, found: tuple[Executed, ...] | None = None) -> None:
+        self._counts, self._sm, self._found = counts, sm, found
+
+    @property
+    def _all(self) -> tuple[Executed, ...]:
+        if self._found is None:
+            self._found = executed(self._counts, self._sm)
+            self._counts = {}
+        return self._found
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._all[index]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{e.standing:9} {e.count:>12,}  {e.instruction}: {e.evidence}" for e in self._all)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Fidelity, ({}, self._sm, self._all)
