@@ -174,3 +174,11 @@ def test_counts_in_the_readme():
     opcodes = {line.split("\t")[0] for line in lines}
 
     assert f"{len(opcodes)} opcodes in {len(lines)} forms" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_advice_stutters_nowhere():
+    """No message says a word twice in a row."""
+    twice = re.compile(r"\b([a-z]{3,}) \1\b")
+    source = (ROOT / "warpsim").rglob("*.py")
+
+    assert [(p.name, m[0]) for p in source for m in twice.finditer(p.read_text(encoding="utf-8"))] == []

@@ -267,7 +267,7 @@ def _ends(instruction: Instruction) -> tuple[str, ...]:
 WAIT_COPY = "execute cp.async.wait_group first (and a barrier, for what other threads copied)"
 WAIT_LOAD = "wait for the copy's mbarrier first: mbarrier.try_wait in a loop"
 WAIT_STORE = "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first, then a barrier"
-FENCE = "add add add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+FENCE = "add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 
 
 def _conflict(site: Site, access: Access) -> Conflict | None:

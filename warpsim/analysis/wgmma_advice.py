@@ -12,5 +12,5 @@ ADVICE = {
     FENCE: "add wgmma.fence.sync.aligned between the last access to the registers and the wgmma; ptxas inserts"
     " warpgroup.arrive (C7519)",
     IN_FLIGHT: WAIT_ADVICE,
-    UNCOMMITTED: "execute execute execute wgmma.commit_group before wgmma.wait_group",
+    UNCOMMITTED: "execute wgmma.commit_group before wgmma.wait_group",
 }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 RULE = "proxy-fence"
-ADVICE = "add add add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+ADVICE = "add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 SPACES = ("shared", "global")
 
 
