@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
+COLLECTIVES = frozenset({"collective_reached", "collective_waits", "collective_passed", "collective_executed"})
+"""Nothing is wrong with a collective of a whole warp whose membermask names all of it, and no other is compiled."""
 DIVERGED = "diverged"
 """Under this name a batch keeps marks ``[n]`` of the threads that went by a collective of their warps."""
 
 
 class Membermasks(Watcher):
     """Reports lanes that their own membermask leaves out, and lanes that others name whose mask is another."""
+
+    compiled = COLLECTIVES
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
         """Lanes come with their masks."""
@@ -78,6 +82,8 @@ def _report_members(machine: Machine, group: Group, message: str, lanes: Array) 
 
 class Absences(Watcher):
     """Follows who diverges from the collectives of its warp, and reports who does not come any more."""
+
+    compiled = COLLECTIVES
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
         """Remember who is alive elsewhere, and not about to exit, while others of their unit begin to wait."""

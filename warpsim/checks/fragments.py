@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Fragments(Watcher):
     """Reports warps that come to an instruction with a wrong fragment."""
 
+    compiled = frozenset({"collective_reached"})  # no matrix instruction is compiled into a unit
+
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
         """Look the instruction up among those that the flow of fragments shows to be wrong."""
         wrong = _mismatches_of(group.plan)

@@ -125,6 +125,8 @@ class Met:
 class Uninitialised(WrittenBytes):
     """The rule ``uninitialised``."""
 
+    compiled = frozenset({"companion_accessed", "register_needed", "carried_before", "carried_after"})
+
     _begun: Begun | None = None
     _met: Met | None = None
 

@@ -31,6 +31,7 @@ class WrittenBits(WordSpace):
         self.full = np.zeros(len(self.words), np.bool_)
         self.open = len(self.words)
         self._marked = 0
+        self._looks = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WrittenBits:
         twin = super().__deepcopy__(memo)
@@ -125,6 +126,12 @@ class WrittenBits(WordSpace):
         if columns.size != 1 or self.n_columns == 1 or nbytes < 4 or active is not None or not isinstance(place, int):
             return None
         return self.words[place >> 2 : place + nbytes >> 2, columns.item()]
+
+    def look_again(self) -> None:
+        """Words were marked from outside: find the rows that are full now."""
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:
+            self._refresh(np.arange(len(self.full)))
 
     def covers(self, low: int, high: int) -> bool:
         """Whether rows are known to be full that hold ``[low, high)``; False may mean that nobody has looked."""
@@ -223,6 +230,8 @@ def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
 
 class WrittenBytes(Watcher):
     """Keeps what is known of global memory that began undefined, for this launch and the next."""
+
+    compiled = frozenset({"companion_accessed"})
 
     def launch_began(self, launch: LaunchState) -> None:
         """What is written completely needs no looking at any more."""

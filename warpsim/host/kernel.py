@@ -16,6 +16,7 @@ from warpsim.host import defaults
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
+from warpsim.host.engines import chosen_engine, compiled_for
 from warpsim.host.executors import workers_of
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
@@ -155,6 +156,7 @@ class Kernel:
         async_effects: str | None = None,
         max_instructions: int | None = 10**9,
         max_seconds: float | None = None,
+        engine: str | None = None,
         watchers: Sequence[Watcher] = (),
         profile: bool = False,
         workers: int | None = None,
@@ -208,6 +210,7 @@ class Kernel:
 
         pool, n_workers = workers_of(device, workers, executor)
         looking = [*watchers, *([profiler] if profiler else [])]
+        engine = chosen_engine(engine)
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
@@ -236,7 +239,8 @@ class Kernel:
                         or state.schedule
                         or not divided(state, pool, n_workers, stdout, progress)
                     ):
-                        run(state, [*watchers_of(state), *looking], stdout, progress)
+                        seeing = [*watchers_of(state), *looking]
+                        run(state, seeing, stdout, progress, compiled_for(engine, seeing, state))
                 finally:
                     for told in defaults.listeners:
                         told(state)

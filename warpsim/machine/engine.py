@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -22,6 +23,19 @@ from warpsim.machine.waiting import back_edge, pass_time, wake
 from warpsim.machine.window import Watcher, Window
 
 Progress = Callable[[int, int, int], object]
+
+
+class Compiled(Protocol):
+    """Machine code for a launch (`warpsim.native`)."""
+
+    def advance(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
+        """Run what there is for the place where a group stands, until it comes to ``limit``; False where there is nothing.
+        A group in block -1 has been replaced by its parts."""
+
+    def until(self, group: Group, last: int) -> int:
+        """The next step of the group's block at which code may begin, else ``last``."""
+
+
 REPORT_EVERY = 0.5
 LAPS_ALONE = 64
 """Of a loop in a random order, before others may run."""
@@ -30,10 +44,18 @@ LAPS_ALONE = 64
 class Run:
     """A launch being run: its state, who looks at it, and the machine of each of its batches.
 
-    ``progress(instructions, finished CTAs, all CTAs)`` is called every half second."""
+    ``progress(instructions, finished CTAs, all CTAs)`` is called every half second. ``compiled`` runs what it can of a
+    group's steps."""
 
-    def __init__(self, state: LaunchState, watchers: Iterable[Watcher] = (), progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        state: LaunchState,
+        watchers: Iterable[Watcher] = (),
+        progress: Progress | None = None,
+        compiled: Compiled | None = None,
+    ) -> None:
         self.state = state
+        self.compiled = compiled
         self.window = Window(watchers)
         self.progress = progress
         self._machines: dict[int, Machine] = {}
@@ -146,11 +168,18 @@ class Run:
     def _run_group(self, machine: Machine, group: Group) -> bool:
         """Run a group until another comes before it; True for a pause."""
         state, batch, told = self.state, machine.batch, self._told
-        before, after = self.window.carried_before, self.window.carried_after
+        before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
         left = None if state.schedule is None else state.schedule.quantum()
         while True:
+            if compiled is not None and compiled.advance(machine, group, limit):
+                if group.block < 0:  # in parts
+                    return False
+                self._look_at_clock(machine, group)
+                if group.at == 0 and limit is not None and (group.generation, group.key) >= limit:
+                    machine.push(group)
+                    return False
             block = group.plan.blocks[group.block]
             if told:
                 pause = self._pauses(machine, group, block)
@@ -162,6 +191,8 @@ class Run:
             stop = len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
+            elif compiled is not None:
+                stop = compiled.until(group, stop)
             for at in range(group.at, stop):
                 group.at = at
                 if carries and before is not None:
@@ -178,6 +209,8 @@ class Run:
                         return pause
             group.at = stop
             if stop < len(steps):
+                if left is None:
+                    continue
                 machine.push(group)
                 return False
             if carries and before is not None and stop < len(block.instructions):
@@ -245,6 +278,11 @@ class Run:
                 group,
                 advice="raise max_instructions (None lifts it), or check that the loop ends",
             )
+        self._look_at_clock(machine, group)
+
+    def _look_at_clock(self, machine: Machine, group: Group) -> None:
+        """End a launch that takes too long, and report how far it is."""
+        state = self.state
         if self._deadline is not None and time.monotonic() > self._deadline:
             machine.fault(
                 "limit",
@@ -262,11 +300,12 @@ def run(
     watchers: Iterable[Watcher] = (),
     stdout: Callable[[str], object] = lambda text: None,
     progress: Progress | None = None,
+    compiled: Compiled | None = None,
 ) -> None:
     """Run a launch to its end. Memory holds what was written even if this raises; what threads printed goes to
     ``stdout``, thread by thread in their order."""
     try:
-        Run(state, watchers, progress).advance()
+        Run(state, watchers, progress, compiled).advance()
     finally:
         state.memory.nanoseconds += state.now
         state.release()

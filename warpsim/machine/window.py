@@ -47,6 +47,9 @@ class Watcher:
     events: ClassVar[tuple[str, ...]] = ()
     """The events that a class defines."""
 
+    compiled: ClassVar[frozenset[str]] = frozenset()
+    """Events of which compiled code takes care itself: it runs only what would tell this class nothing of interest."""
+
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
@@ -331,7 +334,7 @@ class Watcher:
         """CTAs use the tensor map at an address, by copies that the ``active`` threads start."""
 
 
-EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "report"))
+EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "compiled", "report"))
 
 
 class Window:

@@ -84,6 +84,11 @@ class Allocation:
         self.__init__(**state, anchored=False)  # type: ignore[misc]
         self.companion = companion
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether a copy may have the same bytes, which `own` ends."""
+        return self._sharing is not None
+
     def own(self) -> None:
         """Before the bytes change: nobody else has them."""
         sharing, self._sharing = self._sharing, None

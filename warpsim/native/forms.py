@@ -1,0 +1,320 @@
+"""What one instruction does, as graphs over the registers that it reads: its body traced, its memory accesses in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.analysis.loops import CLOCKS
+from warpsim.isa.data_movement import Unpacked
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Access
+from warpsim.machine.binding.operand_slots import in_frame, slot_of
+from warpsim.machine.memory.addresses import space_of
+from warpsim.machine.plan import literal
+from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.values import Affine
+from warpsim.native.trace import Lane, Node, Untraceable, bits, cast, constant, node_of, trace
+from warpsim.program.program import Addr, Discard, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Vec
+from warpsim.types import ScalarType, StateSpace
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+
+Key = Any
+"""What a unit reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
+U32, U64, BOOL = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.bool_)
+WARP = (1, 32, 1)
+COMMUTING = frozenset({"add", "min", "max", "and", "or", "xor"})
+
+
+@attrs.frozen(eq=False)
+class Effect:
+    """An access of memory: ``values`` are what is stored, or the operands of an atomic's ``update``."""
+
+    kind: str
+    space: str
+    address: Node
+    type: ScalarType
+    count: int
+    values: tuple[Node, ...] = ()
+    update: Node | None = None
+    commutes: str = ""
+
+
+@attrs.frozen(eq=False)
+class Traced:
+    """An instruction: ``inputs`` are what it reads, as unsigned integers of the register's width; ``outputs`` the registers
+    that it writes, with the value in that width. ``members`` is the membermask, which must name all lanes."""
+
+    inputs: tuple[Key, ...]
+    outputs: tuple[tuple[int, Node], ...]
+    effects: tuple[Effect, ...] = ()
+    guard: tuple[int, bool] | None = None
+    collective: bool = False
+    members: Node | None = None
+
+    @property
+    def stores(self) -> bool:
+        """Whether it changes memory."""
+        return any(e.kind != "load" for e in self.effects)
+
+
+class _Port:
+    """The memory of a body that is traced."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+
+    def load(self, space: str, address: Any, type: ScalarType, count: int = 1) -> tuple[Lane, ...]:
+        """Note a load."""
+        where, base = _space(space, address)
+        self._note(Effect("load", where, base, type, count))
+        number = len(self.effects) - 1
+        return tuple([Lane(Node("load", (), type.dtype, (number, k))) for k in range(count)])
+
+    def store(self, space: str, address: Any, type: ScalarType, values: tuple[Any, ...]) -> None:
+        """Note a store."""
+        where, base = _space(space, address)
+        given = tuple([bits(node_of(v, type.dtype), _unsigned(type.dtype)) for v in values])
+        self._note(Effect("store", where, base, type, len(values), given))
+
+    def atomic(
+        self,
+        space: str,
+        address: Any,
+        type: ScalarType,
+        update: Callable[..., Any],
+        operands: tuple[Any, ...],
+        *,
+        returns: bool,
+        kind: str = "",
+        shared: Callable[..., Any] | None = None,
+        room: Any = None,
+    ) -> Lane | None:
+        """Note an atomic; what it leaves in memory is a graph over what it finds there."""
+        where, base = _space(space, address)
+        if where not in ("global", "shared") or (where == "shared" and type.bytes > 4):
+            raise Untraceable(f"an atomic in {where} memory")
+        if shared is not None and where == "shared":
+            update = shared
+        old = Lane(Node("input", (), type.dtype, 0))
+        given = [node_of(v, type.dtype) for v in operands]
+        places = [Lane(Node("input", (), g.dtype, k + 1)) for k, g in enumerate(given)]
+        new = node_of(update(old, *places), type.dtype)
+        new = bits(new, type.dtype) if new.dtype.itemsize == type.dtype.itemsize else cast(new, type.dtype)
+        commutes = kind if kind in COMMUTING and type.dtype.kind in "iu" else ""
+        self._note(Effect("atomic", where, base, type, 1, tuple(given), new, commutes))
+        return Lane(Node("atomic", (), type.dtype, (len(self.effects) - 1, 0))) if returns else None
+
+    def _note(self, effect: Effect) -> None:
+        if effect.type.dtype.names or effect.type.bits not in (8, 16, 32, 64) or effect.count * effect.type.bytes > 16:
+            raise Untraceable(f"an access of {effect.count} {effect.type}")
+        self.effects.append(effect)
+
+
+def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return BOOL if dtype.kind == "b" else np.dtype(f"u{dtype.itemsize}")
+
+
+def _space(space: str, address: Any) -> tuple[str, Node]:
+    """Where an access goes, and its address in 64 bits with the offset in it."""
+    base, offset = address
+    node: Node = base.node if isinstance(base, Lane) else node_of(base)
+    if space == "const":
+        if node.dtype.itemsize == 4:
+            offset += CONST_ADDRESS
+        name = "global"
+    else:
+        name = {"": "generic", "shared::cta": "shared"}.get(space_of(space), space_of(space))
+    if name == "" or name not in ("global", "shared", "local", "generic"):
+        name = "generic" if space in ("", "generic") else name
+    if name not in ("global", "shared", "local", "generic") or (name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const"):
+        raise Untraceable(f"an access of {space}")
+    wide = cast(bits(node, _unsigned(node.dtype)), U64)
+    if offset:
+        wide = (Lane(wide) + np.uint64(offset & (2**64 - 1))).node
+    if name in ("shared", "local"):
+        wide = (Lane(wide) & np.uint64(0xFFFFFFFF)).node
+    return name, wide
+
+
+class _Reader:
+    """Operands of an instruction as stand-ins."""
+
+    def __init__(self, plan: FunctionPlan, shape: tuple[int, ...], known: Mapping[int, int]) -> None:
+        self.plan = plan
+        self.shape = shape
+        self.known = known
+        self.keys: list[Key] = []
+
+    def key(self, key: Key, dtype: np.dtype[Any]) -> Node:
+        """What a key holds, as unsigned integers."""
+        if key not in self.keys:
+            self.keys.append(key)
+        return Node("input", (), _unsigned(dtype), self.keys.index(key))
+
+    def _lane(self, node: Node, dtype: np.dtype[Any]) -> Lane:
+        if node.dtype.itemsize > dtype.itemsize:
+            node = cast(node, _unsigned(dtype))
+        return Lane(bits(node, dtype), self.shape)
+
+    def source(self, operand: Operand) -> Any:
+        """Any source operand."""
+        if isinstance(operand, Reg):
+            register = operand.register
+            if register.type.bits > 64 or operand.type.bits > 64:
+                raise Untraceable("128 bits")
+            if register.index in self.known and self.shape == WARP:
+                bits_ = self.known[register.index]
+                raw = np.array(bits_ & (2 ** (8 * operand.type.dtype.itemsize) - 1), _unsigned(operand.type.dtype))
+                return np.full((1, 1, 1), raw.view(operand.type.dtype))
+            lane = self._lane(self.key(register.index, register.type.dtype), operand.type.dtype)
+            return ~lane if operand.negated else lane
+        if isinstance(operand, Imm):
+            value = literal(operand.bits, operand.type)
+            array = value.array() if isinstance(value, Affine) else value
+            if array.dtype.names:
+                raise Untraceable("128 bits")
+            if self.shape == WARP:
+                return array.reshape(1, 1, 1)
+            return Lane(constant(array.reshape(()), array.dtype), self.shape)
+        if isinstance(operand, Special):
+            if operand.name in CLOCKS:
+                raise Untraceable("a clock")
+            return self._lane(self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype)
+        if isinstance(operand, SymbolAddress):
+            if in_frame(self.plan, operand):
+                at = self.plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
+                return self._lane(self.key(("frame", at, operand.type.dtype.str), operand.type.dtype), operand.type.dtype)
+            return self._lane(self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype)
+        if isinstance(operand, Addr):
+            return self.address(operand)
+        if isinstance(operand, Vec):
+            return tuple([self.source(e) for e in operand.elements])
+        if isinstance(operand, Discard):
+            return operand
+        raise Untraceable(type(operand).__name__)
+
+    def address(self, operand: Addr) -> Any:
+        """``(base, offset)``."""
+        base, offset = operand.base, operand.offset
+        if operand.coordinates:
+            raise Untraceable("coordinates")
+        if base is None:
+            return Lane(constant(0, U64)), offset
+        if isinstance(base, Reg):
+            type = base.register.type
+            node = self.key(base.register.index, type.dtype)
+            return Lane(cast(node, U64 if type.bits == 64 else U32)), offset
+        if isinstance(base, Param) and self.plan.function.entry:
+            return Lane(self.key(("parameters", base.offset + offset), U64)), 0
+        if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
+            at = self.plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
+            return Lane(self.key(("frame", at, U64.str), U64)), 0
+        window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
+        address = self.plan.kernel.address(base) + window
+        if base.space is StateSpace.SHARED:
+            return Lane(constant(address, U64)), offset
+        return Lane(self.key(("number", address), U64)), offset
+
+
+def _written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:
+    """The registers that a result goes to, as `warpsim.machine.binding.operand_slots.destination` commits it."""
+    if value is None or isinstance(operand, Discard):
+        return
+    if isinstance(operand, Vec):
+        parts = value.parts(len(operand.elements)) if isinstance(value, Unpacked) else value
+        for element, part in zip(operand.elements, parts, strict=True):
+            _written(element, part, found)
+        return
+    if not isinstance(operand, Reg):
+        return
+    register = operand.register
+    if register.type.bits > 64:
+        raise Untraceable("128 bits")
+    node = node_of(value)
+    target = _unsigned(register.type.dtype)
+    if target.kind == "b" or node.dtype.kind == "b":
+        if node.dtype.kind != target.kind:
+            raise Untraceable("a predicate of numbers")
+    else:
+        kind = "i" if operand.type.signed and node.dtype.itemsize < target.itemsize else "u"
+        node = cast(bits(node, np.dtype(f"{kind}{node.dtype.itemsize}")), target)
+    found.append((register.index, node))
+
+
+def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
+    """Loads of kernel parameters by name."""
+    form = instruction.form
+    if instruction.traits.access is not Access.LOAD or not plan.function.entry:
+        return None
+    address = instruction.operands[form.n_dest]
+    if not (isinstance(address, Addr) and isinstance(address.base, Param)):
+        return None
+    if instruction.guard is not None:
+        raise Untraceable("a guarded load of parameters")
+    offset, target = address.base.offset + address.offset, instruction.operands[0]
+    elements = target.elements if isinstance(target, Vec) else (target,)
+    type = next(e.type for e in elements if isinstance(e, Reg))
+    if type.bits > 64 or type.dtype.kind == "b":
+        raise Untraceable("128 bits")
+    keys: list[Key] = []
+    found: list[tuple[int, Node]] = []
+    for k, element in enumerate(elements):
+        keys.append(("param", offset + k * type.bytes, type.name))
+        node = bits(Node("input", (), _unsigned(type.dtype), k), type.dtype)
+        _written(element, Lane(node), found)
+    return Traced(tuple(keys), tuple(found))
+
+
+def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int] | None = None) -> Traced:
+    """An instruction's graphs; ``known`` are registers whose value is known, by their bits.
+
+    Raises:
+        Untraceable: where it has to be left to the interpreter.
+    """
+    form, op = instruction.form, instruction.op
+    if form.scope not in (Scope.THREAD, Scope.WARP):
+        raise Untraceable(form.scope.value)
+    special = _parameters(plan, instruction)
+    if special is not None:
+        return special
+    guard = None if instruction.guard is None else (instruction.guard[0].index, instruction.guard[1])
+    sources = instruction.operands[form.n_dest :]
+    whole = form.scope is Scope.WARP
+    reader = _Reader(plan, WARP if whole else (2,), known or {})
+    ports: dict[str, Any] = {}
+    port, members = _Port(), None
+    if whole:
+        if form.ports - {"active", "report"} or guard is not None:
+            raise Untraceable("a collective of another kind")
+        ports = {"active": np.ones(WARP, np.bool_), "report": lambda *_, **__: None}
+        ports = {name: ports[name] for name in form.ports}
+    elif form.ports - {"memory"} or instruction.traits.synchronises:
+        raise Untraceable(f"ports {sorted(form.ports)}")
+    elif form.ports:
+        ports = {"memory": port}
+    arguments = []
+    for spec, operand in zip(form.operands[form.n_dest :], sources, strict=False):
+        value = reader.source(operand)
+        if whole and spec.name == "membermask":
+            members = value.node if isinstance(value, Lane) else node_of(value)
+            value = np.full((1, 1, 1), 0xFFFFFFFF, np.uint32)
+        arguments.append(value)
+    found: list[tuple[int, Node]] = []
+
+    def body() -> None:
+        result = form.function(op, *arguments, **ports)
+        destinations = instruction.operands[: form.n_dest]
+        if len(destinations) == 1:
+            _written(destinations[0], result, found)
+        elif destinations:
+            for operand, part in zip(destinations, result, strict=True):
+                _written(operand, part, found)
+
+    trace(body)
+    return Traced(tuple(reader.keys), tuple(found), tuple(port.effects), guard, whole, members)

@@ -1,0 +1,415 @@
+"""Bodies of instructions as graphs: a body is called once with stand-ins for arrays, which record the operations on them.
+
+A body serves whole batches, so it must be right for every lane once some other lane has taken a branch: ``any()`` counts
+as true and ``all()`` as false, and one pass through the body is enough. Constants are folded by NumPy itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.numerics import approx, floating
+
+LANES = 32
+
+
+class Untraceable(Exception):
+    """A body does something that has no place in a graph: the instruction is left to the interpreter."""
+
+
+@attrs.frozen(eq=False)
+class Node:
+    """One operation on lanes: ``op`` is the name of a ufunc or one of input, const, lanes, cast, bits, where, fma, table,
+    gather, lane, reduce, load, atomic. ``value`` is what a constant holds, or which input, table or effect is meant."""
+
+    op: str
+    args: tuple[Node, ...]
+    dtype: np.dtype[Any]
+    value: Any = None
+
+
+def constant(value: Any, dtype: np.dtype[Any]) -> Node:
+    """The same value in every lane."""
+    return Node("const", (), dtype, np.asarray(value, dtype).reshape(()))
+
+
+def cast(node: Node, dtype: np.dtype[Any]) -> Node:
+    """A value converted as ``astype`` does."""
+    if node.dtype == dtype:
+        return node
+    if node.op in ("const", "lanes"):
+        with np.errstate(all="ignore"):
+            return Node(node.op, (), dtype, node.value.astype(dtype))
+    return Node("cast", (node,), dtype)
+
+
+def bits(node: Node, dtype: np.dtype[Any]) -> Node:
+    """The same bits as another type of that width."""
+    if node.dtype == dtype:
+        return node
+    if node.dtype.itemsize != dtype.itemsize or node.dtype.names or dtype.names:
+        raise Untraceable(f"a view of {node.dtype} as {dtype}")
+    if node.op in ("const", "lanes"):
+        return Node(node.op, (), dtype, node.value.view(dtype))
+    if node.op == "bits":
+        return bits(node.args[0], dtype)
+    return Node("bits", (node,), dtype)
+
+
+class Cell:
+    """What a stand-in and its views share: they all change when one is written through."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+
+class Reduced:
+    """A number made of all lanes; nobody knows it, and what is asked of it holds."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+        return True
+
+    def _holds(self, other: Any = None) -> bool:
+        return True
+
+    __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _holds
+    __eq__ = __ne__ = _holds  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Lane(np.lib.mixins.NDArrayOperatorsMixin):
+    """Stands for an array of lanes in a body."""
+
+    __slots__ = ("cell", "dtype", "shape")
+
+    def __init__(self, node: Node, shape: tuple[int, ...] = (2,), cell: Cell | None = None) -> None:
+        self.cell = Cell(node) if cell is None else cell
+        self.dtype = node.dtype
+        self.shape = shape
+
+    @property
+    def node(self) -> Node:
+        """What it holds now."""
+        return bits(self.cell.node, self.dtype)
+
+    def put(self, node: Node) -> None:
+        """Write through it."""
+        self.cell.node = bits(cast(node, self.dtype), self.cell.node.dtype)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise Untraceable("an array is wanted")
+
+    def _refuse(self) -> Any:
+        raise Untraceable("a number is wanted")
+
+    __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+    # ---- what bodies ask of arrays ----------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """More than one element."""
+        return int(np.prod(self.shape))
+
+    @property
+    def ndim(self) -> int:
+        """Axes."""
+        return len(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """No axis is repeated."""
+        return tuple([self.dtype.itemsize] * len(self.shape))
+
+    def view(self, dtype: Any) -> Lane:
+        """The same cell as another type."""
+        return Lane(bits(self.node, np.dtype(dtype)), self.shape, self.cell)
+
+    def astype(self, dtype: Any, copy: bool = True, **_: Any) -> Lane:
+        """Converted, in a cell of its own."""
+        return Lane(cast(self.node, np.dtype(dtype)), self.shape)
+
+    def copy(self) -> Lane:
+        """A cell of its own."""
+        return Lane(self.node, self.shape)
+
+    def reshape(self, *_: Any) -> Lane:
+        """Shapes mean nothing here."""
+        return self
+
+    def byteswap(self) -> Lane:
+        """Bytes in reverse order."""
+        return Lane(Node("byteswap", (self.node,), self.dtype), self.shape)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """True; along the lanes, a value."""
+        return True if axis is None else self._along("or", axis)
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """False; along the lanes, a value."""
+        return False if axis is None else self._along("and", axis)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """The least."""
+        return Reduced() if axis is None else self._along("minimum", axis)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """The greatest."""
+        return Reduced() if axis is None else self._along("maximum", axis)
+
+    def _along(self, name: str, axis: Any) -> Lane:
+        if axis != 1 or self.shape != (1, LANES, 1):
+            raise Untraceable(f"a reduction along axis {axis}")
+        return Lane(Node("reduce", (self.node,), self.dtype, name), self.shape)
+
+    def take(self, index: Any, axis: Any = None, **_: Any) -> Lane:
+        """Other lanes of the warp."""
+        return take_lanes(self, index, axis)
+
+    def __getitem__(self, key: Any) -> Lane:
+        if self.shape == (1, LANES, 1) and isinstance(key, tuple) and isinstance(key[1], slice):
+            start, stop = key[1].start or 0, key[1].stop
+            if stop == start + 1:
+                return Lane(Node("lane", (self.node,), self.dtype, start), self.shape)
+        raise Untraceable("an index")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is Ellipsis:
+            self.put(node_of(value, self.dtype))
+            return
+        if not isinstance(key, Lane) or key.dtype != np.bool_:
+            raise Untraceable("an index")
+        self.put(where_node(key.node, cast(node_of(value, self.dtype), self.dtype), self.node))
+
+    # ---- NumPy's protocols ------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        if method == "reduce":
+            if options.get("axis", 0) is None:
+                return Reduced()
+            name = {"add": "add", "bitwise_or": "or", "bitwise_and": "and", "bitwise_xor": "xor"}.get(ufunc.__name__)
+            lane: Lane = inputs[0]
+            dtype = np.dtype(options.get("dtype") or lane.dtype)
+            return Lane(cast(lane.node, dtype), lane.shape)._along(name or ufunc.__name__, options["axis"])
+        if method != "__call__" or options.keys() - {"dtype", "casting"}:
+            raise Untraceable(f"{ufunc.__name__}.{method}")
+        if any(isinstance(x, Reduced) for x in inputs):
+            return True
+        node = apply(ufunc, inputs, options.get("dtype"))
+        target = out[0] if out else None
+        if isinstance(target, Lane):
+            target.put(node)
+            return target
+        return Lane(node, self.shape if self.shape != (2,) else _shape(inputs))
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
+        handler = FUNCTIONS.get(function.__name__)
+        if handler is None:
+            raise Untraceable(f"np.{function.__name__}")
+        return handler(*arguments, **keywords)
+
+
+def _shape(values: Sequence[Any]) -> tuple[int, ...]:
+    return next((v.shape for v in values if isinstance(v, Lane) and v.shape != (2,)), (2,))
+
+
+def node_of(value: Any, dtype: np.dtype[Any] | None = None) -> Node:
+    """A node of a stand-in, or a constant of anything else; Python's numbers take ``dtype``."""
+    if isinstance(value, Lane):
+        return value.node
+    if isinstance(value, (bool, int, float)) and dtype is not None:
+        return constant(value, dtype)
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.names:
+        raise Untraceable(f"a constant of {array.dtype}")
+    if array.size == 1 or (array.size and bool((array == array.flat[0]).all())):
+        return constant(array.flat[0], array.dtype)
+    if array.size == LANES and array.shape[:2] in ((1, LANES), (LANES,)):
+        return Node("lanes", (), array.dtype, array.reshape(-1).copy())
+    raise Untraceable(f"a constant array of shape {array.shape}")
+
+
+def _weak(value: Any) -> Any:
+    if isinstance(value, (bool, np.bool_)):
+        return np.dtype(np.bool_)
+    return type(value) if type(value) in (int, float) else np.dtype(getattr(value, "dtype", None) or np.asarray(value).dtype)
+
+
+def apply(ufunc: Any, inputs: Sequence[Any], dtype: Any = None) -> Node:
+    """A ufunc on stand-ins and constants, in the types that NumPy would choose."""
+    if ufunc.nout != 1:
+        raise Untraceable(ufunc.__name__)
+    try:
+        typed = {} if dtype is None else {"signature": (*(None for _ in inputs), np.dtype(dtype))}
+        chosen = ufunc.resolve_dtypes((*map(_weak, inputs), None), **typed)
+    except (TypeError, ValueError) as problem:
+        raise Untraceable(f"{ufunc.__name__}: {problem}") from None
+    nodes = tuple([cast(node_of(x, t), t) for x, t in zip(inputs, chosen, strict=False)])
+    if all(n.op in ("const", "lanes") for n in nodes):
+        with np.errstate(all="ignore"):
+            folded = np.asarray(ufunc(*[n.value.reshape(-1) for n in nodes]))
+        return node_of(folded.astype(chosen[-1], copy=False))
+    return Node(ufunc.__name__, nodes, chosen[-1])
+
+
+def where_node(condition: Node, yes: Node, no: Node) -> Node:
+    """A choice lane by lane."""
+    if condition.op == "const":
+        return yes if bool(condition.value) else no
+    return yes if yes is no else Node("where", (condition, yes, no), yes.dtype)
+
+
+def _where(condition: Any, yes: Any, no: Any) -> Lane:
+    dtype = np.result_type(*[x if type(x) in (int, float) else _weak(x) for x in (yes, no)])
+    nodes = [cast(node_of(x, dtype), dtype) for x in (yes, no)]
+    return Lane(where_node(cast(node_of(condition), np.dtype(np.bool_)), *nodes), _shape((condition, yes, no)))
+
+
+def _clip(x: Lane, low: Any, high: Any, **_: Any) -> Lane:
+    return np.minimum(np.maximum(x, low), high)
+
+
+def _broadcast_to(x: Lane, shape: Any, **_: Any) -> Lane:
+    return Lane(x.node, (1, LANES, 1)) if tuple(shape) == (1, LANES, 1) else x
+
+
+def _copyto(target: Lane, value: Any, where: Any = True, **_: Any) -> None:
+    if where is not True:
+        target[where] = value
+    else:
+        target.put(cast(node_of(value, target.dtype), target.dtype))
+
+
+def take_lanes(x: Any, index: Any, axis: Any = None) -> Lane:
+    """Each lane's value from the lane that ``index`` names."""
+    if axis != 1:
+        raise Untraceable("take")
+    node = x.node if isinstance(x, Lane) else node_of(x)
+    return Lane(Node("gather", (node, cast(node_of(index), np.dtype(np.int32))), node.dtype), (1, LANES, 1))
+
+
+def _like(value: Any) -> Callable[..., Lane]:
+    return lambda x, dtype=None, **_: Lane(constant(value, np.dtype(dtype or x.dtype)), x.shape)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "where": _where,
+    "clip": _clip,
+    "any": lambda x, axis=None, **_: x.any(axis),
+    "all": lambda x, axis=None, **_: x.all(axis),
+    "broadcast_to": _broadcast_to,
+    "broadcast_arrays": lambda *xs, **_: list(xs),
+    "copyto": _copyto,
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+    "full_like": lambda x, value, dtype=None, **_: _like(value)(x, dtype),
+    "take_along_axis": take_lanes,
+    "copy": lambda x, **_: x.copy(),
+    "shape": lambda x: x.shape,
+    "iscomplexobj": lambda x: False,
+}
+
+
+# ---- where NumPy asks for arrays ------------------------------------------------------------------
+
+
+class Table:
+    """A table that stand-ins may index."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Lane):
+            return Lane(Node("table", (cast(key.node, np.dtype(np.int64)),), self.values.dtype, self.values), key.shape)
+        return self.values[key]
+
+
+def _fma(a: Any, b: Any, c: Any) -> Lane:
+    dtype = next(x for x in (a, b, c) if isinstance(x, Lane)).dtype
+    nodes = tuple([cast(node_of(x, dtype), dtype) for x in (a, b, c)])
+    return Lane(Node("fma", nodes, dtype), _shape((a, b, c)))
+
+
+def _fma32(a: Any, b: Any, c: Any) -> Any:
+    if not any(isinstance(x, Lane) for x in (a, b, c)):
+        return _ORIGINAL["_fma_nearest"](a, b, c)
+    return floating.canonical(_fma(a, b, c))  # type: ignore[arg-type]
+
+
+def _fma64(a: Any, b: Any, c: Any, mode: str = "rn") -> Any:
+    if mode != "rn" or not any(isinstance(x, Lane) for x in (a, b, c)):
+        return _ORIGINAL["fma64"](a, b, c, mode)
+    return floating.nan64(_fma(a, b, c), b, c, a)  # type: ignore[arg-type]
+
+
+def _asarray(x: Any, dtype: Any = None, **more: Any) -> Any:
+    if isinstance(x, Lane):
+        return x if dtype is None else x.astype(dtype)
+    return np.asarray(x, dtype, **more)
+
+
+def _proxy() -> ModuleType:
+    module = ModuleType("numpy")
+    module.__dict__.update(np.__dict__)
+    module.__dict__.update(asarray=_asarray, ascontiguousarray=_asarray, asanyarray=_asarray)
+    return module
+
+
+_ORIGINAL: dict[str, Any] = {"_fma_nearest": floating._fma_nearest, "fma64": floating.fma64}
+_NUMPY = _proxy()
+_LOCK = threading.RLock()
+_BODIES = ("warpsim.isa.", "warpsim.numerics.")
+
+
+@contextmanager
+def _stand_ins() -> Iterator[None]:
+    """While a body is traced: NumPy's ``asarray`` lets stand-ins through, fma is one operation, tables may be indexed.
+
+    All of it does the same as before for arrays, so that threads that run bodies meanwhile notice nothing."""
+    with _LOCK:
+        replaced: list[tuple[dict[str, Any], str, Any]] = []
+
+        def replace(module: ModuleType, name: str, value: Any) -> None:
+            replaced.append((vars(module), name, vars(module)[name]))
+            vars(module)[name] = value
+
+        for name, module in list(sys.modules.items()):
+            if name.startswith(_BODIES) and vars(module).get("np") is np:
+                replace(module, "np", _NUMPY)
+        replace(floating, "_fma_nearest", _fma32)
+        replace(floating, "fma64", _fma64)
+        tables, squares = {k: Table(v) for k, v in approx._tables().items()}, Table(approx._squares())
+        replace(approx, "_tables", lambda: tables)
+        replace(approx, "_squares", lambda: squares)
+        try:
+            yield
+        finally:
+            for names, name, value in replaced:
+                names[name] = value
+
+
+def trace(function: Callable[..., Any], *arguments: Any, **ports: Any) -> Any:
+    """What a body gives for stand-ins.
+
+    Raises:
+        Untraceable: where it does something else with them than arithmetic.
+    """
+    with _stand_ins(), np.errstate(all="ignore"):
+        try:
+            return function(*arguments, **ports)
+        except Untraceable:
+            raise
+        except Exception as problem:  # a body that meets a stand-in where it needs an array may fail in any way
+            raise Untraceable(f"{type(problem).__name__}: {problem}") from None
