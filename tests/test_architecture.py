@@ -23,6 +23,7 @@ ORDER = {
     "checks": 6,
     "observe": 6,
     "report": 4,
+    "native": 6,
     "trace": 7,
     "parallel": 7,
     "host": 8,
@@ -95,6 +96,9 @@ OPCODES_ELSEWHERE = {
     "testing/bounds.py": "which arithmetic a bound is for, in the words of whoever writes the test",
     "debug/matrices.py": "likewise, of the instruction that a session shows",
     "cli/debug/shell.py": "gdb's commands have names of their own",
+    "native/forms.py": "the .op of atomics that commute",
+    "native/lower.py": "ufuncs of NumPy and instructions of LLVM",
+    "native/trace.py": "ufuncs of NumPy",
     "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }
 """Files that may name opcodes, and why."""

@@ -48,6 +48,7 @@ def launch_options(options: Namespace) -> dict[str, Any]:
         **({"schedule": options.schedule} if options.schedule is not None else {}),
         "max_instructions": options.max_instructions,
         "max_seconds": options.max_seconds,
+        "engine": options.engine,
         "workers": options.workers,
         "executor": executor_of(options.executor),
         "on_finding": "collect",

@@ -47,6 +47,11 @@ def _common(max_seconds: float | None) -> _Parser:
     common.add_argument(
         "--profile-to", metavar="FILE", help="write the counts there: FILE.html on the source, or FILE.json"
     )
+    common.add_argument(
+        "--engine",
+        choices=["auto", "interpreter", "compiled"],
+        help="machine code where it pays, never, or wherever it can",
+    )
     common.add_argument("--workers", type=int, metavar="N", help="processes of this machine that share the work")
     common.add_argument("--executor", metavar="ADDRESS", help="a cluster that shares it: dask://HOST:PORT")
     common.add_argument("--json", action="store_true", help="one JSON document on standard output")

@@ -334,7 +334,9 @@ class Watcher:
         """CTAs use the tensor map at an address, by copies that the ``active`` threads start."""
 
 
-EVENTS = tuple(name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "compiled", "report"))
+EVENTS = tuple(
+    name for name in vars(Watcher) if not name.startswith("_") and name not in ("events", "compiled", "report")
+)
 
 
 class Window:

@@ -41,7 +41,10 @@ class Compiler:
         self._features = llvm.get_host_cpu_features().flatten()
         target = llvm.Target.from_default_triple()
         self._target = target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, jit=True)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, jit=True))
+        self._engine = llvm.create_mcjit_compiler(
+            llvm.parse_assembly(""),
+            target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, jit=True),
+        )
         self._addresses: dict[str, int] = {}
         self.compiled = 0
         self.loaded = 0

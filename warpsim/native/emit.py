@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.native.forms import Effect, Key, Traced
 from warpsim.native.helpers import CONTEXT, LOG_FULL, PARTED
 from warpsim.native.lower import Code, Lowering, Val, memory, width
@@ -43,7 +43,6 @@ class Emitter:
         self.plan = shape.plan
         self.code = Code()
         self.exits = {place: number for number, place in enumerate(shape.exits)}
-        self.masked = bool(kinds.divergent)
         self.tracked = not alone and shape.stores
         self.n_effects = 0
         self.ordered: list[Effect] = []
@@ -79,7 +78,7 @@ class Emitter:
 
     def text(self, name: str) -> str:
         """The module."""
-        code, shape = self.code, self.shape
+        code = self.code
         self._prologue()
         for number, piece in enumerate(self._chunks()):
             self._chunk(piece, number)
@@ -108,7 +107,19 @@ class Emitter:
         code, shape = self.code, self.shape
         words = ("n_warps", "laps", "limit", "log_size")
         self.word = {w: self._word(w) for w in words}
-        pointers = ("rows", "ctas", "masks", "columns", "threads", "lives", "outs", "counts", "exits", "exit_lanes", "ranges")
+        pointers = (
+            "rows",
+            "ctas",
+            "masks",
+            "columns",
+            "threads",
+            "lives",
+            "outs",
+            "counts",
+            "exits",
+            "exit_lanes",
+            "ranges",
+        )
         self.word |= {w: self._word(w, "ptr") for w in pointers}
         tables = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['tables']}")
         code.line(f"%tables = load ptr, ptr {tables}")
@@ -186,7 +197,9 @@ class Emitter:
         code, n = self.code, width(memory(type))
         out = code.slot(f"[32 x i{n}]")
         name = code.declare(f"ws_live_{n}", "void", "ptr, ptr, i32, i32, ptr")
-        code.line(f"call void @{name}(ptr %ctx, ptr {self._descriptor('lives', number)}, i32 {self.row}, i32 {self.cta}, ptr {out})")
+        code.line(
+            f"call void @{name}(ptr %ctx, ptr {self._descriptor('lives', number)}, i32 {self.row}, i32 {self.cta}, ptr {out})"
+        )
         return code.filled(out, type)
 
     # ---- blocks -----------------------------------------------------------------------------------
@@ -200,9 +213,9 @@ class Emitter:
         after = self._name(chunks[number + 1]) if number + 1 < len(chunks) else "none"
         first = chunk is shape.entry
         if number == 0:
-            if isinstance(chunk, Piece) and shape.pieces.get(chunk.block) is chunk:
-                self._go(chunk.block, Val("i32", self.mask, True))
-                code.line(f"br label %{self._name(chunk)}")
+            if shape.pieces.get(shape.entry.block) is shape.entry:
+                self._go(shape.entry.block, Val("i32", self.mask, True))
+                code.line(f"br label %{self._name(shape.entry)}")
             else:
                 code.line("br label %first")
         if first and shape.pieces.get(chunk.block) is not chunk:
@@ -212,10 +225,9 @@ class Emitter:
         block = chunk.block if isinstance(chunk, Piece) else chunk
         code.label(self._name(chunk))
         here = Val("i32", code.make(f"load i32, ptr {self.pending[block]}"), True)
-        if self.masked or not isinstance(chunk, Piece) or True:
-            some = code.make(f"icmp ne i32 {here.text}, 0")
-            code.line(f"br i1 {some}, label %enter{block}, label %{after}")
-            code.label(f"enter{block}")
+        some = code.make(f"icmp ne i32 {here.text}, 0")
+        code.line(f"br i1 {some}, label %enter{block}, label %{after}")
+        code.label(f"enter{block}")
         if not isinstance(chunk, Piece):
             self._leave(self.exits[block, 0], here)
             return
@@ -325,7 +337,7 @@ class Emitter:
             reads = {r for r in made.inputs if isinstance(r, int)}
             sure = {r: v.known for r in reads if (v := self._value(r)).known is not None}
             if sure:
-                made = self.known.of(instruction, sure) or made  # type: ignore[arg-type]
+                made = self.known.of(instruction, sure) or made
         inputs = [self._value(k) for k in made.inputs]
         results: dict[tuple[int, int], Val] = {}
         lower = Lowering(code, inputs, lambda node: results[node.value])
@@ -341,7 +353,9 @@ class Emitter:
             if guard.uniform:
                 mask = code.select(guard, here, code.number(0, "i32"))
             else:
-                mask = Val("i32", code.make(f"and i32 {code.make(f'bitcast {code.of(guard)} to i32')}, {here.text}"), True)
+                mask = Val(
+                    "i32", code.make(f"and i32 {code.make(f'bitcast {code.of(guard)} to i32')}, {here.text}"), True
+                )
         for number, effect in enumerate(made.effects):
             self._effect(number, effect, lower, mask, results)
         values = [(slot, lower(node)) for slot, node in made.outputs]
@@ -383,7 +397,9 @@ class Emitter:
         place = code.make(f"add i64 {first}, {number * 2}")
         return code.make(f"getelementptr i64, ptr {self.word['ranges']}, i64 {place}")
 
-    def _effect(self, number: int, effect: Effect, lower: Lowering, mask: Val, results: dict[tuple[int, int], Val]) -> None:
+    def _effect(
+        self, number: int, effect: Effect, lower: Lowering, mask: Val, results: dict[tuple[int, int], Val]
+    ) -> None:
         code, size = self.code, effect.type.bytes
         address = lower(effect.address)
         values = [lower(v) for v in effect.values]
@@ -435,7 +451,7 @@ class Emitter:
         return element(effect.type.dtype)
 
     def _access(self, effect: Effect, where: str, lanes: str, buffer: str, range: str) -> None:
-        code, space = self.code, effect.space
+        space = effect.space
         what = f"{effect.type.bytes}_{effect.count}"
         if space == "generic":
             self._generic(effect.kind, what, where, lanes, buffer, range)
@@ -451,7 +467,9 @@ class Emitter:
         place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[space + '_words']}")
         columns = self.columns if space == "shared" else self.positions
         name = code.declare(f"ws_{kind}_words_{what}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
-        return code.make(f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {columns}, ptr {buffer}, ptr {range})")
+        return code.make(
+            f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {columns}, ptr {buffer}, ptr {range})"
+        )
 
     def _check(self, status: str) -> None:
         code = self.code
@@ -495,7 +513,9 @@ class Emitter:
         else:
             place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['shared_words']}")
             name = code.declare(f"ws_word_cells_{size}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
-            status = code.make(f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {self.columns}, ptr {cells}, ptr {range})")
+            status = code.make(
+                f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {self.columns}, ptr {cells}, ptr {range})"
+            )
         self._check(status)
         given = [code.spill(v) for v in values]
         olds = code.slot(f"[32 x {type}]")
@@ -584,8 +604,9 @@ class Emitter:
         n = width(memory(value.type))
         place = code.spill(value)
         name = code.declare(f"ws_out_{n}", "void", "ptr, ptr, i32, i32, i32, ptr")
-        code.line(f"call void @{name}(ptr %ctx, ptr {self._descriptor('outs', number)}, i32 {self.row}, i32 {self.cta}, i32 {self.mask}, ptr {place})")
+        code.line(
+            f"call void @{name}(ptr %ctx, ptr {self._descriptor('outs', number)}, i32 {self.row}, i32 {self.cta}, i32 {self.mask}, ptr {place})"
+        )
 
 
 _range_of = range
-_ = LOCAL_WINDOW

@@ -132,7 +132,9 @@ def _space(space: str, address: Any) -> tuple[str, Node]:
         name = {"": "generic", "shared::cta": "shared"}.get(space_of(space), space_of(space))
     if name == "" or name not in ("global", "shared", "local", "generic"):
         name = "generic" if space in ("", "generic") else name
-    if name not in ("global", "shared", "local", "generic") or (name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const"):
+    if name not in ("global", "shared", "local", "generic") or (
+        name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const"
+    ):
         raise Untraceable(f"an access of {space}")
     wide = cast(bits(node, _unsigned(node.dtype)), U64)
     if offset:
@@ -185,12 +187,18 @@ class _Reader:
         if isinstance(operand, Special):
             if operand.name in CLOCKS:
                 raise Untraceable("a clock")
-            return self._lane(self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype)
+            return self._lane(
+                self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype
+            )
         if isinstance(operand, SymbolAddress):
             if in_frame(self.plan, operand):
                 at = self.plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
-                return self._lane(self.key(("frame", at, operand.type.dtype.str), operand.type.dtype), operand.type.dtype)
-            return self._lane(self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype)
+                return self._lane(
+                    self.key(("frame", at, operand.type.dtype.str), operand.type.dtype), operand.type.dtype
+                )
+            return self._lane(
+                self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype
+            )
         if isinstance(operand, Addr):
             return self.address(operand)
         if isinstance(operand, Vec):

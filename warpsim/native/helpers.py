@@ -6,18 +6,12 @@ is taken back from the log. All pointers lie in one array of 64-bit words, `CONT
 
 from __future__ import annotations
 
-CONTEXT = {
-    name: place
-    for place, name in enumerate(
-        """
-        n_warps rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
-        shared_words shared_size shared_columns shared_written
-        local_words local_size local_columns local_written
-        lives outs counts laps limit exits exit_lanes log log_size log_used memo tables longest shared_window local_window
-        ranges dirty_shared
-        """.split()
-    )
-}
+_WORDS = """
+    n_warps rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
+    shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
+    lives outs counts laps limit exits exit_lanes log log_size log_used memo tables longest ranges
+"""
+CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 BAD_ACCESS, LOG_FULL, PARTED = 1, 2, 3
 """Why a unit gave up."""
@@ -474,12 +468,14 @@ check:
   br i1 %undefined, label %fail, label %data1
 data1:
 {fast_load}
-{_loop(f'''
+{
+        _loop(f'''
   %h = add i64 %a, %delta
   %p = inttoptr i64 %h to ptr
 {load}
   br label %step
-''')}
+''')
+    }
 done:
   ret i32 0
 }}
@@ -501,7 +497,8 @@ full:
   ret i32 {LOG_FULL}
 data1:
 {fast_store}
-{_loop(f'''
+{
+        _loop(f'''
   %h = add i64 %a, %delta
   %p = inttoptr i64 %h to ptr
   %l = call i32 @ws_log(ptr %ctx, i64 %h, i64 {total})
@@ -510,7 +507,8 @@ data1:
 keep:
 {store}
   br label %step
-''')}
+''')
+    }
 done:
   ret i32 0
 }}
@@ -523,14 +521,16 @@ def _written(total: int) -> str:
 define i32 @ws_written_{total}(ptr %addresses, i32 %mask, i64 %start, i64 %written) {{
 entry:
   br label %one
-{_loop(f'''
+{
+        _loop(f'''
   %h0 = sub i64 %a, %start
   %h = add i64 %h0, %written
   %p = inttoptr i64 %h to ptr
   %v = load i{n}, ptr %p, align 1
   %bad = icmp ne i{n} %v, -1
   br i1 %bad, label %fail, label %step
-''')}
+''')
+    }
 fail:
   ret i32 1
 done:
@@ -540,7 +540,8 @@ done:
 define i32 @ws_mark_{total}(ptr %ctx, ptr %addresses, i32 %mask, i64 %start, i64 %written) {{
 entry:
   br label %one
-{_loop(f'''
+{
+        _loop(f'''
   %h0 = sub i64 %a, %start
   %h = add i64 %h0, %written
   %p = inttoptr i64 %h to ptr
@@ -554,7 +555,8 @@ write:
 keep:
   store i{n} -1, ptr %p, align 1
   br label %step
-''')}
+''')
+    }
 full:
   ret i32 1
 done:
@@ -578,10 +580,14 @@ def _quick(count: int) -> str:
   %qp{i} = getelementptr i8, ptr %words, i64 %qw{i}
 """
         for k in range(count):
-            row = f"""
+            row = (
+                f"""
   %qm{i}.{k} = mul i64 %n_columns, {4 * k}
   %qn{i}.{k} = getelementptr i8, ptr %qp{i}, i64 %qm{i}.{k}
-""" if k else ""
+"""
+                if k
+                else ""
+            )
             source = f"%qn{i}.{k}" if k else f"%qp{i}"
             lanes += f"""{row}
   %qv{i}.{k} = load i32, ptr {source}
@@ -785,7 +791,10 @@ keep:
     shared = _words(size, 1)
     begin = shared.index("ws_load_words_")
     find_words = shared[shared.index("  %span = alloca", begin) : shared.index("  br i1 %untracked", begin)]
-    shared_cells = "" if size > 4 else f"""
+    shared_cells = (
+        ""
+        if size > 4
+        else f"""
 define i32 @ws_word_cells_{size}(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %cells, ptr %range) {{
 entry:
 {find_words}
@@ -797,6 +806,7 @@ done:
   ret i32 0
 }}
 """
+    )
     return f"""
 define i32 @ws_cells_{size}(ptr %ctx, ptr %addresses, i32 %mask, ptr %cells, ptr %range) {{
 entry:

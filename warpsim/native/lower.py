@@ -287,7 +287,11 @@ def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
     whole = f"<{LANES} x {value.type}>"
     if source.op == "lanes":
         mask = ", ".join(f"i32 {int(i) & 31}" for i in source.value)
-        return Val(value.type, code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> <{mask}>"), False)
+        return Val(
+            value.type,
+            code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> <{mask}>"),
+            False,
+        )
     inner = memory(value.type)
     place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
     out = code.slot(f"[{LANES} x {inner}]")
@@ -299,7 +303,11 @@ def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
 def _broadcast_lane(code: Code, value: Val, lane: int) -> Val:
     value = code.splat(value)
     whole = f"<{LANES} x {value.type}>"
-    return Val(value.type, code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> splat (i32 {lane})"), False)
+    return Val(
+        value.type,
+        code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> splat (i32 {lane})"),
+        False,
+    )
 
 
 def _reduce(code: Code, node: Node, value: Val) -> Val:
@@ -470,12 +478,18 @@ def _divide(code: Code, name: str, signed: bool, a: Val, b: Val) -> Val:
     unsafe = by_zero
     if signed:
         least = code.op("icmp eq", a, code.number(1 << (width(a.type) - 1), a.type), type="i1")
-        unsafe = code.op("or", by_zero, code.op("and", least, code.op("icmp eq", b, code.number(-1, a.type), type="i1")))
+        unsafe = code.op(
+            "or", by_zero, code.op("and", least, code.op("icmp eq", b, code.number(-1, a.type), type="i1"))
+        )
     safe = code.select(unsafe, one, b)
     quotient = code.op("sdiv" if signed else "udiv", a, safe)
     rest = code.op("sub", a, code.op("mul", quotient, safe))
     if signed and name != "fmod":
-        off = code.op("and", code.op("icmp ne", rest, zero, type="i1"), code.op("icmp slt", code.op("xor", rest, safe), zero, type="i1"))
+        off = code.op(
+            "and",
+            code.op("icmp ne", rest, zero, type="i1"),
+            code.op("icmp slt", code.op("xor", rest, safe), zero, type="i1"),
+        )
         if name == "floor_divide":
             quotient = code.select(off, code.op("sub", quotient, one), quotient)
         else:
@@ -519,7 +533,11 @@ def _float_op(code: Code, name: str, values: list[Val]) -> Val:
     if name == "sign":
         zero = code.number(0, a.type)
         one, minus = (code.number(_bits_of(np.array(v, f"f{n // 8}")), a.type) for v in (1.0, -1.0))
-        below = code.select(code.op("fcmp olt", a, zero, type="i1"), minus, code.select(code.op("fcmp oeq", a, zero, type="i1"), zero, a))
+        below = code.select(
+            code.op("fcmp olt", a, zero, type="i1"),
+            minus,
+            code.select(code.op("fcmp oeq", a, zero, type="i1"), zero, a),
+        )
         return code.select(code.op("fcmp ogt", a, zero, type="i1"), one, below)
     if name == "nextafter":
         return _next_after(code, a, values[1], integer, sign)

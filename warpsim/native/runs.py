@@ -191,6 +191,17 @@ class Runner:
             ranges = scratch.array("ranges", size, np.int64)[:size].reshape(tables.n, len(code.effects), 2)
             ranges[..., 0], ranges[..., 1] = FIRST, LAST
         status = code.function(scratch.pointer)
+        if not status:
+            first = self._first_stop(code, exits[: tables.n], lanes)
+            if self._ahead(code, counts, first):
+                # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
+                self._rollback()
+                context[CONTEXT["limit"]] = max(first + 1, shape.entry.block + 1)
+                if ranges is not None:
+                    ranges[..., 0], ranges[..., 1] = FIRST, LAST
+                status = code.function(scratch.pointer)
+                if not status and self._ahead(code, counts, self._first_stop(code, exits[: tables.n], lanes)):
+                    status = PARTED
         if status:
             self._rollback()
             return {LOG_FULL: Outcome.CONFLICT, PARTED: Outcome.PARTED}.get(status, Outcome.REFUSED)
@@ -204,6 +215,20 @@ class Runner:
         group.laps += int(context[CONTEXT["longest"]])
         self._leave(machine, group, code, exits[: tables.n], lanes, tables)
         return Outcome.DONE
+
+    def _first_stop(self, code: Code, exits: Any, lanes: Any) -> int:
+        """The lowest block in which any lane has stopped."""
+        least = int(exits.min())
+        if least < 0:  # lanes of a warp are at several places
+            mixed = np.flatnonzero(exits < 0)
+            each = lanes[: len(exits) * 32].reshape(-1, 32)[mixed].min()
+            whole = exits[exits >= 0]
+            least = min(int(each), int(whole.min()) if len(whole) else int(each))
+        return code.shape.exits[least][0]
+
+    def _ahead(self, code: Code, counts: Any, block: int) -> bool:
+        """Whether any warp has touched memory in a block behind one in which others have stopped."""
+        return any(b > block and b in code.shape.touching and counts[2 * k] for k, b in enumerate(code.blocks))
 
     def _rollback(self) -> None:
         function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiler().helper("ws_rollback"))
@@ -230,7 +255,13 @@ class Runner:
         if key != self._allocations_key:
             self._allocations_key = key
             table = [
-                (a.start, a.end, a.data.ctypes.data, 0 if a.companion is None else a.companion.data.ctypes.data, a.read_only)
+                (
+                    a.start,
+                    a.end,
+                    a.data.ctypes.data,
+                    0 if a.companion is None else a.companion.data.ctypes.data,
+                    int(a.read_only),
+                )
                 for a in memory._allocations
             ]
             self._allocations = np.array(table or [(0, 0, 0, 0, 1)], np.int64)
@@ -362,7 +393,7 @@ def _meet(effects: list[Effect], low: Any, high: Any, starts: Any) -> bool:
     for k, effect in enumerate(effects):
         if effect.kind == "load":
             continue
-        over = ((first < last[:, k : k + 1]) & (first[:, k : k + 1] < last)).any(axis=0)
+        over: Any = ((first < last[:, k : k + 1]) & (first[:, k : k + 1] < last)).any(axis=0)
         over[k] = True
         together = tuple(np.flatnonzero(over).tolist())
         if together in seen:

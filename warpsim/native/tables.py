@@ -23,7 +23,18 @@ class WarpTables:
         else:
             self._of_lanes(selection)
         self.n = len(self.rows)
-        used = (self.rows, self.ctas, self.masks, self.t1, self.t0, self.flat, self.columns, self.c1, self.c0, self.threads)
+        used = (
+            self.rows,
+            self.ctas,
+            self.masks,
+            self.t1,
+            self.t0,
+            self.flat,
+            self.columns,
+            self.c1,
+            self.c0,
+            self.threads,
+        )
         self.pointers = [array.ctypes.data for array in used]
 
     def _of_rect(self, rect: Rect) -> None:
@@ -88,7 +99,11 @@ def tables_of(selection: Selection) -> WarpTables:
     """The tables of a selection, made once."""
     found: WarpTables | None = getattr(selection, "_native", None)
     if found is None:
-        found = _of_axes(selection.batch_shape.extents, selection.axes) if isinstance(selection, Rect) else WarpTables(selection)
+        found = (
+            _of_axes(selection.batch_shape.extents, selection.axes)
+            if isinstance(selection, Rect)
+            else WarpTables(selection)
+        )
         selection._native = found  # type: ignore[attr-defined]
     return found
 

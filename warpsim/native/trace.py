@@ -83,7 +83,7 @@ class Reduced:
         return True
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _holds
-    __eq__ = __ne__ = _holds  # type: ignore[assignment]
+    __eq__ = __ne__ = _holds
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -243,7 +243,11 @@ def node_of(value: Any, dtype: np.dtype[Any] | None = None) -> Node:
 def _weak(value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return np.dtype(np.bool_)
-    return type(value) if type(value) in (int, float) else np.dtype(getattr(value, "dtype", None) or np.asarray(value).dtype)
+    return (
+        type(value)
+        if type(value) in (int, float)
+        else np.dtype(getattr(value, "dtype", None) or np.asarray(value).dtype)
+    )
 
 
 def apply(ufunc: Any, inputs: Sequence[Any], dtype: Any = None) -> Node:

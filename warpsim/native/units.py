@@ -100,6 +100,8 @@ class Shape:
     outs: list[int]
     """Registers that it leaves behind."""
     crossing: frozenset[int]
+    touching: frozenset[int]
+    """Blocks that access memory."""
     stores: bool
     collective: bool
     loops: bool
@@ -235,11 +237,14 @@ class Former:
         written: set[int] = set()
         reads: dict[Key, None] = {}
         stores = collective = loops = False
+        touching: set[int] = set()
         for piece in every:
             loops = loops or (piece.ends and piece.goes_back)
             for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
                 made = self.known.of(instruction)
                 assert made is not None
+                if made.effects:
+                    touching.add(piece.block)
                 stores, collective = stores or made.stores, collective or made.collective
                 written |= {slot for slot, _ in made.outputs}
                 for key in made.inputs:
@@ -254,7 +259,21 @@ class Former:
         needed += [slot for slot in outs if slot in begin and slot not in reads]
         types = [TYPES[k[1]].dtype if isinstance(k, tuple) and isinstance(k[0], int) else None for k in needed]
         crossed = frozenset(crossing)
-        return Shape(plan, entry, pieces, sorted(exits), needed, outs, crossed, stores, collective, loops, size, types)
+        return Shape(
+            plan,
+            entry,
+            pieces,
+            sorted(exits),
+            needed,
+            outs,
+            crossed,
+            frozenset(touching),
+            stores,
+            collective,
+            loops,
+            size,
+            types,
+        )
 
 
 # ---- what all lanes share -------------------------------------------------------------------------
