@@ -315,7 +315,7 @@ def _printed(*words: str) -> str:
 
 PICTURES = {
     "mma_f16_gemm": ("mma.m16n8k16...f16", "A"),
-    "gemm_sparse": ("mma.sp.m16n8k32...f16", "E"),
+    "gemm_sparse": ("mma.sp.m16n8k32...f16", "E0"),
     "flash_attention": ("mma.m16n8k16...f16", "C"),
 }
 """An operand to draw."""
