@@ -124,14 +124,20 @@ def test_divergence():
         HEAD
         + """.visible .entry k()
 {
-    .reg .b32 %r<4>; .reg .pred %p<3>;
+    .reg .b32 %r<4>; .reg .pred %p<4>;
     mov.u32 %r0, %laneid;
     setp.lt.u32 %p0, %r0, 10;
     @!%p0 bra END;
     add.u32 %r1, %r0, 1;
     setp.lt.u32 %p1, %r0, 3;
     @%p1 add.u32 %r1, %r1, 1;
+    @!%p1 add.u32 %r1, %r1, 2;
 END:
+    mov.u32 %r2, %tid.x;
+    setp.lt.u32 %p2, %r2, 32;
+    @%p2 bra LAST;
+    add.u32 %r1, %r1, 3;
+LAST:
     ret;
 }
 """
@@ -143,7 +149,14 @@ END:
 
     assert (branch.executions, branch.parted, branch.partial) == (6, 6, 0)
     assert (inside.executions, inside.lanes, inside.partial) == (6, 60, 6)
+    otherwise, by_warp, second = (
+        lines[text] for text in ("@!%p1 add.u32 %r1, %r1, 2;", "@%p2 bra LAST;", "add.u32 %r1, %r1, 3;")
+    )
+
     assert (guarded.lanes, guarded.active) == (60, 18)
+    assert (otherwise.lanes, otherwise.active) == (60, 42)
+    assert (by_warp.executions, by_warp.parted) == (6, 0)
+    assert (second.executions, second.lanes, second.partial) == (3, 48, 0)
 
 
 @pytest.mark.parametrize("program", ["reduce_shfl", "histogram", "softmax_rows", "gemm_multicast"])

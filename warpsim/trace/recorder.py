@@ -167,7 +167,7 @@ class Tracer(Profiler):
         super().memory_accessed(machine, group, access, space, place, nbytes, where, active, differs)
         if space.startswith("shared") and self._crew >= 0 and not machine.delivering:
             kind, shape = int(access != READ), group.selection.shape
-            self._touches.touch(machine, kind, place, nbytes, where, active, shape, self._now)
+            self._touches.touch(machine, kind, place, where, active, shape, self._now)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
@@ -176,7 +176,7 @@ class Tracer(Profiler):
         super().rows_accessed(machine, group, access, place, nbytes, columns, active)
         if self._crew >= 0:
             shape = np.broadcast_shapes(place.shape, columns.shape)
-            self._touches.touch(machine, int(access != READ), place, nbytes, columns, active, shape, self._now)
+            self._touches.touch(machine, int(access != READ), place, columns, active, shape, self._now)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -185,7 +185,7 @@ class Tracer(Profiler):
         super().tile_read(machine, group, address, columns, limits, nbytes)
         if self._crew >= 0 and not machine.delivering:
             shape = np.broadcast_shapes(address.shape, columns.shape)
-            self._touches.touch(machine, 2, address, nbytes, columns, None, shape, self._now)
+            self._touches.touch(machine, 2, address, columns, None, shape, self._now)
 
     # ---- asynchronous operations -------------------------------------------------------------
 

@@ -30,10 +30,8 @@ class Touches:
         self.marks: list[list[int]] = []
         self._last: dict[tuple[int, int, int, int], list[int]] = {}
 
-    def touch(
-        self, machine: Machine, kind: int, place: Any, nbytes: int, columns: Any, active: Any, shape: Any, now: int
-    ) -> None:
-        """Mark accesses of ``nbytes`` at each ``place``; it, ``columns`` and ``active`` broadcast to ``shape``."""
+    def touch(self, machine: Machine, kind: int, place: Any, columns: Any, active: Any, shape: Any, now: int) -> None:
+        """Mark accesses of up to 16 bytes at each ``place``; it, ``columns`` and ``active`` broadcast to ``shape``."""
         index, at, owners = self.rows.index(machine), np.asarray(place, np.int64), np.asarray(columns)
         alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):
@@ -44,15 +42,15 @@ class Touches:
             here = index[np.broadcast_to(owners, shape)]
             mask = here >= 0 if active is None else (here >= 0) & np.broadcast_to(active, shape)
             keys = np.unique(here[mask] << 32 | np.broadcast_to(at, shape)[mask] // self.block)
-        self.add(kind, keys, -(-nbytes // self.block) - 1, now)
+        self.add(kind, keys, now)
 
-    def add(self, kind: int, keys: Array, more: int, now: int) -> None:
-        """Mark blocks (place of the CTA in the upper half of each key) and so many ``more`` behind each."""
+    def add(self, kind: int, keys: Array, now: int) -> None:
+        """Mark blocks; the place of the CTA stands in the upper half of each key."""
         if not len(keys):
             return
         runs = np.split(keys, np.flatnonzero(np.diff(keys) != 1) + 1)
         for run in runs:
-            cta, first, last = int(run[0] >> 32), int(run[0] & 0xFFFFFFFF), int(run[-1] & 0xFFFFFFFF) + more
+            cta, first, last = int(run[0] >> 32), int(run[0] & 0xFFFFFFFF), int(run[-1] & 0xFFFFFFFF)
             key = cta, first, last, kind
             known = self._last.get(key)
             if known is not None and now - known[1] <= NEAR:
