@@ -26,6 +26,8 @@ from warpsim.host.module import load_text
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 
+BACKEND = "warpsim"
+"""The name of the entry point by which Triton finds it."""
 _FLOATS: dict[str, Any] = {
     "fp16": np.float16,
     "bf16": ml_dtypes.bfloat16,
@@ -45,6 +47,7 @@ def install(device: Device | str | None = None, **options: Any) -> Driver:
     from triton.runtime import driver as active
 
     made = Driver(device, **options)
+    os.environ["TRITON_DEFAULT_BACKEND"] = BACKEND  # Triton asks backends whether they are active, in workers too
     active.set_active(made)
     return made
 
@@ -329,7 +332,7 @@ class Driver:
     @classmethod
     def is_active(cls) -> bool:
         """Whether the environment asks for it."""
-        return os.environ.get("TRITON_DEFAULT_BACKEND") == "warpsim"
+        return os.environ.get("TRITON_DEFAULT_BACKEND") == BACKEND
 
     def get_current_target(self) -> Any:
         """The GPU as Triton's compiler names it."""
