@@ -7,10 +7,12 @@
 """
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
 import warpsim.compat.triton
+from warpsim.driver import properties
 
 
 def pytest_configure(config):
@@ -20,6 +22,15 @@ def pytest_configure(config):
 
     driver = warpsim.compat.triton.install(max_seconds=float(os.environ.get("TRITON_SECONDS", "60")))
     torch.cuda.get_device_capability = driver.get_device_capability
+    torch.cuda.get_device_name = lambda device=0: properties.name(driver.device.sm)
+    torch.cuda.get_device_properties = lambda device=0: SimpleNamespace(
+        name=properties.name(driver.device.sm),
+        multi_processor_count=properties.model(driver.device.sm).sms,
+        total_memory=properties.total_memory(),
+        shared_memory_per_block_optin=driver.device.max_shared,
+        major=driver.device.sm // 10,
+        minor=driver.device.sm % 10,
+    )
     torch.cuda.current_device = driver.get_current_device
     torch.cuda.synchronize = lambda *words: None
     torch.cuda.is_available = lambda: False

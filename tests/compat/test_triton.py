@@ -1,6 +1,7 @@
 """The parts of the Triton adapter that need no Triton, and a kernel where Triton is installed."""
 
 import importlib.util
+import types
 
 import ml_dtypes
 import numpy as np
@@ -39,6 +40,14 @@ def test_nested_arguments():
 
     assert flat == [("*fp32", array), ("i32", 1), ("fp32", 3.0)]
     assert tensors == [array]
+
+
+def test_tensors_behind_descriptors():
+    """A descriptor's tensor is mapped for the launch, though the kernel gets its map alone."""
+    base = triton.Arrays(np.zeros(4))
+    descriptor = types.SimpleNamespace(base=base, block_shape=[4])
+
+    assert list(triton._described((1, (descriptor, 2), descriptor))) == [base, base]
 
 
 def test_memory_of_views():

@@ -141,13 +141,12 @@ class Launcher:
         if x * y * z > 0:
             if enter is not None:
                 enter(launch_metadata)
-            self._launch((x, y, z), function, args)
+            self._launch((x, y, z), function, list(_described(args)), args)
             if leave is not None:
                 leave(launch_metadata)
 
-    def _run(self, grid: tuple[int, int, int], kernel: Any, args: Any) -> None:
+    def _run(self, grid: tuple[int, int, int], kernel: Any, tensors: list[Any], args: Any) -> None:
         metadata, device = self.metadata, self.driver.device
-        tensors: list[Any] = []
         values = list(_flat(self.kinds, args, tensors))
         for size, align in (
             (metadata.global_scratch_size, metadata.global_scratch_align),
@@ -187,6 +186,7 @@ class Launcher:
             tensor: Any = Arrays(_aligned(total, align))
         else:
             tensor = found(total, align, 0)
+        tensors.append(tensor)
         return tensor
 
 
@@ -194,6 +194,15 @@ def _aligned(nbytes: int, align: int) -> Array:
     data = np.zeros(nbytes + align, np.uint8)
     start = -data.ctypes.data % align
     return data[start : start + nbytes]
+
+
+def _described(args: Any) -> Any:
+    """The tensors behind descriptors: their maps alone reach the kernel."""
+    for value in args:
+        if isinstance(value, (tuple, list)):
+            yield from _described(value)
+        elif hasattr(value, "block_shape") and hasattr(value, "base"):
+            yield value.base
 
 
 def _flat(kinds: Any, values: Any, tensors: list[Any]) -> Any:
