@@ -1,10 +1,12 @@
 """The suite against itself: changes one point of the package at random, and sees whether the tests notice.
 
-    python tests/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--list] [--only FILE:LINE ...]
+    python tests/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--map MAP] [--from 0] [--list]
+                            [--only FILE:LINE ...]
 
 A mutant is one comparison, constant, slice, operator, condition, statement or return of ``warpsim/`` changed in a copy. The
 tests nearest to its folder run first (``NEAREST``), then, unless ``--nearest``, the whole default run; the first failure kills
-it, and so does a run that does not end. The same seed makes the same mutants of the same source. Survivors are printed with
+it, and so does a run that does not end. With ``--map`` (a file of `mutant_map.py`) only tests run that come to the mutant's
+function, the quickest first and as many as ``SHARE`` seconds hold: seconds a mutant instead of minutes. The same seed makes the same mutants of the same source. Survivors are printed with
 the line before and after: each wants a test, or the line is not needed, or it means the same.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import json
 import os
 import random
 import shutil
@@ -40,6 +43,8 @@ NEAREST = {
     ".": ["host", "test_pytest_plugin.py", "test_cli.py"],
 }  # fmt: skip
 """Tests by folder of the package; ``.`` has its own files."""
+SHARE = 20
+"""Seconds of tests for a mutant with a map."""
 SECONDS = 400
 """More than this, on a busy machine too, is a run that does not end."""
 
@@ -281,7 +286,43 @@ def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
 
 
-def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
+class Map:
+    """Which tests come to which functions."""
+
+    def __init__(self, path: str) -> None:
+        found = json.loads(Path(path).read_text())
+        self.tests: dict[str, list[str]] = found["tests"]
+        self.seconds: dict[str, float] = found["seconds"]
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Tests that come to the innermost function around a mutant, of a file to any of its functions; one of each test
+        function first, then the others."""
+        tree = ast.parse(source(mutant.path))
+        around = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+        ]
+        names = [f"{mutant.path}:{node.lineno}" for node in sorted(around, key=lambda n: -n.lineno)]
+        ids = next((self.tests[name] for name in names if name in self.tests), [])
+        if not names:
+            ids = sorted({i for name, found in self.tests.items() if name.startswith(f"{mutant.path}:") for i in found})
+        order = sorted(ids, key=lambda i: self.seconds.get(i, 1))
+        seen: Counter[str] = Counter()
+        rank = {}
+        for i in order:
+            seen[i.split("[")[0]] += 1
+            rank[i] = seen[i.split("[")[0]]
+        chosen, left = [], float(SHARE)
+        for i in sorted(order, key=lambda i: (rank[i] > 1, rank[i] > 3, self.seconds.get(i, 1))):
+            left -= self.seconds.get(i, 1) + 0.005
+            if left < 0:
+                break
+            chosen.append(i)
+        return chosen
+
+
+def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None) -> str:
     """What kills a mutant."""
     target = copy / mutant.path
     before = target.read_bytes()
@@ -289,7 +330,10 @@ def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
         target.write_bytes(mutated(mutant).encode())
         for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
             compiled.unlink()
-        killer = run(copy, NEAREST[folder_of(mutant.path)])
+        if known is not None:
+            tests = known.tests_of(mutant)
+            return run(copy, [t.removeprefix("tests/") for t in tests], 3 * SHARE + 30) if tests else ""
+        killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
         return killer or ("" if nearest else run(copy, ["."]))
     finally:
         target.write_bytes(before)
@@ -307,9 +351,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", action="append", default=[], choices=sorted(NEAREST))
+    parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--only", action="append", default=[], metavar="FILE:LINE")
     parser.add_argument("--nearest", action="store_true", help="only the tests nearest to a folder")
+    parser.add_argument("--map", help="a file of mutant_map.py: run the tests that come to a mutant's function")
+    parser.add_argument("--from", dest="start", type=int, default=0, help="leave out the mutants before this number")
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     options = parser.parse_args()
     counts: Counter[tuple[str, bool]] = Counter()
@@ -318,17 +364,20 @@ def main() -> int:
         shutil.copytree(ROOT / "warpsim", copy / "warpsim", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "programs", copy / "programs")
         mutants = chosen(options.count, options.seed, options.folder, options.only)
-        whole = sorted({test for mutant in mutants for test in NEAREST[folder_of(mutant.path)]})
-        if not options.list and (failed := run(copy, whole if options.nearest else ["."], None)):
+        whole = sorted({test for mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
+        known = Map(options.map) if options.map else None
+        if not options.list and known is None and (failed := run(copy, whole if options.nearest else ["."], None)):
             sys.exit(f"the package as it is: {failed}")
         for number, mutant in enumerate(mutants):
+            if number < options.start:
+                continue
             before, after = line_of(source(mutant.path).decode(), mutant.line), line_of(mutated(mutant), mutant.line)  # fmt: skip
             place = f"{number} {mutant.path}:{mutant.line} {mutant.kind}"
             if options.list:
                 print(f"{place}\n    {before}\n    {after}")
                 continue
             started = time.monotonic()
-            killer = verdict(copy, mutant, options.nearest)
+            killer = verdict(copy, mutant, options.nearest, known)
             counts[folder_of(mutant.path), bool(killer)] += 1
             print(f"{place}: {f'killed by {killer}' if killer else 'SURVIVED'} ({time.monotonic() - started:.0f} s)")
             if not killer:

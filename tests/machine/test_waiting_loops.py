@@ -135,6 +135,26 @@ def test_waits_in_a_loop():
     assert 50 * 10**6 <= int(data[0]) <= 55 * 10**6
 
 
+@pytest.mark.parametrize(
+    ("sleep", "least", "most"),
+    [
+        ("nanosleep.u32 5000;", 5000, 10_000),
+        ("mul.lo.u32 %r3, %r1, 100; nanosleep.u32 %r3;", 3100, 6200),  # the longest of the warp
+        ("setp.lt.u32 %p1, %r1, 8; mul.lo.u32 %r3, %r1, 100; @%p1 nanosleep.u32 %r3;", 700, 1400),
+        ("setp.gt.u32 %p1, %r1, 99; @%p1 nanosleep.u32 5000;", 0, 200),
+        ("nanosleep.u32 4000000000;", 10**6, 2 * 10**6),  # "the maximum sleep duration is 1 millisecond"
+    ],
+)
+def test_sleep_takes_time(sleep, least, most):
+    """ "A sleep duration, approximately close to the delay t, specified in nanoseconds", between 0 and 2t (PTX ISA: nanosleep)."""
+    look = "mov.u64 %rd{}, %globaltimer;"
+    _, data = launch(
+        f"{look.format(4)} {sleep} {look.format(5)} sub.u64 %rd5, %rd5, %rd4; st.global.u64 [%rd1], %rd5;",
+    )
+
+    assert least <= data[0] <= most
+
+
 def test_clocks_are_those_of_the_simulation():
     """Two launches on new devices read the same times; on one device %globaltimer goes on."""
     body = (

@@ -91,6 +91,7 @@ CASES = {
         kernel("".join(f".reg .b32 a{i}; .reg .b32 b{i}_<3>;" for i in range(1500)) + "ret;"),
         "ran",
     ),
+    "a billion variables": (kernel("ret;", before=".global .u8 x<1000000000>;"), "unsupported"),
     "a petabyte of .global": (kernel("ret;", before=f".global .b8 x[{PETABYTE}];"), "launch: x takes"),
     "a petabyte of .shared": (
         kernel("mov.u32 %r1, x; ret;", before=f".shared .b8 x[{PETABYTE}];"),
@@ -121,6 +122,12 @@ def test_case(name: str) -> None:
 
     assert result.startswith(expected)
     assert result != ("" if expected else "ran")
+
+
+@pytest.mark.long
+def test_many_variables() -> None:
+    """ptxas takes ranges of 70,000 variables and more."""
+    assert run(kernel("st.global.u8 [x69999], 1; ret;", before=".global .u8 x<70000>;")) == "ran"
 
 
 @pytest.mark.parametrize("offset", [1 << 63, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 1 << 64, 1 << 100])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from warpsim.isa.traits import Barrier
 from warpsim.machine import arrivals, clusters
 from warpsim.machine.asynchrony.register_counts import bind_register_count
-from warpsim.machine.binding.operand_slots import guard_of, value_getter
+from warpsim.machine.binding.operand_slots import Getter, guard_of, value_getter
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
@@ -20,6 +21,25 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
+LONGEST_SLEEP = 1_000_000
+"""Nanoseconds that nanosleep takes at most."""
+
+
+def _sleep(duration: Getter, guard: Callable[[Machine, Group], Any] | None) -> Step:
+    """The clocks go on by the longest sleep of the (active) threads."""
+
+    def step(machine: Machine, group: Group) -> None:
+        active = None if guard is None else guard(machine, group)
+        if active is not False:
+            times = duration(machine, group)
+            if active is not None:
+                shape = np.broadcast_shapes(times.shape, active.shape)
+                times = np.broadcast_to(times, shape)[np.broadcast_to(active, shape)]
+            machine.launch.skipped += min(int(times.max()), LONGEST_SLEEP)
+
+    return step
+
+
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Barriers of the warp, the CTA and the cluster, register counts."""
     traits = instruction.traits
@@ -27,7 +47,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if traits.stop is not None:
         return _trap(instruction, guard)
     if traits.sleeps:
-        return lambda machine, group: None
+        return _sleep(value_getter(plan, instruction.operands[0]), guard)
     if traits.register_count:
         return bind_gate(plan, instruction, bind_register_count(plan, instruction))
     barrier = traits.barrier

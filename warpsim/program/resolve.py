@@ -19,6 +19,8 @@ Symbol = Any
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
 MAX_PARAM_ALIGN = 128
 """Of a parameter of a function."""
+MOST_VARIABLES = 1 << 18
+"""How many variables ``x<N>`` may declare."""
 
 
 @attrs.define
@@ -152,7 +154,14 @@ class Resolver:
         self._declarable(node, type, scope)
         for item in node.declarators:
             if item.count is not None:
-                names = [f"{item.name}{i}" for i in range(min(item.count, 1 << 16))]
+                names = [f"{item.name}{i}" for i in range(item.count if item.count <= MOST_VARIABLES else 1)]
+                if item.count > MOST_VARIABLES:
+                    self.problems.add(
+                        "unsupported",
+                        item.span,
+                        f"{item.name}<{item.count}> declares more than {MOST_VARIABLES:,} variables",
+                        "declare one array, or several ranges",
+                    )
             else:
                 names = [item.name]
             dimensions = list(item.dimensions)
