@@ -70,7 +70,7 @@ def test_ways_meet() -> None:
     """The first node, other than the block itself, without which there is no way from the block to the end."""
     for edges in graphs(2, 400):
         blocks = [Block(i, i + 1, i, tuple(targets)) for i, targets in enumerate(edges)]
-        meets, every = Graph(blocks).meets, set(range(len(edges)))
+        meets, every = Graph(blocks).post_dominators, set(range(len(edges)))
         ends = {i for i in every if not edges[i]}
         for node in every:
             if not reached(edges, node, every) & ends:

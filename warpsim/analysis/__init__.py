@@ -2,7 +2,7 @@
 
 ::
 
-    flow, graph      blocks in scheduling order, liveness, where ways meet       (the machine binds these blocks, too)
+    flow, graph      blocks in scheduling order, liveness, where paths join       (the machine binds these blocks, too)
     constants, contraction      what the assembler computes and fuses: the program as it runs
     loops, guesses, wgmma_moves, wmma_fragments, shared_layout      what the machine asks before it runs
     lanes, evaluate, facts      what is known of a register in each thread, and who reaches which block

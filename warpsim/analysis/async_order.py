@@ -1,6 +1,6 @@
 """async-read-early, async-smem-overwrite, proxy-fence, mbarrier: what shared memory needs between accesses of both kinds.
 
-Every access of shared memory is followed over all ways through the function until a wait or a fence ends what it is part of.
+Every access of shared memory is followed over all paths through the function until a wait or a fence ends what it is part of.
 Reported is a pair of accesses that are known to meet in a byte, or that go to one variable of its own, without the wait or
 fence on every way between them: a wait or a fence on any one way is taken to be enough. The initialisation of an mbarrier
 needs its fence on each.
@@ -17,7 +17,7 @@ from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, acces
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.groups import NOTHING, Fates
+from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
@@ -118,44 +118,44 @@ class _Order:
     def findings(self) -> Iterator[Finding]:
         """All of them."""
         graph, code = self.facts.graph, self.facts.function.code
-        before = settle(graph, NOTHING, self._through, Fates.__or__)
+        before = settle(graph, NOTHING, self._through, GroupStates.__or__)
         for block in sorted(self.facts.blocks, key=lambda b: b.first):
-            fates = before[block.index]
-            if fates is None:
+            group_states = before[block.index]
+            if group_states is None:
                 continue
             for at in range(block.first, block.last):
                 for access in self.accesses.get(at, ()):
-                    yield from self._judge(access, fates)
+                    yield from self._judge(access, group_states)
                 if code[at].traits.leaves and self.facts.function.entry:
-                    yield from self._end(code[at], fates)
-                fates = self._step(at, code[at], fates)
+                    yield from self._end(code[at], group_states)
+                group_states = self._step(at, code[at], group_states)
 
     # ---- on the way ----------------------------------------------------------------------------
 
-    def _through(self, index: int, fates: Fates) -> Fates:
+    def _through(self, index: int, group_states: GroupStates) -> GroupStates:
         block = self.facts.blocks[index]
         for at in range(block.first, block.last):
-            fates = self._step(at, self.facts.function.code[at], fates)
-        return fates
+            group_states = self._step(at, self.facts.function.code[at], group_states)
+        return group_states
 
-    def _step(self, at: int, instruction: Instruction, fates: Fates) -> Fates:
+    def _step(self, at: int, instruction: Instruction, group_states: GroupStates) -> GroupStates:
         traits = instruction.traits
         ends = 0
         for kind in _ends(instruction):
             ends |= self.of_kind[kind]
         if traits.is_async(Family.BULK, Stage.COMMIT):
-            fates = fates.committed(self.of_kind[STORE])
+            group_states = group_states.committed(self.of_kind[STORE])
         elif traits.is_async(Family.CP_ASYNC, Stage.COMMIT):
-            fates = fates.committed(self.of_kind[COPY])
+            group_states = group_states.committed(self.of_kind[COPY])
         elif ends and traits.asynchronous is not None and traits.asynchronous.stage is Stage.WAIT:
             count = instruction.operands[0]
-            fates = fates.waited(ends, count.bits if isinstance(count, Imm) else 0)
+            group_states = group_states.waited(ends, count.bits if isinstance(count, Imm) else 0)
         elif ends:
-            fates = fates.ended(ends)
+            group_states = group_states.ended(ends)
         elif traits.ending is Ending.CALL and self._is_ours(instruction):
-            fates = NOTHING
+            group_states = NOTHING
         made = self.made.get(at)
-        return fates.issued(made) if made else fates
+        return group_states.issued(made) if made else group_states
 
     def _is_ours(self, instruction: Instruction) -> bool:
         """Whether a call may reach a function of the module."""
@@ -164,20 +164,22 @@ class _Order:
 
     # ---- what meets ----------------------------------------------------------------------------
 
-    def _judge(self, access: Access, fates: Fates) -> Iterator[Finding]:
+    def _judge(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
         """An access against all that is open."""
-        for number in members(fates.pending & ~fates.done & ~self.of_kind[INIT] & self._concerned(access)):
+        for number in members(
+            group_states.pending & ~group_states.done & ~self.of_kind[INIT] & self._concerned(access)
+        ):
             site = self.sites[number]
             conflict = _conflict(site, access)
             if conflict is None:
                 continue
             if site.access.meets(access):
                 yield from self._tell(conflict, number, access.instruction)
-            elif not fates.passed >> number & 1 and self._alike(site, access):
+            elif not group_states.passed >> number & 1 and self._alike(site, access):
                 severity = "warning" if site.kind == GENERIC and conflict.severity == "error" else conflict.severity
                 yield from self._tell(attrs.evolve(conflict, severity=severity), number, access.instruction)
         if access.mode == OBJECT:
-            yield from self._initialised(access, fates)
+            yield from self._initialised(access, group_states)
 
     def _concerned(self, access: Access) -> int:
         """The kinds of sites that an access may have to wait for."""
@@ -212,16 +214,16 @@ class _Order:
             conflict.rule, instruction, message, severity=conflict.severity, advice=conflict.advice, other=place
         )
 
-    def _initialised(self, access: Access, fates: Fates) -> Iterator[Finding]:
+    def _initialised(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
         """An object that the async proxy or another CTA uses: whether its initialisation is visible to it."""
         instruction = access.instruction
         remote = "shared::cluster" in instruction.op.modifiers and not access.known
         if not remote and not any(instruction.traits.is_async(family) for family in (Family.BULK, Family.REMOTE)):
             return
-        inits = members((fates.pending | fates.done) & self.of_kind[INIT])
+        inits = members((group_states.pending | group_states.done) & self.of_kind[INIT])
         same = [n for n in inits if self.sites[n].access.meets(access)]
         same = same or [n for n in inits if not (access.known and self.sites[n].access.known)]
-        if not any(fates.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.told:
+        if not any(group_states.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.told:
             return
         self.told.update(("mbarrier", n) for n in inits)
         init = self.sites[same[0]].place
@@ -233,11 +235,11 @@ class _Order:
             advice="add fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the other threads wait at",
         )  # fmt: skip
 
-    def _end(self, instruction: Instruction, fates: Fates) -> Iterator[Finding]:
+    def _end(self, instruction: Instruction, group_states: GroupStates) -> Iterator[Finding]:
         """Bulk stores that nobody waits for when the kernel ends."""
-        open = fates.pending & ~fates.done & self.of_kind[STORE]
-        lost = open & fates.uncommitted
-        for number in members(open & (lost | ~fates.passed)):
+        open = group_states.pending & ~group_states.done & self.of_kind[STORE]
+        lost = open & group_states.uncommitted
+        for number in members(open & (lost | ~group_states.passed)):
             lacks = "was never committed" if lost >> number & 1 else "nobody has waited for"
             conflict = Conflict(
                 "async-smem-overwrite",

@@ -3,7 +3,7 @@
 The assembler evaluates operations on constants. That shows in the bits of a result in two places: a function that the
 GPU only approximates is rounded correctly, and a product of constants is no product any more that a sum could be fused
 with (see `contraction`). It takes constants through the operations of `FOLDED`, through branches whose condition is
-constant, and over places where ways meet that bring the same constant (read off the code that ptxas 13.0 makes).
+constant, and over places where paths join that bring the same constant (read off the code that ptxas 13.0 makes).
 Loops that it unrolls are not followed.
 """
 

@@ -16,7 +16,7 @@ def settle(
 ) -> list[State | None]:
     """The state before each block; None for blocks that nothing reaches.
 
-    ``through`` gives the state behind a block and changes nothing of what it is given; ``join`` what holds where two ways
+    ``through`` gives the state behind a block and changes nothing of what it is given; ``join`` what holds where two paths
     meet. Both are monotone, and states compare by value."""
     before: list[State | None] = [None] * len(graph.blocks)
     if not before:

@@ -53,7 +53,7 @@ def _aligned(facts: Facts) -> list[list[int]]:
 def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
     """What only one side of a branch executes."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
-    taken, meet = facts.decision(index), graph.meets[index]
+    taken, meet = facts.decision(index), graph.post_dominators[index]
     sides = list(dict.fromkeys(facts.blocks[index].successors))
     if len(sides) != 2 or taken.spread < Spread.WARPGROUP:
         return
@@ -73,11 +73,11 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
                         seen.add(i)
                         yield _may_part(facts, instruction, branch)
                     continue
-                parted = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
-                if parted.any():
+                split = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
+                if split.any():
                     seen.add(i)
                     rule = "exited-lane" if leaves else "aligned-divergence"
-                    yield _parted(facts, rule, instruction, parted, branch)
+                    yield _split(facts, rule, instruction, split, branch)
 
 
 def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
@@ -97,17 +97,17 @@ def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
 
 
 def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: set[int]) -> Iterator[Finding]:
-    """Lanes that a mask names and that have gone another way."""
+    """Lanes that a mask names and that have taken another path."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
     taken, sides = facts.decision(index), list(dict.fromkeys(facts.blocks[index].successors))
     if not masks or not taken.exact or len(taken.bits) == 1 or len(sides) != 2:
         return
     lane = facts.threads.thread % np.uint64(WARP)
     for side, other in (sides, sides[::-1]):
-        skipping = graph.within(other, graph.meets[index])
+        skipping = graph.within(other, graph.post_dominators[index])
         if _leaves(facts, other) or _stops(facts, skipping):
             continue
-        only = graph.within(side, graph.meets[index]) & ~skipping
+        only = graph.within(side, graph.post_dominators[index]) & ~skipping
         for i, (at, mask) in masks.items():
             if i in seen or not only >> at & 1:
                 continue
@@ -161,10 +161,10 @@ def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int])
                 instruction = facts.function.code[i]
                 if instruction.traits.matrix is None or i in seen:
                     continue
-                parted = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
-                if parted.any():
+                split = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
+                if split.any():
                     seen.add(i)
-                    yield _parted(facts, "exited-lane", instruction, parted, exit)
+                    yield _split(facts, "exited-lane", instruction, split, exit)
 
 
 def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
@@ -180,10 +180,10 @@ def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[
                 yield _may_part(facts, instruction, instruction)
             if holds.exact and len(holds.bits) > 1:
                 flags = holds.bits != 0
-                parted = mixed(flags, facts.reach[block.index], must_meet(instruction)) & flags
-                if parted.any():
+                split = mixed(flags, facts.reach[block.index], must_meet(instruction)) & flags
+                if split.any():
                     seen.add(i)
-                    yield _parted(facts, "aligned-divergence", instruction, parted, None)
+                    yield _split(facts, "aligned-divergence", instruction, split, None)
 
 
 def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Finding:
@@ -196,12 +196,12 @@ def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Fi
     return facts.finding(rule, instruction, message, severity="warning", other=branch, advice=ADVICE)
 
 
-def _parted(facts: Facts, rule: str, instruction: Instruction, parted: Array, branch: Instruction | None) -> Finding:
+def _split(facts: Facts, rule: str, instruction: Instruction, split: Array, branch: Instruction | None) -> Finding:
     whole = "warpgroup" if must_meet(instruction) == WARPGROUP else "warp"
-    here = int(np.flatnonzero(parted)[0])
+    here = int(np.flatnonzero(split)[0])
     size = must_meet(instruction)
     first = here // size * size
-    count = int(parted[first : first + size].sum())
+    count = int(split[first : first + size].sum())
     if rule == "exited-lane":
         message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have exited"
     else:
@@ -211,4 +211,4 @@ def _parted(facts: Facts, rule: str, instruction: Instruction, parted: Array, br
     where = (
         f" (the condition of line {branch.span.line} splits them)" if branch is not None else " (its guard splits them)"
     )
-    return facts.finding(rule, instruction, message + where, other=branch, threads=parted, advice=ADVICE)
+    return facts.finding(rule, instruction, message + where, other=branch, threads=split, advice=ADVICE)

@@ -131,7 +131,7 @@ class Facts:
         return exactly(value.bits ^ np.uint64(1), value.symbols) if negated and value.exact else value
 
     def _together(self, index: int, register: int, values: list[tuple[int, Value]]) -> Value:
-        """What a register holds where ways meet, and threads that have not taken the same since it was written."""
+        """What a register holds where paths join, and threads that have not taken the same since it was written."""
         kinds: list[tuple[Value, int]] = []
         for place, value in values:
             k = next((k for k, (v, _) in enumerate(kinds) if v.same(value)), None)
@@ -161,15 +161,15 @@ class Facts:
         return found
 
     def _divide(self) -> bool:
-        """Note at each block in which the ways from a branch may meet how far threads branch alike; True if new."""
+        """Note at each block in which the paths from a branch may join how far threads branch alike; True if new."""
         changed = False
         for block in self.blocks:
             if len(block.successors) < 2:
                 continue
             spread = self.decision(block.index).spread
             where = self.graph.shared(block.index)
-            if self.graph.meets[block.index] < self.graph.exit:
-                where |= 1 << self.graph.meets[block.index]
+            if self.graph.post_dominators[block.index] < self.graph.exit:
+                where |= 1 << self.graph.post_dominators[block.index]
             for index in members(where):
                 known = self._parting[index].get(block.index, Spread.KNOWN)
                 if known < spread and len(self.graph.predecessors[index]) > 1:

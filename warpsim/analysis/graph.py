@@ -1,4 +1,4 @@
-"""Order between the blocks of a function: who reaches whom, where ways meet again, and what a branch decides."""
+"""Order between the blocks of a function: who reaches whom, where paths join again, and what a branch decides."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Graph:
         for block in blocks:
             for successor in block.successors:
                 self.predecessors[successor].append(block.index)
-        self.meets = self._meets()
+        self.post_dominators = self._post_dominators()
 
-    def _meets(self) -> list[int]:
-        """The block at which all ways from a block meet first (its immediate post-dominator), or the exit."""
+    def _post_dominators(self) -> list[int]:
+        """The block at which all paths from a block join first (its immediate post-dominator), or the exit."""
         backward = [*self.predecessors, [b.index for b in self.blocks if not b.successors]]
         forward = [[*b.successors] or [self.exit] for b in self.blocks] + [[]]
         return [self.exit if m < 0 else m for m in immediate_dominators(backward, forward, self.exit)[: self.exit]]
 
     @functools.cache  # noqa: B019 - lives as long as the function is analysed
     def within(self, start: int, end: int) -> int:
-        """The blocks on ways from ``start`` that do not pass ``end``."""
+        """The blocks on paths from ``start`` that do not pass ``end``."""
         found = 0
         work = [start] if start != end else []
         while work:
@@ -40,9 +40,9 @@ class Graph:
 
     @functools.cache  # noqa: B019 - likewise
     def region(self, branch: int) -> int:
-        """The blocks whose execution a branch may decide: those between it and the place where its ways meet."""
+        """The blocks whose execution a branch may decide: those between it and the place where its paths join."""
         return functools.reduce(
-            int.__or__, (self.within(s, self.meets[branch]) for s in self.blocks[branch].successors), 0
+            int.__or__, (self.within(s, self.post_dominators[branch]) for s in self.blocks[branch].successors), 0
         )
 
     @functools.cache  # noqa: B019 - likewise
@@ -50,12 +50,12 @@ class Graph:
         """The blocks of its region to which more than one way from a branch leads."""
         once = twice = 0
         for successor in dict.fromkeys(self.blocks[branch].successors):
-            way = self.within(successor, self.meets[branch])
+            way = self.within(successor, self.post_dominators[branch])
             once, twice = once | way, twice | (once & way)
         return twice
 
     def reachable(self, start: int) -> int:
-        """The blocks on all ways from ``start``, itself included."""
+        """The blocks on all paths from ``start``, itself included."""
         return self.within(start, self.exit)
 
 

@@ -15,7 +15,7 @@ GROUPS = 8
 
 
 @attrs.frozen
-class Fates:
+class GroupStates:
     """``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed, and a wait has passed; ``passed``:
     in flight, and a wait has passed; ``ages[k]``: committed, and ``k`` groups committed since (the last: or more)."""
 
@@ -46,11 +46,11 @@ class Fates:
             found &= ~age
         return found
 
-    def issued(self, who: int) -> Fates:
+    def issued(self, who: int) -> GroupStates:
         """Operations are issued again: who waited for the last ones does not matter any more."""
         return attrs.evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
 
-    def committed(self, who: int) -> Fates:
+    def committed(self, who: int) -> GroupStates:
         """A group of these is closed: what was open is in it, what was committed is one group older."""
         closed = self.uncommitted & who
         *older, last, oldest = self.ages
@@ -60,7 +60,7 @@ class Fates:
             self, open=self.open & ~who, lost=self.lost & ~who, ages=tuple(a | b for a, b in zip(ages, kept, strict=True))
         )  # fmt: skip
 
-    def waited(self, who: int, n: int) -> Fates:
+    def waited(self, who: int, n: int) -> GroupStates:
         """All but the ``n`` newest groups of these are complete."""
         over = 0
         for age in self.ages[n:]:
@@ -69,27 +69,27 @@ class Fates:
         ages = tuple(a if k < n else a & ~who for k, a in enumerate(self.ages))
         for age in ages[:n]:
             left |= age & who
-        return Fates(self.done | over, self.open & ~who, self.lost | self.open & who, self.passed | left, ages)
+        return GroupStates(self.done | over, self.open & ~who, self.lost | self.open & who, self.passed | left, ages)
 
-    def ended(self, who: int) -> Fates:
+    def ended(self, who: int) -> GroupStates:
         """These are complete, or fenced."""
         over = (self.pending | self.done) & who
         kept = self._each(lambda s: s & ~who)
         return attrs.evolve(kept, done=self.done | over)
 
-    def __or__(self, other: Fates) -> Fates:
+    def __or__(self, other: GroupStates) -> GroupStates:
         """What may have happened on either way."""
         if self == other:
             return self
         ages = tuple(a | b for a, b in zip(self.ages, other.ages, strict=True))
-        return Fates(
+        return GroupStates(
             self.done | other.done, self.open | other.open, self.lost | other.lost, self.passed | other.passed, ages
         )
 
-    def _each(self, change: Callable[[int], int]) -> Fates:
-        return Fates(
+    def _each(self, change: Callable[[int], int]) -> GroupStates:
+        return GroupStates(
             change(self.done), change(self.open), change(self.lost), change(self.passed), tuple(map(change, self.ages))
         )
 
 
-NOTHING = Fates()
+NOTHING = GroupStates()

@@ -15,7 +15,7 @@ from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.groups import NOTHING, Fates
+from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as Kind
@@ -44,17 +44,17 @@ def check_races(facts: Facts) -> Iterator[Finding]:
     numbers = {at: n for n, at in enumerate(sites)}
     code = facts.function.code
 
-    def step(at: int, open: Fates) -> Fates:
+    def step(at: int, open: GroupStates) -> GroupStates:
         if _orders(code[at]):
             open = open.ended(EVERYTHING)
         return open.issued(1 << numbers[at]) if at in numbers else open
 
-    def through(index: int, open: Fates) -> Fates:
+    def through(index: int, open: GroupStates) -> GroupStates:
         for at in range(facts.blocks[index].first, facts.blocks[index].last):
             open = step(at, open)
         return open
 
-    before = settle(facts.graph, NOTHING, through, Fates.__or__)
+    before = settle(facts.graph, NOTHING, through, GroupStates.__or__)
     places = list(sites)
     told: set[int] = set()
     for block in sorted(facts.blocks, key=lambda b: b.first):

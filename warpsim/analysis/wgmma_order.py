@@ -1,7 +1,7 @@
 """wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted: the registers of ``wgmma.mma_async`` between its issue and the
 wait for its group.
 
-Followed over all ways through a function: reported where one way lacks the fence, the commit or the wait, whatever
+Followed over all paths through a function: reported where one path lacks the fence, the commit or the wait, whatever
 conditions decide about it. As while running, plain moves may rename accumulators in flight.
 """
 
@@ -15,7 +15,7 @@ import attrs
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes
-from warpsim.analysis.groups import NOTHING, Fates
+from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
 from warpsim.analysis.wgmma_moves import is_mma, moved, operand_registers, wgmma_registers
 from warpsim.errors import Finding
@@ -28,11 +28,11 @@ EVERYBODY = -1
 
 @attrs.define
 class State:
-    """The fates of the wgmma; which of them accumulate in a register or read A from it; what was done to a register since
+    """The group_states of the wgmma; which of them accumulate in a register or read A from it; what was done to a register since
     the last fence; the shapes of which it was the accumulator since then; whether on every way a fence has come since the last
     group was closed."""
 
-    fates: Fates
+    group_states: GroupStates
     accumulates: dict[int, int]
     reads: dict[int, int]
     unfenced: dict[int, int]
@@ -42,12 +42,17 @@ class State:
     def copy(self) -> State:
         """A state to change."""
         return State(
-            self.fates, dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes), self.fenced
+            self.group_states,
+            dict(self.accumulates),
+            dict(self.reads),
+            dict(self.unfenced),
+            dict(self.shapes),
+            self.fenced,
         )
 
     def in_flight(self, who: int) -> int | None:
         """The first of some wgmma that may be in flight."""
-        flying = self.fates.pending & who
+        flying = self.group_states.pending & who
         return (flying & -flying).bit_length() - 1 if flying else None
 
 
@@ -73,7 +78,7 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
 
 def _join(a: State, b: State) -> State:
     made = a.copy()
-    made.fates = a.fates | b.fates
+    made.group_states = a.group_states | b.group_states
     made.fenced = a.fenced and b.fenced
     for register, level in b.unfenced.items():
         made.unfenced[register] = max(made.unfenced.get(register, ORDERED), level)
@@ -116,17 +121,17 @@ class _Walk:
         elif traits.is_async(Family.WGMMA, Stage.FENCE):
             state.unfenced, state.shapes, state.fenced = {}, {}, True
         elif traits.is_async(Family.WGMMA, Stage.COMMIT):
-            state.fates, state.fenced = state.fates.committed(EVERYBODY), False
+            state.group_states, state.fenced = state.group_states.committed(EVERYBODY), False
         elif traits.is_async(Family.WGMMA, Stage.WAIT):
             count = instruction.operands[0]
             n = count.bits if isinstance(count, Imm) else 0
-            state.fates = state.fates.waited(EVERYBODY, n)
+            state.group_states = state.group_states.waited(EVERYBODY, n)
         elif traits.ending is Ending.CALL and self._calls_wgmma(instruction):
-            state.fates, state.unfenced, state.shapes = NOTHING, {}, {}
+            state.group_states, state.unfenced, state.shapes = NOTHING, {}, {}
         else:
             self._access(at, instruction, state, found)
         if traits.leaves and self.facts.function.entry:
-            lost = state.fates.uncommitted
+            lost = state.group_states.uncommitted
             if lost:
                 message = "the kernel ends with a wgmma that was never committed"
                 self._tell(found, UNCOMMITTED, lost.bit_length() - 1, instruction, message)
@@ -182,9 +187,9 @@ class _Walk:
                 )
                 self._tell(found, FENCE, self.number[at], instruction, message)
         mine = 1 << self.number[at]
-        state.fates = state.fates.issued(mine)
+        state.group_states = state.group_states.issued(mine)
         for register in slots_d:
-            state.accumulates[register] = mine | state.accumulates.get(register, 0) & state.fates.pending
+            state.accumulates[register] = mine | state.accumulates.get(register, 0) & state.group_states.pending
             state.shapes[register] = frozenset((shape,))
         for register in slots_a:
             state.reads[register] = state.reads.get(register, 0) | mine
@@ -234,7 +239,7 @@ class _Walk:
         found: list[Finding] | None,
     ) -> None:  # fmt: skip
         name = self._name(register)
-        if state.fates.only_lost >> wgmma & 1:
+        if state.group_states.only_lost >> wgmma & 1:
             place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
             message = (
                 f"this wait does not cover a wgmma that was never committed; line {instruction.span.line} uses its"
@@ -250,7 +255,7 @@ class _Walk:
             advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
             self._tell(found, IN_FLIGHT, wgmma, instruction, message, advice=advice)
         if found is not None:  # one missing wait is one finding
-            state.fates = state.fates.ended(EVERYBODY)
+            state.group_states = state.group_states.ended(EVERYBODY)
 
     def _name(self, register: int) -> str:
         return self.facts.function.registers[register].name

@@ -1,6 +1,6 @@
 """The fragment-mismatch rule: a register that holds another wmma fragment than an instruction expects.
 
-Fragments are followed from the instructions that make them through moves, over all ways through a function: a use is
+Fragments are followed from the instructions that make them through moves, over all paths through a function: a use is
 wrong where every fragment that can reach it is a wrong one. What any other instruction has written is not judged.
 """
 
