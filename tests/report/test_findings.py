@@ -177,6 +177,17 @@ def test_sarif_of_a_module_that_cannot_be_loaded(tmp_path):
         assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 4
 
 
+@pytest.mark.parametrize("option", ["--sarif", "--profile-to"])
+def test_where_nothing_can_be_written(files, tmp_path, capsys, option):
+    """A file that cannot be written is said before the launch; one that is there stays as it is."""
+    words = ["run", str(files), "--grid", "1", "--block", "64", "--arg", f"out:u32:1={tmp_path / 'y.npy'}"]
+    assert main([*words, option, str(tmp_path / "none" / "x.json")]) == 2
+    assert "cannot write" in capsys.readouterr().err
+    assert not (tmp_path / "y.npy").exists()
+    assert main(["replay", "saxpy", "histogram", "--profile-to", str(tmp_path / "p.json")]) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rotate.cu", "rotate.ptx"]
+
+
 def test_html(files):
     """A notebook shows the same text, escaped."""
     (race,) = [f for f in launch(files, on_finding="collect").findings if f.line == 19]

@@ -57,6 +57,8 @@ def _write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
 
 def command_replay(options: Namespace) -> int:
     """Run recorded launches and compare."""
+    if options.profile_to and len(options.case) > 1:
+        raise Unusable("--profile-to takes the counts of one case: replay it by itself, or give --json")
     results: list[CaseResult] = []
     unusable = interrupted = False
     settings = {"device": options.device, "numerics": options.numerics, **launch_options(options)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -183,9 +184,13 @@ def _run(words: list[str]) -> int:
     from warpsim.cli import commands
     from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.checks import resolve_checks
+    from warpsim.host.files import Target
 
     try:
         resolve_checks(getattr(options, "checks", None))
+        for path in (getattr(options, "sarif", None), getattr(options, "profile_to", None)):
+            if path and (os.path.isfile(path) or not os.path.exists(path)):
+                Target(path).abandon()  # what cannot be written is said before anything runs
         action = getattr(options, "action", None) or getattr(commands, f"command_{options.command}")
         return int(action(options))
     except LaunchError as problem:
