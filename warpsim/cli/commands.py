@@ -286,6 +286,13 @@ def command_debug(options: Namespace) -> int:
     return run_debugger(options)
 
 
+def command_dap(options: Namespace) -> int:
+    """The debugger for editors."""
+    from warpsim.cli.dap import serve
+
+    return serve(options)
+
+
 def command_layout(options: Namespace) -> int:
     """Who holds which element."""
     from warpsim.cli.layouts import show_layout

@@ -125,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
         traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record so many steps (1000000)")
     traced.add_argument("case", nargs=1)
     traced.add_argument("--bits", action="store_true", help="compare bit by bit")
+    commands.add_parser("dap", help="the debugger for editors: Debug Adapter Protocol over standard input and output")
     debug = commands.add_parser("debug", help="the stepping debugger")
     kinds = debug.add_subparsers(dest="kind", required=True)
     script = _Parser(add_help=False)

@@ -99,7 +99,7 @@ def reverse(session: Session) -> Stop:
 def _go_back(session: Session, step: int | None, was: int) -> Stop:
     """Be at a position of the past; at the start for None, where it was if the user interrupted the search."""
     timeline = session.timeline
-    if step is None and timeline.interrupted:
+    if step is None and timeline.cut:
         timeline.goto(was)
         return session.stopped("interrupted")
     timeline.goto(0 if step is None else step)

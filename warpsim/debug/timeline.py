@@ -73,7 +73,7 @@ class Timeline(Watcher):
         self._watchers = watchers
         self._start = Copy(-1, 0, state)
         self._copyable = most_bytes > 0
-        self.interrupted = self._catching = self._struck = False
+        self.interrupted = self.cut = self._catching = self._struck = False
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: Hit | None = None
         self._alarm = self._ahead = -2
@@ -233,11 +233,12 @@ class Timeline(Watcher):
         ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
 
         ``catch``: stop for findings; such a stop stands before the step that broke the rule, where it was a step."""
-        self._hit, self._catching, self.interrupted, self.found = hit, catch, False, None
+        self._hit, self._catching, self.cut, self.found = hit, catch, False, None
         try:
             return self._forward(target)
         except KeyboardInterrupt:  # somewhere within a step
             self._again(self.step)
+            self.cut = True
             return "interrupted"
         finally:
             self._hit, self._catching = None, False
@@ -268,6 +269,7 @@ class Timeline(Watcher):
                 if here and hit(machine, group, group.instruction):  # type: ignore[misc,arg-type,union-attr]
                     return "hit"
             if self.interrupted:
+                self.interrupted, self.cut = False, True
                 return "interrupted"
             if self._copyable and self.group is not None and time.monotonic() > self._next_copy:
                 self._keep_copy()
@@ -310,7 +312,7 @@ class Timeline(Watcher):
         return other
 
     def interrupt(self) -> None:
-        """Stop soon: may be called from a signal handler, or from another thread."""
+        """Let the motion that runs, or the next, stop soon: from a signal handler, or from another thread."""
         self.interrupted = True
 
     def _nearest(self, step: int) -> Copy:

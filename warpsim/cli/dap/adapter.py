@@ -1,0 +1,248 @@
+"""The adapter: from requests of an editor to a session, and back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from warpsim.cli.dap.values import Values
+from warpsim.cli.dap.wire import Broken, Wire
+from warpsim.cli.launching import Left
+from warpsim.cli.outcome import Unusable, internal
+from warpsim.debug import DebugError, Session, Stop
+from warpsim.errors import WarpsimError, describe
+
+CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest"), True)  # fmt: skip
+FILTERS = [
+    {"filter": "findings", "label": "Findings", "description": "Stop before what breaks a rule", "default": True}
+]
+REASONS = {"watchpoint": "data breakpoint", "finding": "exception", "interrupted": "pause"}
+
+
+class Adapter(Values):
+    """One client. Requests are answered in order; a pause is heard while the launch runs."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__()
+        self.wire = wire
+        self.requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.session: Session | None = None
+        self.configured = self.leaving = False
+        self.status = 0
+        self.options: dict[str, Any] = {}
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    def serve(self) -> int:
+        """Answer until the client disconnects; the exit status."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._loop()
+        return self.status
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                message = self.wire.read()
+            except Broken as problem:
+                self.wire.event("output", category="stderr", output=f"warpsim dap: {problem}\n")
+                message = None
+            except (OSError, ValueError):
+                message = None
+            if message is not None and message.get("type") != "request":
+                continue
+            if (message is None or message.get("command") in ("pause", "disconnect", "terminate")) and self.session:
+                self.session.interrupt()
+            self.requests.put(message)
+            if message is None:
+                return
+
+    def _loop(self) -> None:
+        while not self.leaving:
+            request = self.requests.get()
+            if request is None:
+                self.leaving = True
+                return
+            self.answer(request)
+
+    def answer(self, request: dict[str, Any]) -> None:
+        """Do what a request asks for."""
+        command = str(request.get("command"))
+        arguments = request.get("arguments")
+        handler: Callable[..., Any] | None = getattr(self, f"on_{command}", None)
+        try:
+            if handler is None:
+                raise DebugError(f"{command} is no request that is known here")
+            given = arguments if isinstance(arguments, dict) else {}
+            after = handler(given, lambda body=None: self._respond(request, body))
+        except (DebugError, WarpsimError, Unusable) as problem:
+            self._fail(request, str(problem))
+            return
+        except Left:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
+            self._fail(request, f"{command}: malformed arguments: {problem!r}")
+            return
+        except Exception as defect:
+            self._fail(request, internal(defect))
+            return
+        if after is not None:
+            after()
+
+    def _respond(self, request: dict[str, Any], body: Any = None) -> None:
+        fields = {"request_seq": request.get("seq", 0), "success": True, "command": request.get("command")}
+        self.wire.send("response", **fields, **({"body": body} if body is not None else {}))
+
+    def _fail(self, request: dict[str, Any], message: str) -> None:
+        body = {"error": {"id": 1, "format": message.replace("{", "(").replace("}", ")"), "showUser": True}}
+        fields = {"request_seq": request.get("seq", 0), "success": False, "command": str(request.get("command"))}
+        self.wire.send("response", **fields, message=message, body=body)
+
+    def live(self) -> Session:
+        """The session.
+
+        Raises:
+            DebugError: nothing has been launched."""
+        if self.session is None:
+            raise DebugError("nothing has been launched")
+        return self.session
+
+    # ---- beginning and end -------------------------------------------------------------------
+
+    def on_initialize(self, given: dict[str, Any], respond: Any) -> None:
+        """What this adapter can do."""
+        respond({**CAPABILITIES, "exceptionBreakpointFilters": FILTERS})
+
+    def on_launch(self, given: dict[str, Any], respond: Any) -> None:
+        """Launch: ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
+        from warpsim.cli.dap.launch import run
+
+        if self.session is not None:
+            raise DebugError("a launch is running already")
+        self.options, self._respond_launch = given, respond
+        try:
+            self.status = run(given, self._serve_launch)
+        except Left:
+            self.status = 0
+        except (Unusable, WarpsimError) as problem:
+            if self.session is None:
+                raise
+            self.status = 1
+            self.wire.event("output", category="stderr", output=f"{problem}\n")
+
+    def _serve_launch(self, kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
+        """Takes the place of the launch: requests are served until the client leaves."""
+        session = self.session = Session(kernel, grid, block, args, **more)
+        self._respond_launch(None)
+        self.wire.event("initialized")
+        self._loop()
+        if not session.timeline.ended:
+            raise Left(session.stop.step, [])
+        if session.error is not None:
+            raise session.error
+        return session.result
+
+    def on_configurationDone(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """All breakpoints are set: run, or stand at the first instruction."""
+        session = self.live()
+        respond()
+        self.configured = True
+        if self.options.get("stopOnEntry", True):
+            return lambda: self.tell(session.stop, "entry")
+        return lambda: self.tell(session.cont())
+
+    def on_disconnect(self, given: dict[str, Any], respond: Any) -> None:
+        """Leave."""
+        respond()
+        self.leaving = True
+
+    def on_terminate(self, given: dict[str, Any], respond: Any) -> None:
+        """Leave the launch."""
+        respond()
+        self.wire.event("terminated")
+        self.leaving = True
+
+    def on_restart(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """Begin anew."""
+        session = self.live()
+        respond()
+        return lambda: self.tell(session.goto(0), "entry")
+
+    # ---- motion ------------------------------------------------------------------------------
+
+    def tell(self, stop: Stop, reason: str | None = None) -> None:
+        """Say that the launch stands, or that it has ended."""
+        session = self.live()
+        self.forget()
+        if stop.reason == "end":
+            if session.error is not None:
+                self.wire.event("output", category="stderr", output=f"{session.error}\n")
+            found = session.result.findings if session.result is not None else ()
+            bad = session.error is not None or any(f.severity == "error" for f in found)
+            if self.options.get("stayAtEnd"):
+                self.wire.event(
+                    "stopped", reason="pause", description="The launch has ended", allThreadsStopped=True, threadId=1
+                )
+                return
+            self.wire.event("exited", exitCode=int(bad))
+            self.wire.event("terminated")
+            return
+        body: dict[str, Any] = {
+            "reason": reason or REASONS.get(stop.reason, stop.reason),
+            "threadId": self.thread_of(session.thread.cta, session.thread.warp),
+            "allThreadsStopped": True,
+        }
+        if stop.finding is not None:
+            body["text"] = f"{stop.finding.rule}: {stop.finding.message}"
+            body["description"] = stop.finding.rule
+            self.wire.event("output", category="stderr", output=f"{stop.finding.severity}: {describe(stop.finding)}\n")
+        if stop.number is not None:
+            body["hitBreakpointIds"] = [stop.number]
+        self.wire.event("stopped", **body)
+
+    def _move(
+        self, given: dict[str, Any], respond: Any, move: Callable[[Session], Stop], body: Any = None
+    ) -> Callable[[], None]:
+        session = self.live()
+        if "threadId" in given:
+            self.look_at(int(given["threadId"]))
+        respond(body)
+
+        def go() -> None:
+            try:
+                self.tell(move(session))
+            except DebugError as problem:
+                self.wire.event("output", category="stderr", output=f"{problem}\n")
+                self.tell(session.stop, "step")
+
+        return go
+
+    def on_continue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """Run to the next stop."""
+        return self._move(given, respond, lambda session: session.cont(), {"allThreadsContinued": True})
+
+    def on_next(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """One instruction, or one CUDA line."""
+        return self._move(given, respond, lambda session: session.next())
+
+    def on_stepIn(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """One instruction, into a function."""
+        return self._move(given, respond, lambda session: session.step())
+
+    def on_stepOut(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """Out of the function."""
+        return self._move(given, respond, lambda session: session.finish())
+
+    def on_stepBack(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """One instruction back."""
+        return self._move(given, respond, lambda session: session.back())
+
+    def on_reverseContinue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+        """Back to the last stop."""
+        return self._move(given, respond, lambda session: session.reverse_cont())
+
+    def on_pause(self, given: dict[str, Any], respond: Any) -> None:
+        """Stop; a launch that ran has heard it already."""
+        self.live().timeline.interrupted = False
+        respond()

@@ -1,0 +1,53 @@
+"""A launch configuration of an editor as the command line's options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from warpsim.debug import DebugError
+
+OPTIONS = {
+    "device": "--device",
+    "checks": "--checks",
+    "asyncEffects": "--async-effects",
+    "numerics": "--numerics",
+    "maxInstructions": "--max-instructions",
+    "maxSeconds": "--max-seconds",
+}
+LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": "--shared", "cluster": "--cluster"}
+
+
+def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
+    """Launch what a configuration describes, with ``serve`` in place of the launch; the exit status of a run.
+
+    Raises:
+        Unusable: the configuration makes no sense."""
+    from warpsim.cli.commands import print_case, report_launch
+    from warpsim.cli.launching import launch_from, launch_options
+    from warpsim.cli.main import parser
+    from warpsim.cli.programs import find_case
+    from warpsim.host.cases import run_case
+
+    if ("case" in given) == ("program" in given):
+        raise DebugError("a launch names a program (PTX) or a case (a recorded launch)")
+    words = ["debug", "replay", str(given["case"])] if "case" in given else ["debug", "run", str(given["program"])]
+    chosen = {**OPTIONS, **({} if "case" in given else LAUNCH)}
+    for name, option in chosen.items():
+        if given.get(name) is not None:
+            words.append(f"{option}={_text(given[name])}")
+    for argument in given.get("args") or [] if "program" in given else []:
+        words.append(f"--arg={argument}")
+    options = parser().parse_args(words)
+    if options.kind == "replay":
+        keywords = launch_options(options)
+        case = find_case(options.case[0])
+        result = run_case(case, device=options.device, numerics=options.numerics, launch=serve, **keywords)
+        print_case(result, False)
+        return int(not result.ok)
+    return report_launch(launch_from(options, serve), False)
+
+
+def _text(value: Any) -> str:
+    """16 or [16, 16] as the command line has it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,216 @@
+"""Requests about places: threads, stacks, breakpoints, sources, disassembly."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from warpsim.debug import Breakpoint, DebugError, Session, Watchpoint
+from warpsim.debug.breakpoints import spot
+from warpsim.program.program import Instruction
+
+Body = dict[str, Any]
+DEEPEST = 1 << 10
+"""Frames of a thread's stack, in the numbers of frames."""
+
+
+class Places:
+    """A warp is a thread, a call a frame; the address of an instruction is its number in the text."""
+
+    session: Session | None
+    options: Body
+
+    def __init__(self) -> None:
+        self._code: list[Instruction] | None = None
+        self._set: dict[str, list[int]] = {}
+
+    def live(self) -> Session:
+        """The session."""
+        raise NotImplementedError
+
+    # ---- threads and stacks ------------------------------------------------------------------
+
+    def thread_of(self, cta: tuple[int, int, int], warp: int) -> int:
+        """The number of a warp, from 1."""
+        gx, gy, _ = self.live().timeline.state.grid
+        return (cta[0] + gx * (cta[1] + gy * cta[2])) * 32 + warp + 1
+
+    def look_at(self, thread: int) -> None:
+        """Focus on a warp."""
+        session = self.live()
+        number, warp = divmod(thread - 1, 32)
+        gx, gy, _ = session.timeline.state.grid
+        cta = (number % gx, number // gx % gy, number // (gx * gy))
+        if (session.thread.cta, session.thread.warp) != (cta, warp) and not session.timeline.ended:
+            session.focus(cta, warp)
+
+    def on_threads(self, given: Body, respond: Any) -> None:
+        """The warps of the CTAs that run."""
+        session = self.live()
+        found = {}
+        for part in session.warps():
+            x, y, z = part.cta
+            found[self.thread_of(part.cta, part.warp)] = f"CTA ({x},{y},{z}) warp {part.warp}"
+        if not found:
+            found[1] = "the launch has ended"
+        respond({"threads": [{"id": number, "name": name} for number, name in found.items()]})
+
+    def on_stackTrace(self, given: Body, respond: Any) -> None:
+        """The calls of a warp."""
+        session = self.live()
+        self.look_at(int(given["threadId"]))
+        calls = session.where()
+        frames = []
+        for depth, call in enumerate(calls):
+            ptx = self._source(session.kernel.module.program.file)
+            cuda = call.source is not None and self.options.get("sources") == "cuda"
+            source = self._source(call.source[0]) if cuda and call.source is not None else ptx
+            line = call.source[1] if cuda and call.source is not None else call.line
+            at = next((n for n, i in enumerate(self.code()) if i.span.line == call.line), 0)
+            frames.append(
+                {
+                    "id": int(given["threadId"]) * DEEPEST + depth,
+                    "name": call.function,
+                    "source": source,
+                    "line": line,
+                    "column": 1,
+                    "instructionPointerReference": hex(at),
+                }
+            )
+        start, levels = int(given.get("startFrame") or 0), int(given.get("levels") or 0)
+        shown = frames[start : start + levels] if levels else frames[start:]
+        respond({"stackFrames": shown, "totalFrames": len(frames)})
+
+    def _source(self, path: str) -> Body:
+        program = self.live().kernel.module.program.file
+        beside = os.path.join(os.path.dirname(program), path)
+        found = path if os.path.exists(path) else beside if os.path.exists(beside) else None
+        if found is None:
+            return {"name": os.path.basename(path), "sourceReference": 1}
+        return {"name": os.path.basename(path), "path": os.path.abspath(found)}
+
+    def on_source(self, given: Body, respond: Any) -> None:
+        """The text of a module that is no file."""
+        respond({"content": "\n".join(self.live().timeline.state.plan.program.lines), "mimeType": "text/x-ptx"})
+
+    def on_loadedSources(self, given: Body, respond: Any) -> None:
+        """The module, and the CUDA files that it names."""
+        program = self.live().timeline.state.plan.program
+        files = {i.source[0] for i in self.code() if i.source is not None}
+        respond({"sources": [self._source(program.file), *(self._source(file) for file in sorted(files))]})
+
+    # ---- breakpoints -------------------------------------------------------------------------
+
+    def _replace(self, kind: str, wanted: list[tuple[Any, Body]]) -> list[Body]:
+        """Breakpoints of one kind, in place of those that there were."""
+        session = self.live()
+        for number in self._set.pop(kind, []):
+            session.breakpoints.pop(number, None)
+        found, numbers = [], []
+        for place, given in wanted:
+            try:
+                ignore = given.get("hitCondition")
+                count = max(int(str(ignore).strip().lstrip(">=")) - 1, 0) if ignore else 0
+                point = session.break_at(place, given.get("condition") or None, count)
+            except (DebugError, ValueError) as problem:
+                found.append({"verified": False, "message": str(problem)})
+                continue
+            numbers.append(point.number)
+            found.append({"verified": True, "id": point.number, "line": given.get("line") or point.lines[0]})
+        self._set[kind] = numbers
+        return found
+
+    def on_setBreakpoints(self, given: Body, respond: Any) -> None:
+        """Lines of the module, or of a CUDA file."""
+        session = self.live()
+        path = str(given["source"].get("path") or given["source"].get("name") or "")
+        program = session.kernel.module.program.file
+        own = os.path.basename(path) == os.path.basename(program) or path.endswith(".ptx")
+        lines = given.get("breakpoints") or []
+        wanted = [(int(b["line"]) if own else f"{os.path.basename(path)}:{int(b['line'])}", b) for b in lines]
+        respond({"breakpoints": self._replace(f"source {path}", wanted)})
+
+    def on_setFunctionBreakpoints(self, given: Body, respond: Any) -> None:
+        """Functions, labels, and op:PATTERN."""
+        wanted = [(str(b["name"]), b) for b in given.get("breakpoints") or []]
+        respond({"breakpoints": self._replace("functions", wanted)})
+
+    def on_setInstructionBreakpoints(self, given: Body, respond: Any) -> None:
+        """Instructions by their numbers in the text."""
+        code = self.code()
+        wanted: list[tuple[Any, Body]] = []
+        for each in given.get("breakpoints") or []:
+            at = int(str(each["instructionReference"]), 16) + int(each.get("offset") or 0)
+            wanted.append((spot(code[at])[0] if 0 <= at < len(code) else "no such instruction", each))
+        respond({"breakpoints": self._replace("instructions", wanted)})
+
+    def on_dataBreakpointInfo(self, given: Body, respond: Any) -> None:
+        """What can be watched: registers, variables, memory."""
+        session, name = self.live(), str(given["name"])
+        try:
+            number = session.watch(name).number
+            del session.breakpoints[number]
+        except DebugError as problem:
+            respond({"dataId": None, "description": str(problem).splitlines()[0]})
+            return
+        types = ["write"] if name.startswith("%") else ["read", "write", "readWrite"]
+        respond({"dataId": name, "description": name, "accessTypes": types})
+
+    def on_setDataBreakpoints(self, given: Body, respond: Any) -> None:
+        """Watch values."""
+        session = self.live()
+        for number in self._set.pop("data", []):
+            session.breakpoints.pop(number, None)
+        found: list[Body] = []
+        numbers = []
+        for each in given.get("breakpoints") or []:
+            kind = each.get("accessType") or "write"
+            try:
+                point: Watchpoint = session.watch(str(each["dataId"]), read=kind != "write", write=kind != "read")
+            except DebugError as problem:
+                found.append({"verified": False, "message": str(problem)})
+                continue
+            numbers.append(point.number)
+            found.append({"verified": True, "id": point.number})
+        self._set["data"] = numbers
+        respond({"breakpoints": found})
+
+    def on_setExceptionBreakpoints(self, given: Body, respond: Any) -> None:
+        """Whether findings stop."""
+        self.live().stop_at_findings = "findings" in (given.get("filters") or [])
+        respond()
+
+    # ---- disassembly -------------------------------------------------------------------------
+
+    def code(self) -> list[Instruction]:
+        """Every instruction of the module, in the order of the text."""
+        if self._code is None:
+            functions = self.live().timeline.state.plan.program.functions.values()
+            self._code = sorted((i for f in functions for i in f.code), key=spot)
+        return self._code
+
+    def on_disassemble(self, given: Body, respond: Any) -> None:
+        """PTX is what there is: instructions by their numbers."""
+        code, program = self.code(), self.live().timeline.state.plan.program
+        first = int(str(given["memoryReference"]), 16) + int(given.get("instructionOffset") or 0)
+        count = min(int(given["instructionCount"]), 10_000)
+        found: list[Body] = []
+        for at in range(first, first + count):
+            if 0 <= at < len(code):
+                line = code[at].span.line
+                text = program.lines[line - 1].strip()
+                found.append(
+                    {"address": hex(at), "instruction": text, "line": line, "location": self._source(program.file)}
+                )
+            else:
+                found.append(
+                    {
+                        "address": hex(at) if at >= 0 else f"-{hex(-at)}",
+                        "instruction": "",
+                        "presentationHint": "invalid",
+                    }
+                )
+        respond({"instructions": found})
+
+
+__all__ = ["Breakpoint", "Places"]

@@ -1,0 +1,245 @@
+"""Requests about values: scopes, variables, expressions, memory, findings."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from warpsim.cli.dap.places import DEEPEST, Places
+from warpsim.cli.debug.formats import plain, short, show
+from warpsim.cli.debug.shell import Shell
+from warpsim.debug import DebugError
+from warpsim.debug import expressions as ex
+from warpsim.debug.watching import location_of
+from warpsim.errors import describe
+from warpsim.program.names import SPECIALS
+
+Body = dict[str, Any]
+Children = Callable[[], list[Body]]
+MOST = 4096
+"""Children of a variable that are shown."""
+
+
+class Values(Places):
+    """Variables by reference; a reference lives until the launch moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._children: dict[int, Children] = {}
+
+    def forget(self) -> None:
+        """The launch has moved."""
+        self._children.clear()
+
+    def _reference(self, children: Children) -> int:
+        self._children[len(self._children) + 1] = children
+        return len(self._children)
+
+    def on_scopes(self, given: Body, respond: Any) -> None:
+        """What belongs to a frame: the registers of the warp and of the lane, variables, special registers."""
+        self.look_at(int(given["frameId"]) // DEEPEST)
+        lane = self.live().thread.lane
+        scopes = [
+            ("Registers", "registers", self._registers),
+            (f"Registers of lane {lane}", "registers", lambda: self._lane(lane)),
+            ("Variables", "locals", self._variables),
+            ("Special registers", "registers", self._specials),
+        ]
+        respond(
+            {
+                "scopes": [
+                    {
+                        "name": name,
+                        "presentationHint": hint,
+                        "variablesReference": self._reference(of),
+                        "expensive": False,
+                    }
+                    for name, hint, of in scopes
+                ]
+            }
+        )
+
+    def on_variables(self, given: Body, respond: Any) -> None:
+        """The children of a scope or of an array."""
+        children = self._children.get(int(given["variablesReference"]))
+        if children is None:
+            raise DebugError("the launch has moved on")
+        found = children()
+        start, count = int(given.get("start") or 0), int(given.get("count") or 0)
+        respond({"variables": found[start : start + count] if count else found[start:]})
+
+    def _registers(self) -> list[Body]:
+        return [self._variable(name, values, short(values)) for name, values in self.live().registers.items()]
+
+    def _lane(self, lane: int) -> list[Body]:
+        found = []
+        for name, values in self.live().registers.items():
+            text = "-" if np.ma.getmaskarray(values)[lane] else plain(np.ma.getdata(values)[lane])
+            found.append({"name": name, "value": text, "evaluateName": f"{name}[{lane}]", "variablesReference": 0})
+        return found
+
+    def _variables(self) -> list[Body]:
+        session = self.live()
+        scene = session.scene
+        plan = scene.group.plan if scene.group is not None else session.timeline.state.plan.main
+        names = [p.name for p in plan.function.params if not p.registers]
+        names += [v.name for v in [*plan.function.variables, *session.timeline.state.plan.program.variables]]
+        found = []
+        for name in dict.fromkeys(names):
+            try:
+                value = session.evaluate(name)
+            except DebugError as problem:
+                found.append({"name": name, "value": str(problem).splitlines()[0], "variablesReference": 0})
+                continue
+            found.append(self._variable(name, value, self._one_line(value)))
+        return found
+
+    def _specials(self) -> list[Body]:
+        found = []
+        for name in SPECIALS:
+            if name.split(".")[0] in ("tid", "ctaid", "ntid", "nctaid") and not name.endswith(".w"):
+                value = self.live().evaluate(f"%{name}") if self.live().scene.group is not None else np.array(0)
+                found.append(self._variable(f"%{name}", value, self._one_line(value)))
+        return found
+
+    def _one_line(self, value: Any) -> str:
+        if isinstance(value, np.ma.MaskedArray):
+            return short(value) if value.ndim == 1 else show(value)
+        data = np.asarray(value)
+        return (
+            show(value) if data.ndim == 0 or len(data) <= 8 else show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
+        )
+
+    def _variable(self, name: str, value: Any, text: str) -> Body:
+        data = np.ma.getdata(value)
+        body: Body = {
+            "name": name,
+            "value": text,
+            "evaluateName": name,
+            "variablesReference": 0,
+            "type": data.dtype.name,
+        }
+        if data.ndim:
+            mask = np.ma.getmaskarray(value)
+
+            def children() -> list[Body]:
+                return [
+                    {
+                        "name": str(at),
+                        "value": "-" if np.all(mask[at]) else show(data[at]),
+                        "evaluateName": f"{name}[{at}]",
+                        "variablesReference": 0,
+                    }
+                    for at in range(min(len(data), MOST))
+                ]
+
+            body["variablesReference"], body["indexedVariables"] = self._reference(children), min(len(data), MOST)
+        reference = self._memory_of(name)
+        return {**body, "memoryReference": reference} if reference else body
+
+    def _memory_of(self, text: str) -> str | None:
+        """The place of an expression in memory, as ``space:address``."""
+        try:
+            at = location_of(self.live().scene, ex.parse(text))
+        except DebugError:
+            return None
+        if at is None or isinstance(at.address, np.ndarray):
+            return None
+        return f"{at.space}:{at.address:#x}"
+
+    def on_setVariable(self, given: Body, respond: Any) -> None:
+        """Change a register, a variable, or a lane or element of one."""
+        session, name = self.live(), str(given["name"])
+        children = self._children.get(int(given["variablesReference"]))
+        if children is None:
+            raise DebugError("the launch has moved on")
+        target = next((str(c.get("evaluateName") or name) for c in children() if c["name"] == name), name)
+        session.set(target, str(given["value"]))
+        respond({"value": self._one_line(session.evaluate(target))})
+
+    def on_evaluate(self, given: Body, respond: Any) -> None:
+        """An expression; in the console any command of the prompt, too."""
+        session, text = self.live(), str(given["expression"])
+        if "frameId" in given:
+            self.look_at(int(given["frameId"]) // DEEPEST)
+        if given.get("context") == "repl":
+            try:
+                value = session.evaluate(text)
+            except DebugError:
+                respond({"result": self._command(text), "variablesReference": 0})
+                return
+        else:
+            value = session.evaluate(text)
+        body = self._variable(text, value, self._one_line(value))
+        kept = {
+            key: body[key]
+            for key in ("variablesReference", "type", "indexedVariables", "memoryReference")
+            if key in body
+        }
+        respond({"result": body["value"], **kept})
+
+    def _command(self, text: str) -> str:
+        """What the prompt would answer to a command that looks."""
+        out = io.StringIO()
+        shell = Shell(self.live(), out, colour=False)
+        word = text.split()[0] if text.split() else ""
+        name = shell.command(word).split()[0]
+        if name in ("info", "print", "x", "matrix", "origin", "list", "backtrace", "set", "help", "frame", "focus"):
+            shell.obey(text)
+            return out.getvalue().rstrip("\n")
+        raise DebugError(f"{name} moves the launch: use the editor's buttons")
+
+    def on_completions(self, given: Body, respond: Any) -> None:
+        """What the word under the cursor may become."""
+        text = str(given["text"])[: max(int(given["column"]) - 1, 0)]
+        shell = Shell(self.live(), io.StringIO(), colour=False)
+        word = text.split(" ")[-1]
+        respond({"targets": [{"label": found.strip()} for found in shell.complete(word, text)]})
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def on_readMemory(self, given: Body, respond: Any) -> None:
+        """Bytes of a state space; as many as there are."""
+        space, address = _place(given)
+        wanted = min(int(given["count"]), 1 << 20)
+        session, raw = self.live(), b""
+        step = wanted
+        while step and len(raw) < wanted:  # what lies behind the end of memory cannot be read
+            try:
+                raw += session.memory(space, address + len(raw), min(step, wanted - len(raw)))
+            except DebugError:
+                step //= 2
+        body: Body = {"address": f"{address:#x}"}
+        if raw:
+            body["data"] = base64.b64encode(raw).decode()
+        if len(raw) < wanted:
+            body["unreadableBytes"] = wanted - len(raw)
+        respond(body)
+
+    def on_writeMemory(self, given: Body, respond: Any) -> None:
+        """Change bytes of a state space."""
+        space, address = _place(given)
+        raw = base64.b64decode(str(given["data"]), validate=True)
+        data = np.frombuffer(raw, np.uint8)
+        if len(data):
+            self.live().set(f"{space}.u8[{address}:{address + len(data)}]", data)
+        respond({"bytesWritten": len(data)})
+
+    def on_exceptionInfo(self, given: Body, respond: Any) -> None:
+        """The finding at which the launch stands."""
+        finding = self.live().stop.finding
+        if finding is None:
+            raise DebugError("there is no finding here")
+        details = {"message": finding.message, "typeName": finding.rule, "stackTrace": describe(finding)}
+        respond(
+            {"exceptionId": finding.rule, "description": describe(finding), "breakMode": "always", "details": details}
+        )
+
+
+def _place(given: Body) -> tuple[str, int]:
+    space, _, address = str(given["memoryReference"]).partition(":")
+    return space, int(address, 16) + int(given.get("offset") or 0)
