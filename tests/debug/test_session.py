@@ -300,3 +300,15 @@ def test_interrupts():
 
     assert stop.reason == "interrupted"
     assert session.back().step < stop.step
+
+
+def test_in_a_notebook(session):
+    """A session shows where it stands, the text, and its registers; one that has ended, how."""
+    session.until(24)
+    shown = session._repr_html_()
+
+    assert "k, CTA (0,0,0), warp 0, lane 0" in shown
+    assert ' style="font-weight:bold"><td>24</td>' in shown
+    assert '<th>%r3</th><td colspan="32">99</td>' in shown
+    session.cont()
+    assert "ended after" in session._repr_html_()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from warpsim.debug import expressions, motion
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve, spot
 from warpsim.debug.handover import hand_over
+from warpsim.debug.html import html_of
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.places import DebugError, Focus, chosen_focus, first_of, holds
 from warpsim.debug.records import Stop
@@ -311,3 +312,6 @@ class Session(Views):
         """Whether the thread in focus stands at one of these places."""
         instruction = self.instruction
         return instruction is not None and spot(instruction) in spots
+
+    def _repr_html_(self) -> str:
+        return html_of(self)

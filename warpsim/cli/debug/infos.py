@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +91,8 @@ class Infos(Part):
         if stop.line is None:
             raise DebugError("nobody stands anywhere")
         source = f", {source_name(stop.source)}" if stop.source is not None else ""
-        self.say(f"line {stop.line} of {self.session.kernel.module.program.file}{source}: {stop.instruction}")
+        name = os.path.basename(self.session.kernel.module.program.file)
+        self.say(f"line {stop.line} of {name}{source}: {stop.instruction}")
 
     def info_frame(self, text: str) -> None:
         """Where the thread in focus stands."""

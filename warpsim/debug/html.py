@@ -1,0 +1,44 @@
+"""A session in a notebook: where it stands, the text around, and what the registers hold."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from warpsim.debug.session import Session
+
+AROUND = 4
+
+
+def html_of(session: Session) -> str:
+    """The page's part."""
+    stop = session.stop
+    if stop.reason == "end":
+        error = session.error
+        return f"<p>{escape(session.kernel.name)}: ended after {stop.step} steps</p>" + (
+            f"<pre>{escape(str(error))}</pre>" if error is not None else ""
+        )
+    lines, here = session.timeline.state.plan.program.lines, stop.line or 1
+    bold = {here: ' style="font-weight:bold"'}
+    text = "".join(
+        f"<tr{bold.get(number, '')}><td>{number}</td><td><code>{escape(lines[number - 1].strip())}</code></td></tr>"
+        for number in range(max(here - AROUND, 1), min(here + AROUND, len(lines)) + 1)
+    )
+    head = f"{session.kernel.name}, {session.thread}, step {stop.step}: {stop.reason}"
+    finding = f"<p>{escape(stop.finding.rule)}: {escape(stop.finding.message)}</p>" if stop.finding is not None else ""
+    return f"<p>{escape(head)}</p>{finding}<table>{text}</table>{_registers(session)}"
+
+
+def _registers(session: Session) -> str:
+    rows = []
+    for name, values in session.registers.items():
+        mask = np.ma.getmaskarray(values)
+        shown = ["-" if away else str(value) for value, away in zip(np.ma.getdata(values), mask, strict=True)]
+        same = len(set(shown)) == 1
+        cells = f'<td colspan="32">{escape(shown[0])}</td>' if same else "".join(f"<td>{escape(v)}</td>" for v in shown)
+        rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    lanes = "".join(f"<th>{lane}</th>" for lane in range(32))
+    return f"<details><summary>registers by lane</summary><table><tr><th></th>{lanes}</tr>{''.join(rows)}</table></details>"
