@@ -16,7 +16,7 @@ def serve(options: Namespace) -> int:
     source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # read by a thread that may never end
     wire = Wire(source, sys.stdout.buffer)
     with (
-        contextlib.redirect_stdout(Printed(wire, "stdout")),  # type: ignore[type-var]
-        contextlib.redirect_stderr(Printed(wire, "stderr")),  # type: ignore[type-var]
+        contextlib.redirect_stdout(Printed(wire, "stdout")),
+        contextlib.redirect_stderr(Printed(wire, "stderr")),
     ):
         return Adapter(wire).serve()

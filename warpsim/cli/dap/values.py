@@ -175,12 +175,8 @@ class Values(Places):
         else:
             value = session.evaluate(text)
         body = self._variable(text, value, self._one_line(value))
-        kept = {
-            key: body[key]
-            for key in ("variablesReference", "type", "indexedVariables", "memoryReference")
-            if key in body
-        }
-        respond({"result": body["value"], **kept})
+        del body["name"], body["evaluateName"]
+        respond({"result": body.pop("value"), **body})
 
     def _command(self, text: str) -> str:
         """What the prompt would answer to a command that looks."""
