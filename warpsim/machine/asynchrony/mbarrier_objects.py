@@ -40,6 +40,9 @@ class MbarrierObjects:
         told = self.machine.window.mbarrier_invalidated
         if told is not None:
             old = self.machine.memory.load(space, address, B64)[0].view(U64)
+            if self.active is not None and old.size > 1:  # lanes that take no part find nothing
+                shape = self.group.selection.shape
+                old = np.broadcast_to(old, shape)[np.broadcast_to(self.active, shape)]
             told(self.machine, self.group, *self.places(space, address), old, self.active)
         self.machine.memory.store(space, address, B64, (np.zeros(1, U64),))
 
