@@ -77,7 +77,7 @@ def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison])
         )
     if errors:
         rules = ", ".join(dict.fromkeys(f.rule for f in errors))
-        said.append(f"it breaks {'a rule' if len(errors) == 1 else f'{len(errors)} rules'} ({rules})")
+        said.append(f"it breaks {rules}{'' if len(errors) == 1 else f' at {len(errors)} places'}")
     if result.error is not None and not errors:
         said.append("the launch failed")
     return "; ".join(said) or "the launch differs from the recording"
@@ -109,8 +109,8 @@ def _command(path: Path, lines: list[int], options: dict[str, Any]) -> str:
     words = ["warpsim", "debug", "replay", shown_path(path)]
     if lines:
         words += ["-ex", f"break {lines[0]}", "-ex", "continue"]
-    for name in ("checks", "async_effects", "schedule"):
-        if isinstance(options.get(name), str | int):
+    for name in ("checks", "async_effects"):
+        if isinstance(options.get(name), str) and options[name] != "eager":
             words += [f"--{name.replace('_', '-')}", str(options[name])]
     return " ".join(shlex.quote(word) if " " in word or not word else word for word in words)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ from warpsim.host.recipes import DTYPES
 
 SLOWER = 4.0
 """A candidate may take so many times as long as the case itself, and a second."""
+
+
+_IDLE = re.compile(r"\s*(//.*)?$")
+_DEBUGGING = re.compile(r"\s*\.loc\b")
 
 
 @attrs.frozen
@@ -157,7 +162,7 @@ class Shrinker:
 
     def instructions(self) -> None:
         """Fewer lines of PTX: runs of lines are taken out, long ones first."""
-        lines = self.case.source[0].split("\n")
+        lines = self._without(_IDLE, _DEBUGGING)
         size = max(len(lines) // 2, 1)
         while size >= 1 and time.monotonic() < self.deadline:
             at = 0
@@ -169,6 +174,13 @@ class Shrinker:
                     at += size
             size = size // 2
         self.said(f"{len(lines)} lines of PTX")
+
+    def _without(self, *kinds: re.Pattern[str]) -> list[str]:
+        """The lines of PTX less those of some kinds, each kind as a whole."""
+        for kind in kinds:
+            shorter = [line for line in self.case.source[0].split("\n") if not kind.match(line)]
+            self.keep(self.case.description, self.case.data, "\n".join(shorter))
+        return self.case.source[0].split("\n")
 
     # ---- the result --------------------------------------------------------------------------
 
