@@ -14,7 +14,7 @@ from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.native.forms import Effect, Key, Traced
 from warpsim.native.helpers import CONTEXT, LOG_FULL, PARTED
 from warpsim.native.lower import Code, Lowering, Val, memory, width
-from warpsim.native.units import Kinds, Known, Piece, Shape
+from warpsim.native.units import Kinds, Known, Piece, Shape, reachable
 from warpsim.types import TYPES
 
 ALL = (1 << 32) - 1
@@ -46,6 +46,7 @@ class Emitter:
         self.tracked = not alone and shape.stores
         self.n_effects = 0
         self.ordered: list[Effect] = []
+        self.once: list[bool] = []
         self.slots: dict[Key, tuple[str, str, bool]] = {}
         self.uses_words = {"shared": False, "local": False}
 
@@ -264,6 +265,7 @@ class Emitter:
         """The steps of a piece for the lanes ``here``; ``lanes`` is the same as a vector where they may be few."""
         code = self.code
         self.current: dict[Key, Val] = {}
+        self.single = not piece.ends or piece.block not in reachable(self.shape, piece.successors)
         dirty: dict[int, None] = {}
         for at, instruction in enumerate(self._instructions(piece), piece.first):
             for slot in self._instruction(instruction, here):
@@ -416,6 +418,7 @@ class Emitter:
         range = self._range()
         self.n_effects += 1
         self.ordered.append(effect)
+        self.once.append(self.single)
         type = self._memory_type(effect)
         if effect.kind == "atomic":
             results[number, 0] = self._atomic(effect, where, lanes, values, range)

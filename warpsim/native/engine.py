@@ -26,6 +26,8 @@ LEAST = 3
 """Steps of a unit without a loop: fewer are as well interpreted."""
 WORK = 20_000_000
 """Warp-instructions of a unit between two looks at the clock."""
+STEP, LANE = 8e-6, 1e-9
+"""Seconds that the interpreter takes for a step, and for each lane of it."""
 FAILURES = 3
 FAR = 1 << 40
 DIVERGED = "diverged"
@@ -43,6 +45,7 @@ class Spot:
     codes: dict[frozenset[Any], Code | None] = attrs.field(factory=dict)
     failures: int = 0
     visits: int = 0
+    slow: int = 0
 
     def weaken(self, outcome: Outcome) -> None:
         """A unit gave up: after a few times its kind is left to the interpreter."""
@@ -61,6 +64,13 @@ class Spot:
             return
         self.shape, self.formed, self.failures = None, False, 0
         self.codes.clear()
+
+    def judge(self, spent: float, interpreted: float) -> None:
+        """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter."""
+        self.slow = self.slow + 1 if spent > interpreted else 0
+        if self.slow == FAILURES:
+            self.shape, self.formed = None, True
+            self.codes.clear()
 
 
 class Plans:
@@ -158,10 +168,14 @@ class Compiled:
         laps = min(LAPS - 1 - group.laps % LAPS, work)
         if laps <= 0 and shape.loops:
             return False
-        began = time.perf_counter()
+        began, before = time.perf_counter(), machine.launch.thread_instructions
         outcome = self.runner.run(machine, group, code, values, _block_limit(group, limit), laps)
-        self.budget.native += time.perf_counter() - began
+        spent = time.perf_counter() - began
+        self.budget.native += spent
         if outcome is Outcome.DONE:
+            if not self.eager:
+                done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
+                spot.judge(spent, done * (STEP / selection.n + LANE))
             return True
         spot.weaken(outcome)
         return False

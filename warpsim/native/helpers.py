@@ -349,6 +349,52 @@ none:
 }}
 """
 
+_REACH = f"""
+define internal i32 @ws_reach(ptr %addresses, i32 %mask, i64 %nbytes, ptr %range, ptr %out) alwaysinline {{
+entry:
+  %a64 = load <32 x i64>, ptr %addresses, align 64
+  %a = trunc <32 x i64> %a64 to <32 x i32>
+  %m = bitcast i32 %mask to <32 x i1>
+  %here = select <32 x i1> %m, <32 x i32> %a, <32 x i32> zeroinitializer
+  %high = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %here)
+  %odd = call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> %here)
+  %high64 = zext i32 %high to i64
+  %end = add i64 %high64, %nbytes
+  store i64 %end, ptr %out
+  %size = sub i64 %nbytes, 1
+  %odd64 = zext i32 %odd to i64
+  %rest = and i64 %odd64, %size
+  %bad = icmp ne i64 %rest, 0
+  br i1 %bad, label %fail, label %good
+fail:
+  ret i32 {BAD_ACCESS}
+good:
+  %none = icmp eq ptr %range, null
+  br i1 %none, label %done, label %record
+record:
+  %lows = select <32 x i1> %m, <32 x i32> %a, <32 x i32> splat (i32 -1)
+  %low32 = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %lows)
+  %low = zext i32 %low32 to i64
+  %rl = load i64, ptr %range
+  %less = icmp slt i64 %low, %rl
+  %nl = select i1 %less, i64 %low, i64 %rl
+  store i64 %nl, ptr %range
+  %pr = getelementptr i64, ptr %range, i64 1
+  %rh = load i64, ptr %pr
+  %more = icmp sgt i64 %end, %rh
+  %nh = select i1 %more, i64 %end, i64 %rh
+  store i64 %nh, ptr %pr
+  ret i32 0
+done:
+  ret i32 0
+}}
+
+declare i32 @llvm.vector.reduce.umin.v32i32(<32 x i32>)
+declare i32 @llvm.vector.reduce.umax.v32i32(<32 x i32>)
+declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)
+"""
+"""The same for shared and local memory, whose addresses have 32 bits: the end of the last access."""
+
 
 def _consecutive(total: int) -> str:
     offsets = ", ".join(f"i64 {k * total}" for k in range(32))
@@ -678,11 +724,11 @@ after{number}:
   %column = load i64, ptr %pcol
 """
     find = f"""
-  %span = alloca [2 x i64], align 16
+  %span = alloca i64, align 16
   %none = icmp eq i32 %mask, 0
   br i1 %none, label %done, label %some
 some:
-  %status = call i32 @ws_span(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
+  %status = call i32 @ws_reach(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
   %odd = icmp ne i32 %status, 0
   br i1 %odd, label %fail, label %aligned
 fail:
@@ -695,12 +741,8 @@ aligned:
   %n_columns = load i64, ptr %pcols
   %pwr = getelementptr i64, ptr %space, i64 3
   %written = load ptr, ptr %pwr
-  %low = load i64, ptr %span
-  %pend = getelementptr i64, ptr %span, i64 1
-  %end = load i64, ptr %pend
-  %below = icmp slt i64 %low, 0
-  %above = icmp sgt i64 %end, %size
-  %out_of = or i1 %below, %above
+  %end = load i64, ptr %span
+  %out_of = icmp sgt i64 %end, %size
   %untracked = icmp eq ptr %written, null
   br i1 %out_of, label %fail, label %known
 known:
@@ -855,12 +897,12 @@ def module_of(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         return _COMMON + _USED["ws_log"] + _written(n), (f"ws_written_{n}", f"ws_mark_{n}"), ("ws_log",)
     if kind in ("cells", "word_cells"):
         made = (f"ws_cells_{n}", f"ws_word_cells_{n}") if n <= 4 else (f"ws_cells_{n}",)
-        return _COMMON + _USED["ws_log"] + _SPAN + _cells(n), made, ("ws_log",)
+        return _COMMON + _USED["ws_log"] + _SPAN + _REACH + _cells(n), made, ("ws_log",)
     size, total = int(words.pop()), 0
     kind, total = "_".join(words), size * n
     if kind in ("load", "store"):
         text = _COMMON + _USED["ws_log"] + _USED["ws_written"].format(n=total) + _USED["ws_mark"].format(n=total)
         made = (f"ws_load_{size}_{n}", f"ws_store_{size}_{n}")
         return text + _SPAN + _global(size, n), made, ("ws_log", f"ws_written_{total}")
-    text = _COMMON + _USED["ws_log"] + _SPAN + _words(size, n)
+    text = _COMMON + _USED["ws_log"] + _REACH + _words(size, n)
     return text, (f"ws_load_words_{size}_{n}", f"ws_store_words_{size}_{n}"), ("ws_log",)

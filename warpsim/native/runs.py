@@ -70,6 +70,8 @@ class Code:
     kinds: Kinds
     function: Any
     effects: list[Effect]
+    once: list[bool]
+    """Which of them each warp does at most once."""
     tables: Any
     blocks: list[int]
     alone: bool
@@ -84,7 +86,16 @@ def compile_unit(known: Known, shape: Shape, kinds: Kinds, alone: bool) -> Code:
     helpers = sorted(n for n in emitter.code.declared if n.startswith("ws_"))
     function = compiler().function(text, name, helpers)
     tables = np.array([t.ctypes.data for t in emitter.code.tables] or [0], np.int64)
-    return Code(shape, kinds, function, emitter.ordered, (tables, emitter.code.tables), sorted(shape.pieces), alone)
+    return Code(
+        shape,
+        kinds,
+        function,
+        emitter.ordered,
+        emitter.once,
+        (tables, emitter.code.tables),
+        sorted(shape.pieces),
+        alone,
+    )
 
 
 def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
@@ -205,7 +216,7 @@ class Runner:
         if status:
             self._rollback()
             return {LOG_FULL: Outcome.CONFLICT, PARTED: Outcome.PARTED}.get(status, Outcome.REFUSED)
-        if ranges is not None and conflicts(code.effects, ranges, tables):
+        if ranges is not None and conflicts(code.effects, code.once, ranges, tables):
             self._rollback()
             return Outcome.CONFLICT
         if not self._count(machine, group, code, counts):
@@ -374,19 +385,21 @@ def _ids(group: Group, exits: Any, lanes: Any, tables: WarpTables) -> Any:
 # ---- the order of warps ---------------------------------------------------------------------------
 
 
-def conflicts(effects: list[Effect], ranges: Any, tables: WarpTables) -> bool:
+def conflicts(effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables) -> bool:
     """Whether the order of warps may have been seen: one may have stored where another looked or stored."""
     for space in ("global", "shared"):
         chosen = [k for k, e in enumerate(effects) if e.space in (space, "generic")]
         if not any(effects[k].kind != "load" for k in chosen):
             continue
         starts = tables.cta_starts if space == "shared" else np.zeros(1, np.int64)
-        if _meet([effects[k] for k in chosen], ranges[:, chosen, 0], ranges[:, chosen, 1], starts):
+        if _meet(
+            [effects[k] for k in chosen], [once[k] for k in chosen], ranges[:, chosen, 0], ranges[:, chosen, 1], starts
+        ):
             return True
     return False
 
 
-def _meet(effects: list[Effect], low: Any, high: Any, starts: Any) -> bool:
+def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any) -> bool:
     """The same within one space; warps of one CTA lie between two ``starts``."""
     first, last = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
     seen: set[tuple[int, ...]] = set()
@@ -399,6 +412,8 @@ def _meet(effects: list[Effect], low: Any, high: Any, starts: Any) -> bool:
         if together in seen:
             continue
         seen.add(together)
+        if together == (k,) and once[k]:
+            continue  # its lanes store in the order CTA, warp, lane, as in a step
         kinds = {effects[i].commutes for i in together}
         if len(kinds) == 1 and kinds != {""}:
             continue  # atomics that commute

@@ -312,14 +312,15 @@ def kinds_of(known: Known, shape: Shape, varying: frozenset[Key]) -> Kinds:
                         found.add(slot)
                         changed = True
             if piece.ends and piece.guard is not None and piece.guard[0] in local and piece.target != piece.following:
-                reached = _reachable(shape, piece.successors)
+                reached = reachable(shape, piece.successors)
                 if not reached <= apart:
                     apart |= reached
                     changed = True
     return Kinds(frozenset(found), frozenset(apart))
 
 
-def _reachable(shape: Shape, blocks: tuple[int, ...]) -> set[int]:
+def reachable(shape: Shape, blocks: tuple[int, ...]) -> set[int]:
+    """The blocks of a unit, and those right behind it, that can be reached from some."""
     reached, work = set[int](), list(blocks)
     while work:
         block = work.pop()
