@@ -158,6 +158,7 @@ SESSIONS = {
     "mma_f16_gemm": ("b op:mma*", "c", "p/f16x2 %r483"),
     "gemm_sparse": ("b op:mma*", "c", "p/x %r84"),
     "flash_attention": ("b kernel.cu:50", "c", "p %f174"),
+    "gemm_specialised": ("b kernel.cu:53", "c", "info mbarriers", "info async"),
 }
 """What to type in the debugger."""
 ORDER = {

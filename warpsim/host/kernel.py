@@ -184,6 +184,7 @@ class Kernel:
             max_seconds: budget of wall-clock time, or None.
             watchers: instances of `Watcher`, who are told what happens.
             profile: count what every line does, for ``LaunchResult.profile``.
+            engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``; bits, counts and findings are the same.
             workers: processes or threads of this machine.
             executor: a ``concurrent.futures.Executor`` instead of them.
             schedule: a seed: the launch runs in another order of warps, CTAs and asynchronous effects that a GPU may take, the
