@@ -250,6 +250,8 @@ class Terminal:
             return ""
         except UnicodeDecodeError:
             return "# what was typed is not a text"
+        except OSError:  # there is no input at all
+            return None
 
 
 def words_of(text: str) -> list[str]:
