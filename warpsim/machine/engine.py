@@ -55,7 +55,7 @@ class Run:
         compiled: Compiled | None = None,
     ) -> None:
         self.state = state
-        self.compiled = compiled
+        self.compiled = compiled if state.schedule is None else None  # code runs in the usual order
         self.window = Window(watchers)
         self.progress = progress
         self._machines: dict[int, Machine] = {}
