@@ -131,9 +131,12 @@ def run_command(command: str) -> str:
     if words[0] == "warpsim":
         from warpsim.cli import main
 
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
-            main(words[1:])
+        out, before, sys.stdin = io.StringIO(), sys.stdin, io.StringIO()  # nobody types
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+                main(words[1:])
+        finally:
+            sys.stdin = before
         return out.getvalue()
     if words[0] == "cat":
         return "".join(Path(word).read_text(encoding="utf-8") for word in words[1:])
