@@ -76,3 +76,17 @@ def test_arguments_that_the_driver_refuses(changes: dict[str, Any]) -> None:
     """Each is a LaunchError."""
     with pytest.raises(LaunchError):
         matrix(**changes)
+
+
+def test_a_map_made_of_zeros_has_one_dimension():
+    """Compilers fill a map with zeros and give it only what is not 0: of a rank that is counted from 0, nothing for one
+    dimension."""
+    raw = bytearray(128)
+    for field, value in (("magic", tensor_map.MAGIC), ("dims", 100), ("box", 32), ("element_strides", 1)):
+        offset, size = tensor_map.place_of(field)
+        raw[offset : offset + size] = value.to_bytes(size, "little")
+
+    found = tensor_map.decode(bytes(raw))
+
+    assert (found.rank, found.dims, found.box, found.strides) == (1, (100,), (32,), ())
+    assert tensor_map.problem(found) is None

@@ -165,8 +165,8 @@ def encode(fields: Fields) -> bytes:
 def decode(raw: bytes) -> Fields | None:
     """A map from its bytes; None where they are none."""
     row = np.frombuffer(raw, LAYOUT)[0]
-    rank = int(row["rank"])
-    if row["magic"] != MAGIC or not 1 <= rank <= 5 or row["data_type"] >= len(SIZES):
+    rank = int(row["rank"]) or 1  # a GPU counts from 0: a map of zeros that was given no rank has one dimension
+    if row["magic"] != MAGIC or rank > 5 or row["data_type"] >= len(SIZES):
         return None
     spatial = max(rank - 2, 0)
     return Fields(
