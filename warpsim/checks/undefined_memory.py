@@ -11,7 +11,6 @@ import numpy as np
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
-from warpsim.machine.memory.global_access import GlobalAccess
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.window import Window
 from warpsim.types import ScalarType
@@ -32,6 +31,10 @@ class UndefinedMemory:
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine = machine
         self.port = _Companions(machine, group, active)
+
+    def among(self, active: Array) -> UndefinedMemory:
+        """The port of only these of its threads."""
+        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
@@ -93,26 +96,23 @@ def muted(machine: Machine) -> Iterator[None]:
 
 
 class _Companions(Memory):
-    """The port of a group over the companions instead of the memories: a bit is 1 where something has written it."""
+    """The port of a group over the companions instead of the memories: a bit is 1 where something has written it. Memory that
+    has none was written before."""
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
-        shared, local = machine.batch.shared, machine.batch.local
-        super().__init__(machine, machine.launch.memory, shared.companion or shared, local.companion or local)
+    __slots__ = ()
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None, unused: bool = False) -> None:
+        super().__init__(machine, group, active, unused)
+        self.shared, self.local = self.shared.companion or self.shared, self.local.companion or self.local
         self.window = QUIET
-        self.global_port = _GlobalCompanions(self)
-        self.group, self.active = group, active
 
-
-class _GlobalCompanions(GlobalAccess):
-    """The companions of allocations; memory that has none was written before."""
-
-    def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """Ones for each bit of the elements that something has written."""
         base, offset = address
         place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
         for index in np.unique(owner[good]):
-            bits = self.port.globals.allocation(int(index)).companion
+            bits = self.globals.allocation(int(index)).companion
             if bits is not None:
                 here = good & (owner == index)
                 for k, target in enumerate(out):
@@ -120,7 +120,7 @@ class _GlobalCompanions(GlobalAccess):
                     target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
         return tuple([target.view(dtype)[..., 0] for target in out])
 
-    def store(self, address: Address, values: tuple[Array, ...]) -> None:
+    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         """What is stored in global memory is reported where it is undefined, and counts as written."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.machine import shuffled
 from warpsim.machine.binding.slots import SpecialSlot
-from warpsim.machine.memory.access import Memory
+from warpsim.machine.events import Window
 from warpsim.machine.reporting import ends_launch, record, stop
 from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
@@ -17,7 +17,6 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Affine, Array, Value
-from warpsim.machine.window import Window
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ class Machine:
         """The group, lanes and rule of the finding that ends the launch, and whether it was told beforehand (see `fault`)."""
         self.attention = False
         """A watcher asks to be told when the present step is done."""
-        self.memory: Memory = Memory(self, launch.memory, batch.shared, batch.local)
         self._specials: dict[str, Any] = {}
         self._parameters: dict[tuple[int, str], Any] = {}
 

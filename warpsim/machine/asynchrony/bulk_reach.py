@@ -12,13 +12,13 @@ from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
+from warpsim.machine.events import ATOMIC, READ, WRITE
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory.strays import global_stray, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import ATOMIC, READ, WRITE
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.moves import copy_threads
 from warpsim.machine.asynchrony.transfers import CP_ASYNC as KIND
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Signal, ThreadCopy, Transfer
@@ -28,10 +29,11 @@ class AsyncGroups:
     def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
         """A copy of each active lane of ``nbytes`` to shared memory, of which ``take`` are read."""
         machine, group = self.machine, self.group
+        memory = Memory(machine, group, self.active)
         if not transfers.kept(machine):
-            copy_threads(machine.memory, dst, src, nbytes, take)
+            copy_threads(memory, dst, src, nbytes, take)
             return
-        place, _, columns, _, active = machine.memory.word_port.address("shared", dst, nbytes)
+        place, _, columns, _, active = memory.place("shared", dst, nbytes)
         shape = group.selection.shape
         lanes = (
             np.arange(group.selection.n)

@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
@@ -27,24 +28,25 @@ class MbarrierObjects:
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group, self.active = machine, group, active
+        self.memory = Memory(machine, group, active)
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Make objects that expect ``count`` arrivals."""
         told = self.machine.window.mbarrier_initialised
         if told is not None:
             told(self.machine, self.group, *self.places(space, address), count, self.active)
-        self.machine.memory.store(space, address, B64, (mbarriers.initial(count),))
+        self.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
         """The memory may be used for other things again."""
         told = self.machine.window.mbarrier_invalidated
         if told is not None:
-            old = self.machine.memory.load(space, address, B64)[0].view(U64)
+            old = self.memory.load(space, address, B64)[0].view(U64)
             if self.active is not None and old.size > 1:  # lanes that take no part find nothing
                 shape = self.group.selection.shape
                 old = np.broadcast_to(old, shape)[np.broadcast_to(self.active, shape)]
             told(self.machine, self.group, *self.places(space, address), old, self.active)
-        self.machine.memory.store(space, address, B64, (np.zeros(1, U64),))
+        self.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
         self,
@@ -72,7 +74,7 @@ class MbarrierObjects:
 
         # arrivals that a phase lacks do the same together: only the last may end it
         room = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        return machine.memory.atomic(space, address, B64, changed, operands, returns=returns, room=room)
+        return self.memory.atomic(space, address, B64, changed, operands, returns=returns, room=room)
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""
@@ -83,7 +85,7 @@ class MbarrierObjects:
             lanes = self._lanes()
             parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
             transfers.observe(machine, self.group, self.active, columns, place, parities)
-        word = machine.memory.load(space, address, B64)[0].view(U64)
+        word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.window.mbarrier_read is not None:
             machine.window.mbarrier_read(machine, self.group, word, self.active)
         told = machine.window.mbarrier_observed
@@ -106,7 +108,7 @@ class MbarrierObjects:
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
-        place, _, columns, _, _ = self.machine.memory.word_port.address(space, (base, offset), 8)
+        place, _, columns, _, _ = self.memory.place(space, (base, offset), 8)
         shape, lanes = self._shape(), self._lanes()
         return (
             np.broadcast_to(columns, shape).reshape(-1)[lanes].astype(np.int64),

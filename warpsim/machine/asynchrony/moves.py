@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from warpsim.isa.atomics import UPDATES
+from warpsim.isa.ports import MemoryPort
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
 from warpsim.machine.asynchrony.reductions import combine
+from warpsim.machine.events import ATOMIC, WRITE
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     Address,
@@ -22,11 +25,18 @@ from warpsim.machine.state.transfers import (
     Work,
 )
 from warpsim.machine.values import Array
-from warpsim.machine.window import ATOMIC, WRITE
 from warpsim.types import TYPES, ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
+
+class ThreadMemory(MemoryPort, Protocol):
+    """A memory port that can be narrowed to some of its threads."""
+
+    def among(self, active: Array) -> ThreadMemory:
+        """The port of only these."""
+
 
 U32 = np.dtype(np.uint32)
 
@@ -98,22 +108,19 @@ def _load_runs(reach: BulkReach, work: RunLoad, which: Which) -> None:
 
 def _replay(machine: Machine, group: Group, active: Array | None, work: ThreadCopy | RemoteStore, which: Which) -> None:
     """The accesses of some lanes of the group that started the copies."""
-    memory = machine.memory
-    outer = memory.group, memory.active
-    memory.group, memory.active = group, active
+    memory = Memory(machine, group, active)
     if work.group is not None:
         selection = work.group.selection
         chosen = np.zeros(selection.n, np.bool_)
         chosen[work.lanes[which]] = True
-        memory.group, memory.active = work.group, chosen.reshape(selection.shape)
+        memory = Memory(machine, work.group, chosen.reshape(selection.shape))
     if isinstance(work, ThreadCopy):
         copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
     else:
         store_remote(memory, work.dst, work.type, work.values, work.operation)
-    memory.group, memory.active = outer
 
 
-def copy_threads(memory: Any, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
+def copy_threads(memory: ThreadMemory, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
     """``nbytes`` of each lane from global to shared memory, of which all (None) or ``take`` are read, the others zero."""
     type = TYPES["b64" if nbytes >= 8 else "b32"]
     count = max(nbytes // 8, 1)
@@ -122,15 +129,11 @@ def copy_threads(memory: Any, dst: Address, src: Address, nbytes: int, take: Arr
         return
     if take.size == 1:  # uniform: fits groups of any shape
         take = take.reshape(1)
-    outer = memory.active
     some = take > 0
     if not some.any():
         values: tuple[Array, ...] = tuple([np.zeros(1, type.dtype)] * count)
     else:
-        if not some.all():
-            memory.active = some if outer is None else some & outer
-        values = memory.load("global", src, type, count)
-        memory.active = outer
+        values = (memory if some.all() else memory.among(some)).load("global", src, type, count)
     kept = []
     for k, value in enumerate(values):
         left = np.clip(take.astype(np.int64) - k * type.bytes, 0, type.bytes)
@@ -142,7 +145,9 @@ def copy_threads(memory: Any, dst: Address, src: Address, nbytes: int, take: Arr
     memory.store("shared", dst, type, tuple(kept))
 
 
-def store_remote(memory: Any, dst: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None) -> None:
+def store_remote(
+    memory: ThreadMemory, dst: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None
+) -> None:
     """Values of each lane into the shared memory of its cluster, or combined with what is there."""
     if operation is None:
         memory.store("shared::cluster", dst, type, values)

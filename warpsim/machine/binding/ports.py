@@ -12,6 +12,7 @@ from warpsim.machine.asynchrony.cp_async import AsyncGroups
 from warpsim.machine.asynchrony.map_fences import TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.warpgroups import SharedMatrix
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
@@ -33,7 +34,7 @@ def _report(machine: Any, group: Group, active: Any) -> Callable[..., None]:
 
 
 PORTS: dict[str, Callable[[Any, Group, Any], Any]] = {
-    "memory": lambda machine, group, active: machine.memory,
+    "memory": Memory,
     "device": lambda machine, group, active: machine.launch.device,
     "active": _active,
     "lane": _lane,

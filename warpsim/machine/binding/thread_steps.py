@@ -17,7 +17,8 @@ from warpsim.machine.binding.operand_slots import (
     slot_of,
     source_getter,
 )
-from warpsim.machine.binding.ports import port
+from warpsim.machine.binding.ports import PORTS
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
@@ -146,7 +147,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
         getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
-    ports = tuple(sorted(form.ports))
+    ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
     loads = not form.ports.isdisjoint(("memory", "async_groups"))
 
     def step(machine: Machine, group: Group) -> object:
@@ -155,13 +156,9 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
             active = guard(machine, group)
             if active is False:
                 return None
-        memory = machine.memory
-        memory.group = group
-        memory.active = active
-        memory.unused = unread
         arguments = [get(machine, group) for get in getters]
         if ports:
-            result = function(op, *arguments, **{p: port(machine, p, group, active) for p in ports})
+            result = function(op, *arguments, **{p: make(machine, group, active) for p, make in ports})
         elif linear:
             try:
                 result = function(op, *arguments)
@@ -177,6 +174,11 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
         return None
 
     return step
+
+
+def _unread(machine: Machine, group: Group, active: Any) -> Memory:
+    """The memory of a step whose result nobody reads."""
+    return Memory(machine, group, active, unused=True)
 
 
 def _needed(get: Getter, operand: Operand) -> Getter:

@@ -41,8 +41,6 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
             active = guard(machine, group)
             if active is False:
                 return None
-        machine.memory.group = group
-        machine.memory.active = None
         warps = group.warps
         arguments = [spread(warps, get(machine, group), wide) for get in getters]
         keywords = warp_ports(machine, group, active, form)
@@ -62,7 +60,11 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
 def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[str, Any]:
     """The ports that a body of whole warps or warpgroups asks for, but for its accumulator."""
     warps, wide = group.warps, form.scope is Scope.WARPGROUP
-    keywords = {p: port(machine, p, group, active) for p in form.ports if p not in ("active", "accumulator")}
+    keywords = {
+        p: port(machine, p, group, None if p == "memory" else active)
+        for p in form.ports
+        if p not in ("active", "accumulator")
+    }
     if "active" in form.ports:
         keywords["active"] = _grouped(warps.active if active is None else warps.active & warps.spread(active), wide)
     if "report" in keywords:

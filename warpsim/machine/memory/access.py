@@ -7,41 +7,22 @@ memory; others are checked by their extremes and gathered. Bounds, alignment and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from warpsim.machine.memory.addresses import Address, lifted, space_of
-from warpsim.machine.memory.atomics import apply_atomic
-from warpsim.machine.memory.global_access import GlobalAccess
+from warpsim.machine.memory.atomics import Reach, apply_atomic
 from warpsim.machine.memory.row_access import RowAccess
-from warpsim.machine.memory.word_access import WordAccess
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW, GlobalMemory
-from warpsim.machine.state.word_space import WordSpace
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Affine, Array, as_array
-from warpsim.machine.window import Window
 from warpsim.types import ScalarType
 
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
+class Memory(Reach, RowAccess):
+    """The port of one step."""
 
-class Memory:
-    """The port of one batch; the step sets ``group`` and ``active`` (guard, or None) before it calls a body."""
-
-    def __init__(self, machine: Machine, memory: GlobalMemory, shared: WordSpace, local: WordSpace) -> None:
-        self.machine = machine
-        self.globals = memory
-        self.shared = shared
-        self.local = local
-        self.group: Group = None  # type: ignore[assignment]
-        self.active: Array | None = None
-        self.unused = False
-        self.window: Window = machine.window
-        self.global_port = GlobalAccess(self)
-        self.word_port = WordAccess(self)
-        self.row_port = RowAccess(self)
+    __slots__ = ()
 
     # ---- the port ----------------------------------------------------------------------------
 
@@ -51,16 +32,16 @@ class Memory:
             address = lifted(space, address)
         kind = space_of(space, address)
         if kind == "":
-            return self._by_space(address, lambda k, a: self.load(k, a, type, count), type, count)
+            return self._by_space(address, lambda port, k, a: port.load(k, a, type, count), type, count)
         if kind == "global":
-            return self.global_port.load(address, type.dtype, count)
-        return self.word_port.load(kind, address, type.dtype, count)
+            return self.load_global(address, type.dtype, count)
+        return self.load_words(kind, address, type.dtype, count)
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         kind = space_of(space, address)
         if kind == "":
-            self._by_space(address, lambda k, a: self.store(k, a, type, values), None, 0)
+            self._by_space(address, lambda port, k, a: port.store(k, a, type, values), None, 0)
             return
         if kind == "local":
             self.globals.private += 1
@@ -68,9 +49,9 @@ class Memory:
             self.globals.version += 1
         values = tuple([_view(v, type.dtype) for v in values])
         if kind == "global":
-            self.global_port.store(address, values)
+            self.store_global(address, values)
         else:
-            self.word_port.store(kind, address, values)
+            self.store_words(kind, address, values)
 
     def atomic(
         self,
@@ -92,9 +73,9 @@ class Memory:
         name = space_of(space)
         if name == "":
 
-            def access(k: str, a: Address) -> tuple[Array | None]:
+            def access(port: Memory, k: str, a: Address) -> tuple[Array | None]:
                 return (
-                    self.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared, room=room),
+                    port.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared, room=room),
                 )
 
             got = self._by_space(address, access, type, 1)
@@ -138,40 +119,45 @@ class Memory:
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
-        return self.row_port.access(space, address, count, None, None)
+        return self.access_rows(space, address, count, None, None)
 
     def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
         """32-bit words of matrix rows, stored where ``active``."""
         self.globals.version += 1
-        self.row_port.access(space, address, len(words), words, active)
+        self.access_rows(space, address, len(words), words, active)
+
+    def among(self, active: Array) -> Memory:
+        """The port of only these of its threads."""
+        return type(self)(
+            self.machine, self.group, active if self.active is None else active & self.active, self.unused
+        )
 
     # ---- generic addresses -------------------------------------------------------------------
 
     def _by_space(
-        self, address: Address, access: Callable[[str, Address], Any], type: ScalarType | None, count: int
+        self, address: Address, access: Callable[[Memory, str, Address], Any], type: ScalarType | None, count: int
     ) -> Any:
         base, offset = address
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
         for kind, window in (("shared::cluster", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
             if window <= low and high < window + WINDOW:
-                return access(kind, (base - window if isinstance(base, Affine) else array - window, offset))
+                return access(self, kind, (base - window if isinstance(base, Affine) else array - window, offset))
         if high < LOCAL_WINDOW or low >= SHARED_WINDOW + WINDOW:
-            return access("global", address)
+            return access(self, "global", address)
         place = array + offset
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
-        outer, parts = self.active, []
+        parts = []
         for kind, window, mask in (
             ("shared::cluster", SHARED_WINDOW, in_shared),
             ("local", LOCAL_WINDOW, in_local),
             ("global", 0, ~(in_shared | in_local)),
         ):
-            mask = mask if outer is None else mask & outer
+            mask = mask if self.active is None else mask & self.active
             if mask.any():
-                self.active = np.broadcast_to(mask, self.group.selection.shape)
-                parts.append((self.active, access(kind, (array - window, offset))))
-        self.active = outer
+                here = np.broadcast_to(mask, self.group.selection.shape)
+                parts.append((here, access(self.among(here), kind, (array - window, offset))))
         if type is None or not parts or parts[0][1] is None or parts[0][1][0] is None:
             return (None,)
         shape = self.group.selection.shape

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from warpsim.machine.events import ATOMIC, WRITE
+from warpsim.machine.memory.global_access import GlobalAccess
+from warpsim.machine.memory.word_access import WordAccess
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import ATOMIC, WRITE
-
-if TYPE_CHECKING:
-    from warpsim.machine.memory.access import Memory
 
 CROWD = 8
 """One address is served by itself where fewer than one in so many turns of all addresses would be saved otherwise."""
@@ -23,6 +22,12 @@ _DIRECT = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+
+
+class Reach(GlobalAccess, WordAccess):
+    """The parts of the port that atomics go through."""
+
+    __slots__ = ()
 
 
 class Cells:
@@ -45,7 +50,7 @@ def _distinct(owners: Array) -> Array:
 
 
 def apply_atomic(
-    memory: Memory,
+    memory: Reach,
     kind: str,
     address: Any,
     dtype: np.dtype[Any],
@@ -65,11 +70,11 @@ def apply_atomic(
     access = WRITE if name == "exch" else ATOMIC
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
-        place, owner, good = memory.global_port.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        place, owner, good = memory.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
         if memory.window.memory_accessed is not None:
             for index in np.unique(owner[good]):
                 allocation, here = memory.globals.allocation(int(index)), good & (owner == index)
-                memory.global_port.tell(ATOMIC, allocation, place, dtype.itemsize, here)
+                memory.tell_global(ATOMIC, allocation, place, dtype.itemsize, here)
         places, owners, allowed = place, owner, good
         place, owner, good = (x.transpose(order).reshape(-1) for x in (place, owner, good))
         chosen = np.flatnonzero(good)
@@ -79,18 +84,18 @@ def apply_atomic(
             allocation = memory.globals.allocation(int(index))
             if allocation.companion is not None:
                 here = allowed & (owners == index)
-                memory.global_port.tell_companion(access, allocation, places, dtype.itemsize, here)
+                memory.tell_companion_global(access, allocation, places, dtype.itemsize, here)
             allocation.own()
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
     else:
-        found, space, columns, _, active = memory.word_port.address(kind, address, dtype.itemsize)
+        found, space, columns, _, active = memory.place(kind, address, dtype.itemsize)
         told = memory.window.memory_accessed
         if told is not None:
             told(memory.machine, memory.group, ATOMIC, kind, found, dtype.itemsize, columns, active, None)
         if space.companion is not None:
-            memory.word_port.tell_companion(access, kind, found, dtype.itemsize, columns, active)
+            memory.tell_companion_words(access, kind, found, dtype.itemsize, columns, active)
         space.own()
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)
@@ -146,7 +151,7 @@ def _flat_cells(keys: Array, elements: Array) -> Cells:
 
 
 def _run(
-    memory: Memory,
+    memory: Reach,
     cells: Cells,
     operands: list[Array],
     update: Callable[..., Array],

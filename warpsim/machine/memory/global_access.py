@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from warpsim.machine.events import READ, WRITE
 from warpsim.machine.memory.addresses import Address, bits_of, cta_order, disjoint, last_along, misaligned
+from warpsim.machine.memory.port import Port
 from warpsim.machine.memory.strays import global_stray
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import FLAT, Affine, Array, as_array
-from warpsim.machine.window import READ, WRITE
-
-if TYPE_CHECKING:
-    from warpsim.machine.memory.access import Memory
 
 
-class GlobalAccess:
-    """The part of a batch's port that reaches the device's allocations."""
+class GlobalAccess(Port):
+    """The part of the port that reaches the device's allocations."""
 
-    def __init__(self, port: Memory) -> None:
-        self.port = port
+    __slots__ = ()
 
     def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, write: bool) -> Array | None:
         """A strided view of global memory ``[T1, T0, C1, C0, count]``, or None where the checked way is needed."""
@@ -31,7 +28,7 @@ class GlobalAccess:
         nbytes = dtype.itemsize * count
         if low < 0 or (base.base + offset) % nbytes:
             return None
-        allocation = self.port.globals.find(low, high + nbytes)
+        allocation = self.globals.find(low, high + nbytes)
         if allocation is None or (write and allocation.read_only):
             return None
         strides = base.strides
@@ -44,30 +41,30 @@ class GlobalAccess:
             if not disjoint(base, nbytes):
                 return None
             allocation.own()
-        if self.port.window.memory_accessed is not None and not write:
-            self.tell(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
+        if self.window.memory_accessed is not None and not write:
+            self.tell_global(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
         if allocation.companion is not None:
             place = Affine(base.base + offset, strides, base.extents, base.dtype)
-            self.tell_companion(WRITE if write else READ, allocation, place, nbytes, None)
+            self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, None)
         return np.ndarray((*shape, count), dtype, allocation.data, at, steps)
 
-    def load(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address
-        if type(base) is Affine and (self.port.active is None or base.strides == FLAT):
+        if type(base) is Affine and (self.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
                 if base.strides == FLAT:
-                    view = view.reshape((*(1,) * len(self.port.group.selection.shape), count))
+                    view = view.reshape((*(1,) * len(self.group.selection.shape), count))
                 return tuple([view[..., k].copy() for k in range(count)])
         array = as_array(base).view(np.int64)
         nbytes = dtype.itemsize * count
         low, high = int(array.min()) + offset, int(array.max()) + offset
-        allocation = self.port.globals.find(low, high + nbytes)
+        allocation = self.globals.find(low, high + nbytes)
         if allocation is not None and not misaligned(array, offset, nbytes):
-            if self.port.window.memory_accessed is not None:
-                self.tell(READ, allocation, array + offset, nbytes, self.port.active)
-            self.tell_companion(READ, allocation, array + offset, nbytes, self.port.active)
+            if self.window.memory_accessed is not None:
+                self.tell_global(READ, allocation, array + offset, nbytes, self.active)
+            self.tell_companion_global(READ, allocation, array + offset, nbytes, self.active)
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
@@ -76,20 +73,20 @@ class GlobalAccess:
         out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
         for index in np.unique(owner[good]):
             here = good & (owner == index)
-            allocation = self.port.globals.allocation(int(index))
-            if self.port.window.memory_accessed is not None:
-                self.tell(READ, allocation, place, dtype.itemsize * count, here)
-            self.tell_companion(READ, allocation, place, dtype.itemsize * count, here)
+            allocation = self.globals.allocation(int(index))
+            if self.window.memory_accessed is not None:
+                self.tell_global(READ, allocation, place, dtype.itemsize * count, here)
+            self.tell_companion_global(READ, allocation, place, dtype.itemsize * count, here)
             for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
                 target[here] = values
         return out
 
     def resolve(self, array: Array, offset: int, nbytes: int, write: bool) -> tuple[Array, Array, Array]:
         """Absolute addresses in the group's shape, their allocations, and which lanes may access (faults reported)."""
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
-        active = np.ones(shape, np.bool_) if self.port.active is None else np.broadcast_to(self.port.active, shape)
-        owner = self.port.globals.owners(place, nbytes)
+        active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
+        owner = self.globals.owners(place, nbytes)
         good = (
             active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
         )
@@ -98,35 +95,35 @@ class GlobalAccess:
             first = int(place[bad][0])
             odd = bad & (owner >= 0)
             if odd.any():
-                self.port.machine.fault(
+                self.machine.fault(
                     "misaligned",
                     f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}",
-                    self.port.group,
+                    self.group,
                     odd,
                     address=int(place[odd][0]),
                 )
             outside = bad & (owner < 0)
             if outside.any():
                 first = int(place[outside][0])
-                text, advice = global_stray(self.port.globals, first, nbytes)
-                self.port.machine.fault("out-of-bounds", text, self.port.group, outside, address=first, advice=advice)
+                text, advice = global_stray(self.globals, first, nbytes)
+                self.machine.fault("out-of-bounds", text, self.group, outside, address=first, advice=advice)
         if write and good.any():
-            locked = np.array([a.read_only for a in self.port.globals._allocations] or [False])
+            locked = np.array([a.read_only for a in self.globals._allocations] or [False])
             wrong = good & locked[np.maximum(owner, 0)]
             if wrong.any():
                 first = int(place[wrong][0])
-                name = self.port.globals.allocation(int(owner[wrong][0])).name
-                self.port.machine.fault(
+                name = self.globals.allocation(int(owner[wrong][0])).name
+                self.machine.fault(
                     "read-only",
                     f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only",
-                    self.port.group,
+                    self.group,
                     wrong,
                     address=first,
                 )
                 good = good & ~wrong
         return place, owner, good
 
-    def tell(
+    def tell_global(
         self,
         access: int,
         allocation: Allocation,
@@ -136,41 +133,42 @@ class GlobalAccess:
         differs: Callable[[], Array] | None = None,
     ) -> None:
         """Tell of an access to an allocation, where somebody listens."""
-        told = self.port.window.memory_accessed
+        told = self.window.memory_accessed
         if told is not None:
-            told(self.port.machine, self.port.group, access, "global", place, nbytes, allocation, active, differs)
+            told(self.machine, self.group, access, "global", place, nbytes, allocation, active, differs)
 
-    def tell_companion(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
+    def tell_companion_global(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
         """Tell of an access to an allocation that has a companion."""
-        told = self.port.window.companion_accessed
+        told = self.window.companion_accessed
         if told is not None and allocation.companion is not None:
-            port = self.port
-            told(port.machine, port.group, access, "global", place, nbytes, allocation, active, False)
+            told(self.machine, self.group, access, "global", place, nbytes, allocation, active, False)
 
     def _tell_store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Tell of a store where it is allowed, allocation by allocation."""
         base, offset = address
         nbytes = values[0].dtype.itemsize * len(values)
         array = as_array(base).view(np.int64)
-        allocation = self.port.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
+        allocation = self.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
         if allocation is not None and not misaligned(array, offset, nbytes):
-            differs = partial(self._differs, allocation, array + offset, self.port.active, values)
-            self.tell(WRITE, allocation, array + offset, nbytes, self.port.active, differs)
+            differs = partial(self._differs_global, allocation, array + offset, self.active, values)
+            self.tell_global(WRITE, allocation, array + offset, nbytes, self.active, differs)
             return
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
-        owner = self.port.globals.owners(place, nbytes)
+        owner = self.globals.owners(place, nbytes)
         good = (owner >= 0) & (place % nbytes == 0)
-        if self.port.active is not None:
-            good &= self.port.active
+        if self.active is not None:
+            good &= self.active
         for which in np.unique(owner[good]):
-            allocation, here = self.port.globals.allocation(int(which)), good & (owner == which)
-            differs = partial(self._differs, allocation, place, here, values)
-            self.tell(WRITE, allocation, place, nbytes, here, differs)
+            allocation, here = self.globals.allocation(int(which)), good & (owner == which)
+            differs = partial(self._differs_global, allocation, place, here, values)
+            self.tell_global(WRITE, allocation, place, nbytes, here, differs)
 
-    def _differs(self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]) -> Array:
+    def _differs_global(
+        self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
+    ) -> Array:
         """The lanes that do not find their values in an allocation."""
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         place = np.broadcast_to(place, shape)
         here = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
         found: Array = np.zeros(shape, np.bool_)
@@ -178,20 +176,20 @@ class GlobalAccess:
             found[here] |= bits_of(held) != bits_of(np.broadcast_to(value, shape)[here])
         return found
 
-    def store(self, address: Address, values: tuple[Array, ...]) -> None:
+    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
-        window = self.port.window
+        window = self.window
         if window.memory_accessed is not None:
             self._tell_store(address, values)
-        self._store(address, values)
+        self._store_global(address, values)
         if window.memory_written is not None:
-            window.memory_written(self.port.machine, self.port.group)
+            window.memory_written(self.machine, self.group)
 
-    def _store(self, address: Address, values: tuple[Array, ...]) -> None:
+    def _store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         base, offset = address
         dtype, count = values[0].dtype, len(values)
         nbytes = dtype.itemsize * count
-        if type(base) is Affine and self.port.active is None:
+        if type(base) is Affine and self.active is None:
             view = self.affine_view(base, offset, dtype, count, True)
             if view is not None:
                 for k, value in enumerate(values):
@@ -199,23 +197,23 @@ class GlobalAccess:
                 return
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
-        allocation = self.port.globals.find(low, high + nbytes)
-        shape = self.port.group.selection.shape
+        allocation = self.globals.find(low, high + nbytes)
+        shape = self.group.selection.shape
         if (
             allocation is not None
             and not allocation.read_only
-            and self.port.active is None
+            and self.active is None
             and not misaligned(array, offset, nbytes)
         ):
-            self.tell_companion(WRITE, allocation, array + offset, nbytes, None)
+            self.tell_companion_global(WRITE, allocation, array + offset, nbytes, None)
             index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, cta_order(index), tuple([cta_order(np.broadcast_to(v, shape)) for v in values]))
             return
         place, owner, good = self.resolve(array, offset, nbytes, True)
         full = [cta_order(np.broadcast_to(v, shape)) for v in values]
         for which in np.unique(owner[good]):
-            chosen, mask = self.port.globals.allocation(int(which)), good & (owner == which)
-            self.tell_companion(WRITE, chosen, place, nbytes, mask)
+            chosen, mask = self.globals.allocation(int(which)), good & (owner == which)
+            self.tell_companion_global(WRITE, chosen, place, nbytes, mask)
             here = cta_order(mask)
             _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 

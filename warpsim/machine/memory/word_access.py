@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from warpsim.machine.events import READ, WRITE
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
+from warpsim.machine.memory.port import Port
 from warpsim.machine.memory.strays import INDEX, shared_advice
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, as_array
-from warpsim.machine.window import READ, WRITE
-
-if TYPE_CHECKING:
-    from warpsim.machine.memory.access import Memory
 
 
-class WordAccess:
-    """The part of a batch's port that reaches the words of its CTAs and threads."""
+class WordAccess(Port):
+    """The part of the port that reaches the words of CTAs and threads."""
 
-    def __init__(self, port: Memory) -> None:
-        self.port = port
+    __slots__ = ()
 
     def columns(self, kind: str) -> tuple[WordSpace, Array, bool]:
         """The words of a space, each lane's column, and whether the group covers all columns in order."""
-        selection = self.port.group.selection
+        selection = self.group.selection
         if kind == "local":
-            return self.port.local, selection.positions, selection.n == self.port.machine.batch.shape.n
+            return self.local, selection.positions, selection.n == self.machine.batch.shape.n
         covered = isinstance(selection, Rect) and selection.all_ctas
         if isinstance(selection, Rect):
-            return self.port.shared, selection.columns, covered
-        return self.port.shared, selection.ctas, False
+            return self.shared, selection.columns, covered
+        return self.shared, selection.ctas, False
 
-    def address(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+    def place(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
         """Byte address (int or int64 array) in a column, the space, the columns, whether rows serve, and who may."""
         base, offset = address
         space, columns, covered = self.columns(kind)
@@ -43,11 +40,11 @@ class WordAccess:
                 first = base.base + offset
                 if base.strides == FLAT:
                     if first % nbytes == 0:
-                        return first, space, columns, covered, self.port.active
+                        return first, space, columns, covered, self.active
                 elif not any(part % nbytes for part in (first, *base.strides)):
                     place = base.array().astype(np.int64) + offset
                     # a base below zero has wrapped round: only with the offset it is an address again
-                    return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.port.active
+                    return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.active
         array = as_array(base)
         array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
         if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
@@ -55,20 +52,20 @@ class WordAccess:
             covered = False
         low, high = int(array.min()), int(array.max())
         if low >= 0 and high + nbytes <= space.size and not misaligned(array, 0, nbytes):
-            return array, space, columns, covered, self.port.active
+            return array, space, columns, covered, self.active
         return self._word_faults(kind, array, space, columns, nbytes)
 
     def _remote(self, array: Array, columns: Array) -> tuple[Array, Array]:
         """Addresses in another CTA of the cluster: the rank plus one stands in the bits above the offset."""
         rank = (array >> CLUSTER_SHIFT) - 1
-        peer = self.port.machine.cluster_peer(columns, np.maximum(rank, 0))
+        peer = self.machine.cluster_peer(columns, np.maximum(rank, 0))
         bad = (rank >= 0) & (peer < 0)
         if bad.any():
-            self.port.machine.fault(
+            self.machine.fault(
                 "out-of-bounds",
                 "shared::cluster address names a CTA that is not in the cluster",
-                self.port.group,
-                np.broadcast_to(bad, self.port.group.selection.shape),
+                self.group,
+                np.broadcast_to(bad, self.group.selection.shape),
             )
         return array & ((1 << CLUSTER_SHIFT) - 1), np.where(rank >= 0, peer, columns)
 
@@ -76,43 +73,45 @@ class WordAccess:
         self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
     ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
         space.spare()
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         place = np.broadcast_to(array, shape)
-        active = np.ones(shape, np.bool_) if self.port.active is None else np.broadcast_to(self.port.active, shape)
+        active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
         outside = active & ((place < 0) | (place + nbytes > space.size))
         odd = active & ~outside & (place % nbytes != 0)
         name = kind.split("::")[0]
         if odd.any():
             first = int(place[odd][0])
-            self.port.machine.fault(
+            self.machine.fault(
                 "misaligned",
                 f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
-                self.port.group,
+                self.group,
                 odd,
                 address=first,
             )
         if outside.any():
             first = int(place[outside][0])
-            self.port.machine.fault(
+            self.machine.fault(
                 "out-of-bounds",
                 f"access of {nbytes} bytes at {name} address 0x{first:x} is outside the {space.size} bytes of {name} memory, by {first + nbytes - space.size} bytes",
-                self.port.group,
+                self.group,
                 outside,
                 address=first,
-                advice=INDEX if name == "local" else shared_advice(self.port.machine.launch),
+                advice=INDEX if name == "local" else shared_advice(self.machine.launch),
             )
         good = active & ~outside & ~odd
         return np.where(good, place, 0), space, columns, False, good
 
-    def load(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_words(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
-        place, space, columns, covered, active = self.address(kind, address, dtype.itemsize * count)
+        place, space, columns, covered, active = self.place(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
-        told = self.port.window.memory_accessed
+        told = self.window.memory_accessed
         if told is not None:
-            told(self.port.machine, self.port.group, READ, kind, place, size * count, columns, active, None)
+            told(self.machine, self.group, READ, kind, place, size * count, columns, active, None)
         if space.companion is not None:
-            self.tell_companion(READ, kind, place, size * count, columns, active, covered and _by_rows(kind, place))
+            self.tell_companion_words(
+                READ, kind, place, size * count, columns, active, covered and _by_rows(kind, place)
+            )
         if covered and size * count >= 4:
             n_words = size * count // 4
             parts = self._rows(kind, space, place, n_words)
@@ -124,21 +123,20 @@ class WordAccess:
                     return tuple([join_words(parts[k * step : (k + 1) * step], dtype) for k in range(count)])
         place = np.asarray(place, np.int64)
         if place.ndim == 0:
-            place = place.reshape((1,) * len(self.port.group.selection.shape))
+            place = place.reshape((1,) * len(self.group.selection.shape))
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
-    def tell_companion(
+    def tell_companion_words(
         self, access: int, kind: str, place: Any, nbytes: int, columns: Array, active: Any, everywhere: bool = False
     ) -> None:
         """Tell of an access to memory that has a companion."""
-        told = self.port.window.companion_accessed
+        told = self.window.companion_accessed
         if told is not None:
-            port = self.port
-            told(port.machine, port.group, access, kind, place, nbytes, columns, active, everywhere)
+            told(self.machine, self.group, access, kind, place, nbytes, columns, active, everywhere)
 
     def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
         """Whole rows of words where the address does not depend on the column."""
-        shape = self.port.machine.batch.shape.extents
+        shape = self.machine.batch.shape.extents
         tail = shape if kind == "local" else (1, 1, *shape[2:])
         if isinstance(place, int):
             word = place >> 2
@@ -149,30 +147,32 @@ class WordAccess:
         out = (place.shape[0], place.shape[1], *shape[2:])
         return [space.words.take(word + k if k else word, axis=0).reshape(out) for k in range(n_words)]
 
-    def store(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
+    def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
         size, count = values[0].dtype.itemsize, len(values)
-        place, space, columns, covered, active = self.address(kind, address, size * count)
-        port, window = self.port, self.port.window
+        place, space, columns, covered, active = self.place(kind, address, size * count)
+        window = self.window
         if window.memory_accessed is not None:
             window.memory_accessed(
-                port.machine,
-                port.group,
+                self.machine,
+                self.group,
                 WRITE,
                 kind,
                 place,
                 size * count,
                 columns,
                 active,
-                lambda: self._differs(space, place, columns, active, values),
+                lambda: self._differs_words(space, place, columns, active, values),
             )
         if space.companion is not None:
-            self.tell_companion(WRITE, kind, place, size * count, columns, active, covered and _by_rows(kind, place))
-        self._store(kind, space, place, columns, covered, active, values)
+            self.tell_companion_words(
+                WRITE, kind, place, size * count, columns, active, covered and _by_rows(kind, place)
+            )
+        self._store_words(kind, space, place, columns, covered, active, values)
         if window.memory_written is not None:
-            window.memory_written(port.machine, port.group)
+            window.memory_written(self.machine, self.group)
 
-    def _store(
+    def _store_words(
         self,
         kind: str,
         space: WordSpace,
@@ -183,7 +183,7 @@ class WordAccess:
         values: tuple[Array, ...],
     ) -> None:
         size = values[0].dtype.itemsize
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         rows = covered and _by_rows(kind, place)
         if space.shared:
             space.own()
@@ -209,11 +209,11 @@ class WordAccess:
                 mask = np.broadcast_to(active, shape)
                 space.scatter(place[mask] + k * size, columns[mask], full[mask])
 
-    def _differs(
+    def _differs_words(
         self, space: WordSpace, place: Any, columns: Array, active: Array | None, values: tuple[Array, ...]
     ) -> Array:
         """The lanes that do not find their values in memory."""
-        shape = self.port.group.selection.shape
+        shape = self.group.selection.shape
         found: Array = np.zeros(shape, np.bool_)
         at = np.broadcast_to(np.asarray(place, np.int64), shape)
         for k, value in enumerate(values):

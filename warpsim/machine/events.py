@@ -1,0 +1,117 @@
+"""The list of events, and the window: the one port through which the machine tells what happens.
+
+The machine calls an event where the thing happens, once, and knows nothing of who listens: an event without a listener
+is None on the window, so that what nobody watches costs one test. Arguments are the arrays that exist already. What each
+event says, and with which arguments, stands at the method of that name of `warpsim.machine.window.Watcher`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+READ, WRITE, ATOMIC = 0, 1, 2
+"""What an access does to memory."""
+
+
+class Listener(Protocol):
+    """Who looks through the window: it has a method for each of its ``events``."""
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The names of events that it wants to be told of."""
+
+
+class Window:
+    """The events of a launch as callables; None where nobody listens."""
+
+    launch_began: Callable[..., None] | None
+    launch_ended: Callable[..., None] | None
+    batch_began: Callable[..., None] | None
+    batch_ended: Callable[..., None] | None
+    step_before: Callable[..., None] | None
+    step_after: Callable[..., None] | None
+    carried_before: Callable[..., None] | None
+    carried_after: Callable[..., None] | None
+    group_split: Callable[..., None] | None
+    groups_met: Callable[..., None] | None
+    group_parked: Callable[..., None] | None
+    group_exiting: Callable[..., None] | None
+    group_exited: Callable[..., None] | None
+    function_entered: Callable[..., None] | None
+    registers_changed: Callable[..., None] | None
+    register_needed: Callable[..., None] | None
+    memory_accessed: Callable[..., None] | None
+    memory_written: Callable[..., None] | None
+    companion_accessed: Callable[..., None] | None
+    memory_filled: Callable[..., None] | None
+    memory_allocated: Callable[..., None] | None
+    stack_extended: Callable[..., None] | None
+    rows_accessed: Callable[..., None] | None
+    tile_read: Callable[..., None] | None
+    descriptor_read: Callable[..., None] | None
+    global_tile_accessed: Callable[..., None] | None
+    fence: Callable[..., None] | None
+    warp_synchronised: Callable[..., None] | None
+    collective_reached: Callable[..., None] | None
+    collective_waits: Callable[..., None] | None
+    collective_passed: Callable[..., None] | None
+    collective_executed: Callable[..., None] | None
+    warpgroup_incomplete: Callable[..., None] | None
+    stalled: Callable[..., None] | None
+    warp_parted: Callable[..., None] | None
+    barrier_reached: Callable[..., None] | None
+    barrier_arrived: Callable[..., None] | None
+    barrier_left: Callable[..., None] | None
+    barrier_completed: Callable[..., None] | None
+    cluster_barrier_left: Callable[..., None] | None
+    mbarrier_initialised: Callable[..., None] | None
+    mbarrier_invalidated: Callable[..., None] | None
+    mbarrier_fenced: Callable[..., None] | None
+    mbarrier_reached: Callable[..., None] | None
+    mbarrier_changed: Callable[..., None] | None
+    mbarrier_read: Callable[..., None] | None
+    mbarrier_arrived: Callable[..., None] | None
+    mbarrier_observed: Callable[..., None] | None
+    async_issued: Callable[..., None] | None
+    async_started: Callable[..., None] | None
+    async_waited: Callable[..., None] | None
+    async_signalled: Callable[..., None] | None
+    async_visible: Callable[..., None] | None
+    wgmma_fenced: Callable[..., None] | None
+    wgmma_issued: Callable[..., None] | None
+    wgmma_committed: Callable[..., None] | None
+    wgmma_registers_accessed: Callable[..., None] | None
+    wgmma_registers_renamed: Callable[..., None] | None
+    wgmma_waited: Callable[..., None] | None
+    map_changed: Callable[..., None] | None
+    map_acquired: Callable[..., None] | None
+    map_used: Callable[..., None] | None
+    finding: Callable[..., None] | None
+
+    def __init__(self, watchers: Iterable[Listener] = ()) -> None:
+        self.pausing = False
+        """A watcher asks the launch to pause before the next step."""
+        for name in EVENTS:
+            setattr(self, name, None)
+        heard: dict[str, list[Callable[..., None]]] = {}
+        for watcher in watchers:
+            for name in watcher.events:
+                heard.setdefault(name, []).append(getattr(watcher, name))
+        for name, listeners in heard.items():
+            setattr(self, name, _together(listeners))
+
+
+def _together(listeners: list[Callable[..., None]]) -> Callable[..., None] | None:
+    """One callable for those who listen, in the order in which they were given."""
+    if len(listeners) < 2:
+        return listeners[0] if listeners else None
+
+    def told(*arguments: Any) -> None:
+        for listener in listeners:
+            listener(*arguments)
+
+    return told
+
+
+EVENTS = tuple(Window.__annotations__)
