@@ -165,3 +165,71 @@ def test_opcodes_are_named_where_they_are_declared():
 def test_opcode_tests_are_found(planted):
     """The test above sees each way of testing for an opcode."""
     assert list(opcode_tests(planted, set(spec.opcodes())))
+
+
+KNITTED = {
+    "cli": "commands and their reports",
+    "debug": "a session and its parts",
+    "driver": "the driver and its objects",
+}
+"""Parts whose files still import each other in circles, and which these are; no others may."""
+
+
+def imported_by(source, name, modules):
+    """The modules among ``modules`` that a module imports anywhere: for types alone and inside functions, too."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {full if (full := f"{node.module}.{a.name}") in modules else node.module for a in node.names}
+    return (found & modules) - {name}
+
+
+def circles(graph):
+    """Sets of modules each of which reaches all others of its set by imports."""
+    reached = {}
+    for name in graph:
+        seen, left = set(), [name]
+        while left:
+            new = graph[left.pop()] - seen
+            seen |= new
+            left += new
+        reached[name] = seen
+    return {
+        frozenset({name, *(m for m in reached[name] if name in reached[m])}) for name in graph if name in reached[name]
+    }
+
+
+def test_no_import_circles():
+    """No file imports another that imports it again, directly or through others, wherever the imports stand."""
+    paths = {".".join(("warpsim", *p.relative_to(PACKAGE).with_suffix("").parts)): p for p in PACKAGE.rglob("*.py")}
+    paths = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    graph = {name: imported_by(path.read_text(encoding="utf-8"), name, paths.keys()) for name, path in paths.items()}
+    found = [
+        circle for circle in circles(graph) if any(name.split(".")[1] not in KNITTED for name in circle if "." in name)
+    ]
+
+    assert [sorted(circle) for circle in found] == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    ["import a.b", "from a import b", "def f():\n    from a.b import x", "if TYPE_CHECKING:\n    from a.b import X"],
+)
+def test_import_circles_are_found(planted):
+    """The test above sees a circle, however it is made."""
+    modules = {"a.b", "a.c", "a.d"}
+    graph = {"a.b": imported_by("from a.d import y", "a.b", modules), "a.c": imported_by(planted, "a.c", modules)}
+    graph["a.d"] = imported_by("import a.c", "a.d", modules)
+
+    assert circles(graph) == {frozenset(modules)}
+
+
+def test_the_window_has_every_event():
+    """What watchers may define and what the window tells are the same."""
+    from warpsim.machine.events import EVENTS
+    from warpsim.machine.window import Watcher
+
+    defined = {name for name, value in vars(Watcher).items() if not name.startswith("_") and callable(value)}
+    assert defined - {"report"} == set(EVENTS)

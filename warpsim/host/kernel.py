@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -22,15 +22,15 @@ from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
+from warpsim.machine.plan import Image
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
 from warpsim.parallel.divide import divided
-from warpsim.program.program import Function
+from warpsim.program.program import Function, Program
 from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
-    from warpsim.host.module import Module
     from warpsim.observe.profiler import Profiler
     from warpsim.report.notebook import KernelFacts
     from warpsim.report.profile import Profile
@@ -111,10 +111,27 @@ def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile 
     )
 
 
+class Home(Protocol):
+    """The module that a kernel belongs to (`warpsim.host.module.Module`), as the kernel needs it."""
+
+    program: Program
+    target: str
+
+    @property
+    def device(self) -> Device:
+        """The GPU of its own target."""
+
+    def image(self, device: Device) -> Image:
+        """It, placed in a device's memory."""
+
+    def get_function(self, name: str) -> Kernel:
+        """A kernel by name."""
+
+
 class Kernel:
     """An entry function of a module, called like CuPy's RawKernel: ``kernel(grid, block, args)``."""
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Home, function: Function) -> None:
         self.module = module
         self.function = function
         self.name = function.name

@@ -7,13 +7,14 @@ import threading
 import weakref
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, WarpsimError, shown
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
+from warpsim.host.kernel import Kernel
 from warpsim.host.pages import pages
 from warpsim.host.sources import read
 from warpsim.machine.binding.bind import bind_function
@@ -22,9 +23,6 @@ from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.program.build import program_of
 from warpsim.program.program import Program, Variable
 from warpsim.types import StateSpace
-
-if TYPE_CHECKING:
-    from warpsim.host.kernel import Kernel
 
 
 def load(source: str | bytes | os.PathLike[str]) -> Module:
@@ -66,8 +64,6 @@ class Module:
     """A loaded PTX module. Its variables live as long as it does, once on each device."""
 
     def __init__(self, program: Program) -> None:
-        from warpsim.host.kernel import Kernel
-
         self.program = program
         self.target = program.target
         self._images: weakref.WeakKeyDictionary[Device, Image] = weakref.WeakKeyDictionary()

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from warpsim.errors import ExecutionError
+from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Machine
@@ -105,7 +106,8 @@ class Run:
             wake(machine)
             state.entered = True
         if machine.batch.runnable:
-            group = machine.take()
+            schedule = None if state.settings.by_warp else state.schedule
+            group = machine.take() if schedule is None else shuffled.take(machine, schedule)
             machine.batch.generation = group.generation
             state.mark = state.memory.version
             state.running, state.moved = group, True

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.machine import shuffled
 from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.events import Window
 from warpsim.machine.reporting import ends_launch, record, stop
@@ -143,8 +142,6 @@ class Machine:
         """The group to run next: lowest generation, then lowest place; groups at that place join it."""
         if self.launch.settings.by_warp:
             return self._take_warp()
-        if self.launch.schedule is not None:
-            return shuffled.take(self, self.launch.schedule)
         runnable = self.batch.runnable
         if len(runnable) == 1:
             return runnable.pop()

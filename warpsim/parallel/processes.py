@@ -16,8 +16,6 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-import warpsim
-
 T = TypeVar("T")
 HEADER = 8
 """Bytes of the length before each message."""
@@ -64,7 +62,7 @@ class Processes(Executor):
         return value
 
     def _start(self) -> subprocess.Popen[bytes]:
-        package = str(Path(warpsim.__file__).parent.parent)
+        package = str(Path(__file__).parent.parent.parent)
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
             [sys.executable, "-m", "warpsim.parallel.processes"],
