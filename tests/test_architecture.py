@@ -13,6 +13,7 @@ PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
     "errors": 0,
     "types": 0,
+    "version": 0,
     "numerics": 1,
     "layout": 1,
     "ptx": 2,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from warpsim.version import VERSION
+
 if TYPE_CHECKING:
     from warpsim.capture.session import recording
     from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from warpsim.host.tensor_map import TensorMap
     from warpsim.machine.window import Watcher
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Device",
     "DeviceArray",

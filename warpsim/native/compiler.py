@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from warpsim import __version__
 from warpsim.native.helpers import module_of
+from warpsim.version import VERSION
 
 CACHE_BYTES = 256 << 20
 """The objects on disk take at most so much; the oldest go first."""
@@ -71,7 +71,7 @@ class Compiler:
             return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._addresses[name])
 
     def _load(self, text: str, names: Any, level: int) -> None:
-        parts = __version__, str(self._llvm.llvm_version_info), self._cpu, self._features, str(level), text
+        parts = VERSION, str(self._llvm.llvm_version_info), self._cpu, self._features, str(level), text
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         data = read_object(key)
         if data is None:

@@ -296,6 +296,8 @@ class Runner:
             space.own()
             if space.companion is not None:
                 space.companion.own()
+            if space.companion is not None:
+                space.companion.own()
 
     # ---- what comes of it -------------------------------------------------------------------------
 
