@@ -579,3 +579,22 @@ def test_special_quotients(mode):
         a=[p[0] for p in pairs],
         b=[p[1] for p in pairs],
     )
+
+
+PERMUTED = {
+    "f4e": ("3210", "4321", "5432", "6543"), "b4e": ("5670", "6701", "7012", "0123"),
+    "rc8": ("0000", "1111", "2222", "3333"), "ecl": ("3210", "3211", "3222", "3333"),
+    "ecr": ("0000", "1110", "2210", "3210"), "rc16": ("1010", "3232", "1010", "3232"),
+}  # fmt: skip
+"""The bytes that make d, the highest first, by the low bits of the selector (PTX ISA: prmt)."""
+
+
+@pytest.mark.parametrize("mode", PERMUTED)
+def test_modes_of_prmt(mode):
+    """Every selector of every mode gives the bytes of the manual's table."""
+
+    def expected(a, b, c):
+        taken = [(b << 32 | a) >> 8 * int(k) & 0xFF for k in PERMUTED[mode][c & 3]]
+        return int.from_bytes(taken, "big")
+
+    holds(f"prmt.b32.{mode} d, a, b, c;", (32, 32, 32), expected)
