@@ -32,7 +32,16 @@ FAILURES = 3
 FAR = 1 << 40
 DIVERGED = "diverged"
 """Under this name a batch keeps what the rules of collectives have to look at (`warpsim.checks.convergence`)."""
-_SCRATCH = threading.local()
+
+
+class _OfThread(threading.local):
+    """What compiled code works in; each thread has its own."""
+
+    def __init__(self) -> None:
+        self.scratch = Scratch()
+
+
+_MINE = _OfThread()
 
 
 @attrs.define(eq=False)
@@ -102,10 +111,7 @@ class Compiled:
 
     def __init__(self, eager: bool, loads: bool, collectives: bool) -> None:
         self.eager, self.loads, self.collectives = eager, loads, collectives
-        scratch = getattr(_SCRATCH, "scratch", None)
-        if scratch is None:
-            scratch = _SCRATCH.scratch = Scratch()
-        self.runner = Runner(scratch)
+        self.runner = Runner(_MINE.scratch)
         self.budget = Budget()
         self._plans: dict[int, Plans] = {}
 

@@ -49,6 +49,8 @@ def _meet(some: Iterable[Marks], others: Sequence[Marks]) -> bool:
 
 def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
     """Bring what independent parts did into the memory that they began with."""
+    for at in {key for o in outcomes for key in (*o.written, *(start for start, _ in o.reduced))}:
+        memory.own(at)
     base = {at: memory.bytes_at(at).copy() for outcome in outcomes for at, _ in outcome.reduced}
     for outcome in outcomes:
         for at, change in outcome.written.items():

@@ -153,6 +153,13 @@ class GlobalMemory:
         """All allocations, by their addresses."""
         return tuple(self._allocations)
 
+    def own(self, address: int) -> None:
+        """Before the bytes of the allocation that starts at an address change: no copy shares them."""
+        found = self.at(address)
+        if found is None:
+            raise KeyError(address)
+        found.own()
+
     def bytes_at(self, address: int) -> Array:
         """The memory of the allocation that starts at an address."""
         found = self.at(address)
