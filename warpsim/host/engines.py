@@ -45,8 +45,8 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
             raise LaunchError('engine="compiled" needs llvmlite: pip install warpsim[jit]')
         return None
     heard = frozenset(e for w in watchers for e in w.events if e not in w.compiled)
-    if heard & STEPS:
+    if heard & (STEPS | ACCESSES):  # rules that follow accesses follow their order, too, which units change
         return None
     from warpsim.native.engine import Compiled
 
-    return Compiled(engine == "compiled", not heard & ACCESSES, not heard & COLLECTIVES)
+    return Compiled(engine == "compiled", True, not heard & COLLECTIVES)
