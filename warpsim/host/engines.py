@@ -49,4 +49,4 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
         return None
     from warpsim.native.engine import Compiled
 
-    return Compiled(engine == "compiled", True, not heard & COLLECTIVES)
+    return Compiled(engine == "compiled", not heard & COLLECTIVES)

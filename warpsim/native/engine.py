@@ -109,8 +109,8 @@ class Budget:
 class Compiled:
     """The compiled engine for the groups of one launch. ``eager``: compile at once, whatever it costs."""
 
-    def __init__(self, eager: bool, loads: bool, collectives: bool) -> None:
-        self.eager, self.loads, self.collectives = eager, loads, collectives
+    def __init__(self, eager: bool, collectives: bool) -> None:
+        self.eager, self.collectives = eager, collectives
         self.runner = Runner(_MINE.scratch)
         self.budget = Budget()
         self._plans: dict[int, Plans] = {}
@@ -139,10 +139,10 @@ class Compiled:
         selection = group.selection
         alone = selection.n_warps == 1
         plans = self._plans.get(id(group.plan)) or self.plans(group.plan)
-        key = group.block, group.at, alone, self.loads
+        key = group.block, group.at, alone, self.collectives
         spot = plans.spots.get(key)
         if spot is None:
-            spot = plans.spots[key] = Spot(Options(alone, True, self.collectives, self.loads))
+            spot = plans.spots[key] = Spot(Options(alone, collectives=self.collectives))
         if spot.formed and spot.shape is None:
             return False
         spot.visits += 1

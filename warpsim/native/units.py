@@ -145,7 +145,6 @@ class Options:
     alone: bool
     stores: bool = True
     collectives: bool = True
-    memory: bool = True
 
 
 class Former:
@@ -165,8 +164,6 @@ class Former:
             return False
         if made.collective:
             return self.options.collectives
-        if made.effects and not self.options.memory:
-            return False
         if made.stores:
             if not self.options.stores:
                 return False
