@@ -100,7 +100,8 @@ class AsyncReuse(Watcher):
             for i, number in enumerate(numbers[: group.warps.n // 4]):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-                mine = wgmma.starting[number * n_ctas : (number + 1) * n_ctas]
+                mine = np.zeros(n_ctas, np.int64)  # of these CTAs alone: others may stand here in another iteration
+                mine[owners] = wgmma.starting[number * n_ctas + owners]
                 footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
