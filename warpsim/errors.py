@@ -28,12 +28,12 @@ class Span:
 
 @attrs.frozen
 class Finding:
-    """One rule that a module or a launch broke: rules are identifiers, not classes.
+    """One broken rule, at one place, of a module or a launch. ``rule`` is its name.
 
-    ``cta`` is (x, y, z); ``warp`` the warp in its CTA; ``lanes`` lane numbers in that warp;
+    ``cta`` is (x, y, z), ``warp`` the warp within the CTA, ``lanes`` the lanes of that warp;
     ``source`` the (file, line) of the nearest ``.loc``; ``text`` the PTX line itself; ``section`` the id of the
     PTX ISA's section (https://docs.nvidia.com/cuda/parallel-thread-execution/#id) that states the rule.
-    ``str()`` is the finding in full: what errors, the command line and the debugger show.
+    ``str()`` gives the full text that errors, the command line and the debugger show.
     """
 
     rule: str
@@ -73,7 +73,7 @@ class Finding:
         return f"{self.file}:{self.line}:{self.column}: {rule}{self.message}"
 
     def excerpt(self) -> str:
-        """The PTX line with a caret under the column; empty where there is no text."""
+        """The PTX line with a caret under the column; empty if there is no text."""
         if not self.text:
             return ""
         line, before = self.text.expandtabs(1), max(self.column - 1, 0)
@@ -95,7 +95,7 @@ SECTIONS = {
 
 
 class WarpsimError(Exception):
-    """Base of every error that warpsim raises on purpose; ``findings`` says what was wrong."""
+    """Base class of all errors that warpsim raises on purpose. ``findings`` holds the details."""
 
     def __init__(self, message: str = "", findings: tuple[Finding, ...] = ()) -> None:
         self.findings = tuple(findings)
@@ -103,11 +103,11 @@ class WarpsimError(Exception):
 
 
 class PtxError(WarpsimError):
-    """A module that cannot be loaded; ``findings`` holds every problem of the text."""
+    """A module cannot be loaded. ``findings`` holds every problem in the text."""
 
 
 class LaunchError(WarpsimError, ValueError):
-    """Arguments, dimensions or resources of a launch that do not fit the kernel or the device."""
+    """The arguments, dimensions or resources of a launch do not fit the kernel or the device."""
 
 
 class UnknownName(LaunchError, KeyError):
@@ -118,7 +118,7 @@ class UnknownName(LaunchError, KeyError):
 
 
 class ExecutionError(WarpsimError):
-    """A launch that did something undefined, faulted, hung or ran out of its budget."""
+    """A launch did something undefined, faulted, hung, or exceeded its limits."""
 
 
 class InternalError(AssertionError):

@@ -34,16 +34,16 @@ for folder in sys.path:
 
 
 class recording:
-    """Record every launch of this process on its GPU, each as a case below a folder.
+    """Record every GPU launch of this process, each as a case in a folder of its own.
 
     Args:
-        directory: where the cases are written, when the block ends.
-        kernels: only those whose names match, as ``fnmatch`` has it.
-        launches: at most so many.
-        largest: bytes of an allocation beyond which a launch is left out.
+        directory: where the cases are written when the block ends.
+        kernels: only kernels whose names match this ``fnmatch`` pattern.
+        launches: record at most this many.
+        largest: skip launches that use an allocation of more bytes than this.
 
     Raises:
-        LaunchError: where there is no driver, or no CUPTI.
+        LaunchError: there is no driver, or no CUPTI.
     """
 
     def __init__(

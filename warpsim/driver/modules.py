@@ -113,7 +113,7 @@ class DriverModule:
         return list(self.module.kernels)
 
     def function(self, name: str) -> Function:
-        """A kernel by name."""
+        """Look up a kernel by name."""
         with self._lock:
             found = self._functions.get(name)
             if found is None:

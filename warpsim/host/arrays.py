@@ -19,9 +19,9 @@ CPU = 1
 
 
 class DeviceArray:
-    """Memory of a device, seen as an array. ``ptr`` is its address; `get` copies out, `set` copies in.
+    """An array in device memory. ``ptr`` is its address; `get` copies it out, `set` copies new contents in.
 
-    Memory that it ``owns`` is released by `free`, or once nothing refers to it any more."""
+    If it ``owns`` the memory, `free` releases it, as does dropping the last reference."""
 
     def __init__(self, data: Array, ptr: int, memory: GlobalMemory, owns: bool = True) -> None:
         self._data = data
@@ -30,13 +30,13 @@ class DeviceArray:
         self._release = weakref.finalize(self, memory.drop, ptr) if owns else None
 
     def lives_in(self, memory: GlobalMemory) -> bool:
-        """Whether it is in the memory of a device."""
+        """Whether it is in a given device's memory."""
         self._check()
         return self._memory is memory
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """Shape, as NumPy has it."""
         return self._data.shape
 
     @property
@@ -56,7 +56,7 @@ class DeviceArray:
             return self._data.copy()
 
     def set(self, values: Any) -> None:
-        """New contents, broadcast to the shape."""
+        """Replace the contents; the value is broadcast to the shape."""
         self._check()
         with self._memory.lock:
             try:
@@ -66,7 +66,7 @@ class DeviceArray:
             all_written(self._memory, self.ptr)
 
     def free(self) -> None:
-        """Release the memory; a kernel that uses it afterwards is reported."""
+        """Release the memory. A kernel that accesses it afterwards is reported."""
         self._check()
         if self._release is None:
             raise LaunchError("a module variable lives as long as its module; it cannot be freed")
@@ -125,7 +125,7 @@ class Mapping:
         self._memory = memory
 
     def lives_in(self, memory: GlobalMemory) -> bool:
-        """Whether it is in the memory of a device."""
+        """Whether it is in a given device's memory."""
         if self.ptr == 0:
             raise LaunchError("this memory was unmapped")
         return self._memory is memory

@@ -64,15 +64,15 @@ _TERM = re.compile(rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)")
 
 
 def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
-    """The rules that ``checks=`` names.
+    """The set of rules that a ``checks=`` value selects.
 
     Args:
         checks: "default", "all", "none", a rule or a group, each with ``-NAME`` and ``+NAME`` behind
-            (``"default+race"``, ``"all-proxy-fence"``), several of them with commas between or in a set; None is
+            (``"default+race"``, ``"all-proxy-fence"``), several of them with commas between or in a set; None means
             "default". Rules that are always on stay on.
 
     Raises:
-        LaunchError: for a name that is no rule and no group.
+        LaunchError: a name is neither a rule nor a group.
     """
     if checks is None:
         return WORDS["default"]

@@ -59,12 +59,12 @@ class Extent:
 
 
 class Device:
-    """A GPU named by its capability: ``sm_90`` and ``sm_90a`` are the same one.
+    """A simulated GPU, named by its target: ``sm_90`` and ``sm_90a`` are the same GPU.
 
     Args:
         target: for example ``sm_90a``.
-        numerics: ``exact`` for the tensor cores' bits, ``ieee`` for products and sums in float64, rounded once.
-        stdout: takes the text that kernels print; standard output by default.
+        numerics: ``exact`` gives the tensor cores' bits; ``ieee`` computes products and sums in float64 and rounds once.
+        stdout: where text that kernels print goes; standard output by default.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class Device:
 
     @property
     def spec(self) -> DeviceSpec:
-        """What the machine needs to know."""
+        """The GPU's limits and features, as the machine reads them."""
         return DeviceSpec(self.sm, self.numerics)
 
     @property
     def max_shared(self) -> int:
-        """Bytes of shared memory that one CTA may have."""
+        """The most shared memory that one CTA may have, in bytes."""
         return SHARED_LIMIT[self.sm] * 1024
 
     def processes(self, count: int) -> Processes:
-        """Processes of this machine that run parts of launches; they end with the device."""
+        """Local processes that run parts of launches. They end with the device."""
         with self.lock:
             found = self._processes.get(count)
             if found is None:
@@ -105,11 +105,11 @@ class Device:
 
     @property
     def lock(self) -> threading.RLock:
-        """Held by whoever launches on the device or changes its memory."""
+        """Held while a launch runs on the device or its memory changes."""
         return self.memory.lock
 
     def array(self, values: Any) -> DeviceArray:
-        """A copy of an array in device memory."""
+        """Copy an array to device memory."""
         try:
             data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
         except (TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -118,7 +118,7 @@ class Device:
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        """New memory that nothing has written: a kernel that uses what it holds (zeros here) is reported."""
+        """Allocate memory that counts as unwritten. It holds zeros here; a kernel that depends on them is reported."""
         try:
             data = np.zeros(shape, dtype)
             plain(data.dtype)
@@ -132,11 +132,11 @@ class Device:
         return array
 
     def map(self, buffer: Any, address: int | None = None) -> Mapping:
-        """Memory of the host as memory of the device, in place, until ``unmap()`` of what this returns.
+        """Make host memory device memory, in place, until ``unmap()`` is called on the result.
 
         Args:
-            buffer: an array, or whatever else says where its elements lie.
-            address: where the device sees it, for example the buffer's own address; by default any free place.
+            buffer: an array, or any object with the buffer protocol or an array interface.
+            address: its address on the device, for example the buffer's own; any free address by default.
         """
         if not is_buffer(buffer):
             raise LaunchError(f"{shown(buffer)} is not a buffer that could be mapped")
@@ -157,25 +157,25 @@ class Device:
     # ---- memory by address -----------------------------------------------------------------------
 
     def allocation(self, address: int) -> Extent | None:
-        """What holds the byte at an address: an array, a mapping, a module variable; None where nothing does."""
+        """The array, mapping or module variable that contains an address, or None."""
         with self.lock:
             found = self.memory.find(address, address + 1)
             return None if found is None else Extent(found.start, found.data.size, found.name, found.read_only)
 
     def read(self, address: int, nbytes: int) -> bytes:
-        """A copy of bytes of device memory."""
+        """Read bytes of device memory, as a copy."""
         with self.lock:
             return self._bytes_at(address, nbytes).tobytes()
 
     def write(self, address: int, data: Any) -> None:
-        """Copy a buffer's bytes to device memory; they count as written."""
+        """Copy a buffer to device memory. The bytes count as written from then on."""
         flat = bytes_of(np.ascontiguousarray(array_of(data)))
         with self.lock:
             self._bytes_at(address, flat.size)[:] = flat
             some_written(self.memory, address, flat.size)
 
     def written(self, address: int, nbytes: int) -> None:
-        """Somebody has written these bytes without the simulator's knowledge: a kernel may use them."""
+        """Mark bytes as written, where you have filled them behind the simulator's back."""
         with self.lock:
             self._bytes_at(address, nbytes)
             some_written(self.memory, address, nbytes)

@@ -61,8 +61,8 @@ class KernelParam:
 
 @attrs.frozen
 class LaunchResult:
-    """What a launch did. ``instructions`` are warp-instructions; ``opcodes`` counts them by opcode; ``profile`` says for each
-    line what it did, where that was asked for."""
+    """What a launch did. ``instructions`` counts warp-instructions and ``opcodes`` splits the count by opcode; ``profile`` has
+    counts per line, if the launch was asked for one."""
 
     instructions: int
     thread_instructions: int
@@ -125,7 +125,7 @@ class Home(Protocol):
         """It, placed in a device's memory."""
 
     def get_function(self, name: str) -> Kernel:
-        """A kernel by name."""
+        """Look up a kernel by name."""
 
 
 class Kernel:
@@ -146,7 +146,7 @@ class Kernel:
         return f"Kernel({self.name!r}, target={self.module.target!r})"
 
     def facts(self) -> KernelFacts:
-        """What there is to say of the kernel without running it."""
+        """Facts about the kernel that need no launch."""
         from warpsim.report.notebook import KernelFacts
 
         shared = sum(v.size for v in self.function.variables if v.space is StateSpace.SHARED)
@@ -186,32 +186,32 @@ class Kernel:
 
         Args:
             grid: CTAs in x, y, z: an int or up to three of them.
-            block: threads of a CTA, likewise.
+            block: threads per CTA, likewise.
             args: one argument per parameter. NumPy arrays are mapped in place for the launch; pointers also take a `DeviceArray`,
                 an address, or None.
             shared_mem: dynamic shared memory of a CTA in bytes.
-            cluster: CTAs of a cluster, where the module does not say it.
+            cluster: CTAs per cluster, unless the module says it.
             cooperative: a cooperative launch: grid-wide barriers are allowed.
-            device: the GPU; the module's own target without it.
+            device: the GPU; by default the module's own target.
             checks: ``"default"`` (every rule but ``race``), ``"all"``, ``"none"``, each with ``+NAME`` and ``-NAME`` behind, or a set
                 of rules and groups. ``"default+race"`` finds races too, which costs time and memory.
             on_finding: ``"raise"`` ends the launch at the first error; ``"collect"`` goes on where it can.
-            async_effects: whether asynchronous operations act at issue (``"eager"``) or as late as the rules allow (``"at_wait"``).
-            max_instructions: budget of warp-instructions, or None.
-            max_seconds: budget of wall-clock time, or None.
-            watchers: instances of `Watcher`, who are told what happens.
-            profile: count what every line does, for ``LaunchResult.profile``.
+            async_effects: asynchronous operations act at issue (``"eager"``) or as late as the rules allow (``"at_wait"``).
+            max_instructions: limit on warp-instructions, or None.
+            max_seconds: limit on wall-clock time, or None.
+            watchers: instances of `Watcher`, to be told what happens.
+            profile: count what each line does, as ``LaunchResult.profile``.
             engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``; bits, counts and findings are the same.
             workers: processes or threads of this machine.
-            executor: a ``concurrent.futures.Executor`` instead of them.
-            schedule: a seed: the launch runs in another order of warps, CTAs and asynchronous effects that a GPU may take, the
-                same one for the same seed.
-            batch_threads: threads that run side by side; it changes no result.
-            progress: called with the state of the launch from time to time.
+            executor: a ``concurrent.futures.Executor`` to use instead.
+            schedule: a seed. Warps, CTAs and asynchronous effects then run in another order that a GPU might take; the same seed
+                gives the same order.
+            batch_threads: threads simulated side by side; affects speed, not results.
+            progress: called now and then with the state of the launch.
 
         Raises:
             LaunchError: arguments, dimensions or resources do not fit.
-            ExecutionError: the launch did something undefined, faulted, hung, or ran out of its budget.
+            ExecutionError: the launch did something undefined, faulted, hung, or exceeded its limits.
         """
         import time
 
@@ -273,7 +273,7 @@ class Kernel:
         return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None)
 
     def device(self, chosen: Device | None) -> Device:
-        """The GPU that a launch runs on: the chosen one, the usual one, or the module's own."""
+        """The GPU that a launch runs on: the one given, the session's default, or the module's own target."""
         device = (defaults.current.device or self.module.device) if chosen is None else chosen
         if not isinstance(device, Device):
             raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")

@@ -33,29 +33,29 @@ def mma(
     target: str = "sm_90a",
     bits: bool = False,
 ) -> Array:
-    """One matrix instruction, ``D = A * B + C``, on whole matrices; leading dimensions are a batch.
+    """Run one matrix instruction, ``D = A * B + C``, on whole matrices. Leading dimensions are a batch.
 
     Args:
         instruction: ``mma``, ``mma.sp``, ``wmma.mma`` or ``wgmma.mma_async`` with all its modifiers, without operands:
             ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``.
-        a: ``[..., M, K]``; of sparse instructions the stored elements, ``[..., M, K / 2]``. Values in any dtype are
-            rounded to the nearest of the element type; ``.b1`` takes zeros and ones, ``.tf32`` float32 (whose low 13
-            bits the tensor core ignores).
+        a: ``[..., M, K]``; for sparse instructions the stored elements, ``[..., M, K / 2]``. Values of any dtype are
+            rounded to the nearest value of the element type; ``.b1`` takes zeros and ones, ``.tf32`` takes float32 (the
+            tensor core ignores its low 13 bits).
         b: ``[..., K, N]``.
-        c: ``[..., M, N]``, or what broadcasts to it: ``0``.
+        c: ``[..., M, N]``, or anything that broadcasts to it, such as ``0``.
         e: metadata of sparse A: nibbles ``[..., M, chunks]`` of two 2-bit indices, the lower first (selector 0).
         scale_a: block scales of A, ``[..., M, 1, 2 or 4]``: values, or bits of ``.ue8m0`` / ``.ue4m3``.
         scale_b: block scales of B, ``[..., 1, 2 or 4, N]``.
         target: the GPU.
-        bits: operands are raw bits in unsigned integers (one element each), and so is the result.
+        bits: operands are raw bits, one element per unsigned integer, and so is the result.
 
     Returns:
         D, ``[..., M, N]``: float16, float32, float64 or int32, or its bits.
 
     Raises:
-        PtxError: the instruction is none, or not one of this target.
-        LaunchError: matrices that do not fit it.
-        ExecutionError: metadata that is undefined.
+        PtxError: there is no such instruction on this target.
+        LaunchError: the matrices do not fit the instruction.
+        ExecutionError: the metadata is undefined.
     """
     if not isinstance(bits, bool | np.bool_):
         raise LaunchError(f"bits is True or False, not {shown(bits)}")

@@ -29,11 +29,11 @@ def load(source: str | bytes | os.PathLike[str]) -> Module:
     """Load a PTX module.
 
     Args:
-        source: a path (``os.PathLike``), or a ``str`` or ``bytes``: text where it holds a newline, a brace or a
-            semicolon, or begins with a directive (``.version``), else a path. A fatbin or an executable gives its PTX.
+        source: a path (``os.PathLike``), or a ``str`` or ``bytes``: text if it contains a newline, a brace or a
+            semicolon or begins with a directive (``.version``), otherwise a path. Fatbins and executables yield the PTX inside.
 
     Raises:
-        PtxError: for what cannot be read or is no valid PTX, with every problem found.
+        PtxError: the source cannot be read or is not valid PTX; it lists every problem.
     """
     __tracebackhide__ = True
     try:
@@ -61,7 +61,7 @@ def load_text(text: str, file: str) -> Module:
 
 
 class Module:
-    """A loaded PTX module. Its variables live as long as it does, once on each device."""
+    """A loaded PTX module. Each device has its own copy of the module's variables, for as long as the module lives."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -89,7 +89,7 @@ class Module:
         return self.get_function(name)
 
     def get_function(self, name: str) -> Kernel:
-        """A kernel by name.
+        """Look up a kernel by name.
 
         Raises:
             UnknownName: a `LaunchError` that is a ``KeyError`` too.
@@ -100,18 +100,18 @@ class Module:
 
     @property
     def source(self) -> str:
-        """The text that was loaded: the lines that findings name, counted from 1."""
+        """The text as loaded. Findings count its lines from 1."""
         return self.program.module.source
 
     def to_ptx(self) -> str:
-        """The program as PTX text."""
+        """Print the program as PTX text."""
         from warpsim.ptx.printer import print_module
 
         return print_module(self.program.module)
 
     @property
     def device(self) -> Device:
-        """The GPU of the module's own target, used where a launch names none."""
+        """The GPU of the module's own target: the default for launches that name no device."""
         with self._lock:
             if self._default is None:
                 self._default = Device(runs_on(self.target))
@@ -134,7 +134,7 @@ class Module:
         raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
 
     def unload(self, device: Device) -> None:
-        """Take the module's variables out of a device's memory; what refers to them there refers to nothing."""
+        """Remove the module's variables from a device's memory. Pointers to them become invalid."""
         with device.lock, self._lock:
             image = self._images.pop(device, None)
             for address in set(image.addresses.values()) if image is not None else ():
@@ -142,7 +142,7 @@ class Module:
                     device.memory.unmap(address)
 
     def image(self, device: Device) -> Image:
-        """The program placed in a device's memory."""
+        """The program with its variables placed in a device's memory."""
         with device.lock, self._lock:
             image = self._images.get(device)
             if image is None:

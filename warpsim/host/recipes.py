@@ -82,15 +82,15 @@ class Recipe:
 def recipe(
     generator: str, shape: int | tuple[int, ...], dtype: Any = "f32", *, seed: int = 0, **numbers: float
 ) -> Recipe:
-    """An argument of a recorded launch that is stored as how to make it: ``recipe("normal", (64, 64), "f16", seed=3)``.
+    """An argument that a case stores as a recipe, not as bytes: ``recipe("normal", (64, 64), "f16", seed=3)``.
 
     Args:
         generator: zeros, full(value), arange(start, step), uniform(low, high), normal(mean, deviation), integers(low,
             high: inclusive), bits (any), hurtful (NaN, infinities, subnormals, the largest and smallest, near-equal ones).
         shape: extents.
         dtype: of the case format (``f16``, ``e4m3``, ``s32`` ...) or of NumPy.
-        seed: another seed, other values.
-        numbers: what the generator takes.
+        seed: the seed of the generator.
+        numbers: the generator's own arguments.
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))

@@ -36,21 +36,21 @@ def record(
     check: dict[str, dict[str, Any]] | None = None,
     **options: Any,
 ) -> LaunchResult:
-    """Launch a kernel and write the launch as a case: what it was given, and what it left behind.
+    """Launch a kernel and write the launch as a case: its inputs and its outputs.
 
     Args:
         kernel: of a loaded module.
         grid: as for calling the kernel.
         block: likewise.
-        args: likewise; a `recipe` too, which is stored as how to make the array.
-        directory: where the case is written; the case that lay there is replaced.
-        note: a line for whoever reads the case.
-        check: how to compare a buffer, by its name, where not bit by bit: ``{"y": {"mode": "close", "rtol": 1e-6}}``.
+        args: likewise; a `recipe` is stored as such.
+        directory: where to write the case; a case already there is replaced.
+        note: a line for readers of the case.
+        check: by buffer name, how to compare it if not bit by bit: ``{"y": {"mode": "close", "rtol": 1e-6}}``.
         options: as for calling the kernel.
 
     Raises:
-        LaunchError: where the launch is refused, or the directory cannot be written.
-        ExecutionError: where the launch fails; it is recorded all the same, without outputs, so that it can be replayed.
+        LaunchError: the launch is refused, or the directory cannot be written.
+        ExecutionError: the launch fails. It is recorded all the same, without outputs, so that you can replay it.
     """
     device = options.get("device") or kernel.module.device
     if not isinstance(device, Device):

@@ -78,13 +78,13 @@ def run(
     checks: Any = None,
     max_seconds: float | None = None,
 ) -> SnippetResult:
-    """Run instructions without a kernel around them.
+    """Run bare instructions, without a kernel around them.
 
     Args:
-        code: PTX instructions; registers that are not declared get their type from use.
+        code: PTX instructions. Undeclared registers get their types from use.
         registers: initial values by name: a scalar, ``[lanes]``, or ``[lanes, n]`` for the registers name0 to name(n-1), under
             ``name`` or, as in a declaration, ``name<n>``.
-        warps: how many warps run it.
+        warps: the number of warps.
         target: the GPU.
         shared: initial content of the shared array ``smem``.
         checks: as for a kernel.
@@ -92,8 +92,8 @@ def run(
 
     Raises:
         PtxError: the instructions cannot be loaded.
-        LaunchError: registers, warps or shared memory do not fit them.
-        ExecutionError: they did something undefined.
+        LaunchError: registers, warps or shared memory do not fit the instructions.
+        ExecutionError: the instructions did something undefined.
     """
     __tracebackhide__ = True
     if not isinstance(code, str):

@@ -29,10 +29,10 @@ _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
 
 
 class TensorMap:
-    """A tensor in global memory as bulk tensor copies see it; fills a 128-byte kernel parameter.
+    """A tensor in global memory, described for bulk tensor copies (TMA). Pass it for a 128-byte kernel parameter.
 
-    ``array`` is a `DeviceArray`, a NumPy array, or an address; dimension 0 is the innermost, strides are in bytes for dimensions 1
-    and up. Raises `LaunchError` where the driver refuses the arguments.
+    ``array`` is a `DeviceArray`, a NumPy array, or an address; dimension 0 is the innermost; strides are in bytes, for dimensions 1
+    and up. Raises `LaunchError` for arguments that the driver refuses.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TensorMap:
         return new
 
     def encode(self, address: int) -> bytes:
-        """The 128 bytes for a tensor at a global address."""
+        """Encode the map: 128 bytes, for a tensor at a global address."""
         import attrs
 
         address = integer("the tensor's address", address, 0, 2**64 - 1)

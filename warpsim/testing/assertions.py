@@ -28,13 +28,13 @@ def _compare(actual: Any, expected: Any, name: str, check: dict[str, Any]) -> No
 
 
 def assert_bits_equal(actual: Any, expected: Any, *, name: str = "result") -> None:
-    """Fail unless two arrays have the same shape, type and bits; a NaN equals itself. Says what differs, and where."""
+    """Fail unless two arrays have the same shape, type and bits. A NaN equals a NaN with the same bits."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "bits"})
 
 
 def assert_ulps(actual: Any, expected: Any, ulps: int, *, name: str = "result") -> None:
-    """Fail unless two arrays of floats are the same within so many units in the last place; NaN equals NaN."""
+    """Fail unless two float arrays agree within a number of units in the last place. NaN equals NaN."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "close", "ulps": int(ulps)})
 
@@ -44,8 +44,8 @@ def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -
 
     Args:
         actual: what the kernel computed.
-        exact: the exact result as float64, for example of `exact_matmul`.
-        bound: how far off the instruction's arithmetic may be, for each element: of `product_bound` or `sum_bound`.
+        exact: the exact result as float64, for example from `exact_matmul`.
+        bound: the largest error the instruction may make in each element, from `product_bound` or `sum_bound`.
         name: what the message calls the array.
     """
     __tracebackhide__ = True
@@ -67,11 +67,11 @@ def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -
 def assert_same_as(
     kernel: Callable[..., Any], other: Callable[..., Any], grid: Any, block: Any, args: Any, **options: Any
 ) -> None:
-    """Fail unless two kernels leave the same bits in every array argument; each gets copies of the arguments.
+    """Fail unless two kernels leave the same bits in every array argument. Each runs on copies of the arguments.
 
     Args:
         kernel: the kernel under test.
-        other: one that is known to be right.
+        other: a kernel known to be right.
         grid: as for calling a kernel. A pair of grids where the two differ, for example ``((4,), (8,))``.
         block: likewise.
         args: the arguments of both.
@@ -97,11 +97,11 @@ def _pair(dims: Any, number: int) -> Any:
 
 
 def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> None:
-    """Fail unless a recorded launch gives its recorded outputs, and breaks no rule.
+    """Fail unless a recorded launch reproduces its outputs and breaks no rule.
 
     Args:
         case: a case directory (kernel.ptx, case.json, data.npz).
-        bits: every bit of every output, where the case's own ``check`` would allow less.
+        bits: compare every bit of every output, even if the case's own ``check`` is looser.
         options: as for calling a kernel (checks, async_effects, max_instructions ...).
     """
     __tracebackhide__ = True

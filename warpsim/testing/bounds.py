@@ -32,7 +32,7 @@ def exact_matmul(a: Any, b: Any, c: Any = None) -> Array:
     """``a @ b + c`` as float64, each element the exact sum rounded once.
 
     Args:
-        a: a matrix [m, k] of any float type up to float32, or of integers below 2**26: products are exact then.
+        a: a matrix [m, k] of any float type up to float32, or of integers below 2**26, so that products are exact.
         b: likewise, [k, n].
         c: what is added, [m, n].
     """
@@ -66,16 +66,16 @@ def product_bound(
     instruction: str = "mma",
     parts: int = 1,
 ) -> Array:
-    """How far ``a @ b + c`` may be off, element by element, where matrix instructions compute it.
+    """The largest error, per element, that matrix instructions may make in ``a @ b + c``.
 
     Args:
-        a: the matrix [m, k] in the type that is multiplied (float16, bfloat16, float32 for tf32, float8 ...).
+        a: the matrix [m, k] in the type that the instruction multiplies (float16, bfloat16, float32 for tf32, float8 ...).
         b: likewise, [k, n].
         c: the accumulator that it starts from.
         result: the accumulator's type, f32 or f16.
         sm: the GPU.
         instruction: ``mma`` or ``wgmma`` (whose fp8 keeps 13 fraction bits), or ``fma`` for a chain in f32.
-        parts: sums over parts of K that are added in f32 afterwards (split K): so many.
+        parts: with split K, the number of partial sums that are added in f32 afterwards.
     """
     left, right = np.abs(_doubles(a)), np.abs(_doubles(b))
     start = (
@@ -103,7 +103,7 @@ def product_bound(
 
 
 def sum_bound(values: Any, axis: int | tuple[int, ...] | None = None, *, dtype: str = "f32") -> Array:
-    """How far a sum may be off that is added up in any order with every addition rounded to nearest."""
+    """The largest error of a sum added up in any order, with every addition rounded to nearest."""
     magnitudes = np.abs(_doubles(values))
     total = np.asarray(magnitudes.sum(axis=axis))
     terms = magnitudes.size // max(total.size, 1)

@@ -26,7 +26,7 @@ Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 
 @attrs.frozen
 class Launch:
-    """A launch to be tried: grid, block, arguments (recipes among them), and options of the call."""
+    """A launch to try: grid, block, arguments (recipes allowed), and options of the call."""
 
     grid: Any
     block: Any
@@ -40,7 +40,7 @@ def arrays(shape: int | tuple[int, ...], dtype: str = "f32", *, ordinary: bool =
     Args:
         shape: extents.
         dtype: of the case format, for example ``f16``.
-        ordinary: finite numbers of moderate size only.
+        ordinary: draw only finite numbers of moderate size.
     """
     from hypothesis import strategies as st
 
@@ -61,19 +61,19 @@ def fuzz(
     checks: Any = "default+race",
     directory: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Try launches that hypothesis draws from a strategy; fail with the smallest that goes wrong.
+    """Try launches that hypothesis draws from a strategy, and fail with the smallest one that goes wrong.
 
-    A launch goes wrong where it breaks a rule, where the oracle says so, or where late asynchronous effects or another legal
-    order give other bits.
+    A launch goes wrong if it breaks a rule, if the oracle says so, or if late asynchronous effects or another legal order
+    give other bits.
 
     Args:
         kernel: under test.
-        strategy: gives `Launch` objects.
-        oracle: called with the arguments before and after the launch; raises ``AssertionError`` where these are wrong.
+        strategy: a hypothesis strategy for `Launch` objects.
+        oracle: called with the arguments before and after the launch; raises ``AssertionError`` if they are wrong.
         runs: launches to try.
-        schedules: other orders in which each of them runs.
+        schedules: the number of other orders in which each launch runs.
         checks: as for calling the kernel.
-        directory: where the smallest launch that goes wrong is written as a case.
+        directory: where to write the smallest failing launch as a case.
     """
     from hypothesis import HealthCheck, Phase, given, settings
 

@@ -243,18 +243,18 @@ def shrink(
     said: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Path:
-    """Write a smaller case that fails in the same way: by the same rules at the same instructions, or with the same wrong bits
-    in the first element that is wrong.
+    """Write a smaller case that fails in the same way: with the same rules at the same instructions, or with the same wrong bits
+    in the first wrong element.
 
     Args:
         case: a recorded launch that fails.
-        directory: where the smaller one is written.
+        directory: where to write the smaller case.
         seconds: how long to try.
-        said: takes a line about each step.
-        options: of the launch, for example ``checks="all"``.
+        said: called with a line of text about each step.
+        options: options of the launch, for example ``checks="all"``.
 
     Raises:
-        LaunchError: where the case does not fail.
+        LaunchError: the case does not fail.
     """
     shrinker = Shrinker(Case.read(case), seconds, said, **options)
     said(f"it fails: {shrinker.symptom}")

@@ -50,7 +50,7 @@ def loading_mode(out: int) -> None:
 
 @call("PPP", "cuModuleGetFunction", "cuLibraryGetKernel")
 def module_function(out: int, module: int, name: int) -> None:
-    """A kernel by name."""
+    """Look up a kernel by name."""
     needs(out, name)
     put64(out, PROCESS.put(PROCESS.get(module, DriverModule).function(text_at(name))))
 
