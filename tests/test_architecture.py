@@ -169,8 +169,6 @@ def test_opcode_tests_are_found(planted):
 
 
 KNITTED = {
-    "cli": "commands and their reports",
-    "debug": "a session and its parts",
     "driver": "the driver and its objects",
 }
 """Parts whose files still import each other in circles, and which these are; no others may."""

@@ -298,7 +298,7 @@ def test_outputs_of_a_launch_that_fails(tmp_path, capsys):
 
 def test_wall_clock_limit_of_replay(tmp_path, capsys):
     """replay has one of its own, and takes another."""
-    from warpsim.cli.main import REPLAY_SECONDS, parser
+    from warpsim.cli.grammar import REPLAY_SECONDS, parser
 
     assert parser().parse_args(["replay", "x"]).max_seconds == REPLAY_SECONDS
     assert parser().parse_args(["run", "x", "--grid", "1", "--block", "1"]).max_seconds is None

@@ -2,10 +2,10 @@
 
 ::
 
-    session      motion, stops, changes: what a user asks for; views: what there is to see
+    session      what a user asks for; on a standpoint: where the launch stands, who is in focus; views: what there is to see
     timeline     running, copies of the state, any earlier position again; motion, stops: how far it runs
     breakpoints, watching               places of the text, and values that change
-    expressions, evaluation, memory, writing      values by expression
+    expressions, values, evaluation, memory, writing      values by expression
     places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and what is in flight; who wrote it
 """
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from warpsim.debug.session import Session
+from warpsim.debug.standpoint import Standpoint
 
 AROUND = 4
 
 
-def html_of(session: Session) -> str:
+def html_of(session: Standpoint) -> str:
     """The page's part."""
     stop = session.stop
     if stop.reason == "end":
@@ -32,7 +30,7 @@ def html_of(session: Session) -> str:
     return f"<p>{escape(head)}</p>{finding}<table>{text}</table>{_registers(session)}"
 
 
-def _registers(session: Session) -> str:
+def _registers(session: Standpoint) -> str:
     rows = []
     for name, values in session.registers.items():
         mask = np.ma.getmaskarray(values)

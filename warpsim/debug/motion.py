@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.debug.breakpoints import Spot, spot
 from warpsim.debug.places import DebugError, Focus, Standing, holds
+from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.stops import Stops, place_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -14,24 +15,23 @@ from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.debug.records import Stop
-    from warpsim.debug.session import Session
 
 Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[Any, int, int]
 
 
-def step(session: Session) -> Stop:
+def step(session: Standpoint) -> Stop:
     """One instruction of the thread in focus."""
     return _follow(session, lambda group, instruction: True)
 
 
-def over(session: Session) -> Stop:
+def over(session: Standpoint) -> Stop:
     """One instruction, with all of what it calls."""
     depth = _depth(session)
     return _follow(session, lambda group, instruction: len(group.stack) <= depth)
 
 
-def out(session: Session) -> Stop:
+def out(session: Standpoint) -> Stop:
     """Until the function has returned."""
     depth = _depth(session)
     if depth == 0:
@@ -39,13 +39,13 @@ def out(session: Session) -> Stop:
     return _follow(session, lambda group, instruction: len(group.stack) < depth)
 
 
-def until(session: Session, spots: frozenset[Spot]) -> Stop:
+def until(session: Standpoint, spots: frozenset[Spot]) -> Stop:
     """Until the thread comes to one of these places, or its function has returned."""
     depth = _depth(session)
     return _follow(session, lambda group, instruction: spot(instruction) in spots or len(group.stack) < depth)
 
 
-def anywhere(session: Session) -> Stop:
+def anywhere(session: Standpoint) -> Stop:
     """Until something happens."""
     if session.timeline.ended:
         return session.stopped("end")
@@ -53,7 +53,7 @@ def anywhere(session: Session) -> Stop:
     return _report(session, session.timeline.forward(None, stops.ask, catch=session.stop_at_findings), stops)
 
 
-def back(session: Session) -> Stop:
+def back(session: Standpoint) -> Stop:
     """To where the thread in focus was about to execute its last instruction; to the start where there was none."""
     focus, was = session.thread, session.timeline.step
     last: list[Where | None] = [None]
@@ -69,7 +69,7 @@ def back(session: Session) -> Stop:
     return _go_back(session, session.timeline.latest(executed), was)
 
 
-def reverse(session: Session) -> Stop:
+def reverse(session: Standpoint) -> Stop:
     """To the last position at which a breakpoint or a watchpoint stops; to the start where there is none."""
     was = session.timeline.step
     past: dict[int, Stops] = {}
@@ -96,7 +96,7 @@ def reverse(session: Session) -> Stop:
     return session.stopped(reached.reason, number=reached.number)
 
 
-def _go_back(session: Session, step: int | None, was: int) -> Stop:
+def _go_back(session: Standpoint, step: int | None, was: int) -> Stop:
     """Be at a position of the past; at the start for None, where it was if the user interrupted the search."""
     timeline = session.timeline
     if step is None and timeline.cut:
@@ -111,7 +111,7 @@ def where(group: Group) -> Where:
     return group.stack, group.block, group.at
 
 
-def _depth(session: Session) -> int:
+def _depth(session: Standpoint) -> int:
     at = session.standing()
     return len(at.group.stack) if at is not None else 0
 
@@ -119,7 +119,7 @@ def _depth(session: Session) -> int:
 class _Follower:
     """Goes with the thread in focus, and stops where it ``arrived``."""
 
-    def __init__(self, session: Session, at: Standing | None, arrived: Arrived) -> None:
+    def __init__(self, session: Standpoint, at: Standing | None, arrived: Arrived) -> None:
         self.focus: Focus = session.thread
         self.arrived = arrived
         self.stops = Stops(session)
@@ -153,7 +153,7 @@ class _Follower:
         return int(self.arrived(group, instruction))
 
 
-def _follow(session: Session, arrived: Arrived) -> Stop:
+def _follow(session: Standpoint, arrived: Arrived) -> Stop:
     timeline = session.timeline
     if timeline.ended:
         return session.stopped("end")
@@ -173,7 +173,7 @@ def _follow(session: Session, arrived: Arrived) -> Stop:
     return _report(session, reason, follower.stops)
 
 
-def _report(session: Session, reason: str, stops: Stops) -> Stop:
+def _report(session: Standpoint, reason: str, stops: Stops) -> Stop:
     session.timeline.accessed = None
     if reason == "finding":
         assert session.timeline.found is not None

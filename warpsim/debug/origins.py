@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -10,15 +10,13 @@ import numpy as np
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, Focus, column_of, holds, places
+from warpsim.debug.places import DebugError, Focus, column_of, cta_at, holds, peek, places
+from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.window import READ
 from warpsim.program.program import Addr, Instruction, Param, Reg, Special, SymbolAddress, Variable, Vec
-
-if TYPE_CHECKING:
-    from warpsim.debug.session import Session
 
 DEEPEST = 32
 
@@ -56,7 +54,7 @@ class Origin:
         return lines
 
 
-def origin_of(session: Session, what: str, depth: int) -> Origin:
+def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
     """The origin of a register of the thread in focus (or ``%r3[5]``), or of something in memory; chained back ``depth`` times.
 
     The session stands where it stood afterwards."""
@@ -73,7 +71,7 @@ def origin_of(session: Session, what: str, depth: int) -> Origin:
         session.stop = stop
 
 
-def _found(session: Session, what: str, target: RegisterTarget | MemoryTarget, focus: Focus, depth: int) -> Origin:
+def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget, focus: Focus, depth: int) -> Origin:
     timeline = session.timeline
     if isinstance(target, RegisterTarget):
         lane = focus.lane if target.lane is None else target.lane
@@ -142,8 +140,6 @@ def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus
     """Whether the guard lets a thread execute an instruction."""
     if instruction.guard is None:
         return True
-    from warpsim.debug.places import peek
-
     register, negated = instruction.guard
     at = int(places(machine, group, who)[who.lane])
     return bool(peek(group, register.index)[at]) != negated
@@ -152,7 +148,7 @@ def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus
 class _MemoryWriter:
     """Finds the last step that wrote any of some bytes: by what lanes store, or by a change that something else made."""
 
-    def __init__(self, session: Session, target: MemoryTarget) -> None:
+    def __init__(self, session: Standpoint, target: MemoryTarget) -> None:
         self.session, self.target = session, target
         self.who: Focus | None = None
 
@@ -206,8 +202,6 @@ class _MemoryWriter:
         self, machine: Machine, group: Group, space: str, place: Any, nbytes: int, where: Any, active: Any
     ) -> Focus | None:
         """The last thread of a step whose access touches the bytes."""
-        from warpsim.debug.places import cta_at
-
         low, high = self.target.location.address, self.target.location.address + self.target.nbytes
         shape = group.selection.shape
         address = np.broadcast_to(place.array() if hasattr(place, "array") else np.asarray(place), shape)

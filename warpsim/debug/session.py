@@ -11,17 +11,17 @@ import attrs
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions, motion
-from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve, spot
+from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve
 from warpsim.debug.handover import hand_over
 from warpsim.debug.html import html_of
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.places import DebugError, Focus, chosen_focus, first_of, holds
+from warpsim.debug.places import DebugError, Focus, chosen_focus
 from warpsim.debug.records import Stop
+from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.timeline import Timeline
-from warpsim.debug.views import Views
 from warpsim.debug.watching import target_of
 from warpsim.debug.writing import assign
-from warpsim.errors import ExecutionError, Finding
+from warpsim.errors import Finding
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.machine.state.global_memory import Allocation
 
@@ -35,7 +35,7 @@ ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
 """Arguments of a launch that say how it runs, not what it does: a session runs in its own way."""
 
 
-class Session(Views):
+class Session(Standpoint):
     """A launch under the user's control: ``Session(kernel, grid, block, args, **as for a launch)``.
 
     It stands before the first instruction of the first warp. Every warp is a group of its own here, so that one step is one
@@ -63,11 +63,7 @@ class Session(Views):
         watchers: Sequence[Any] = (),
         **options: Any,
     ) -> None:
-        self.kernel = kernel
         self.device = kernel.device(device)
-        self.scheduler_locking = "step"
-        self.stop_at_findings = True
-        self.breakpoints: dict[int, Breakpoint | Watchpoint] = {}
         self._numbers = 0
         self._began = time.perf_counter()
         self._result: LaunchResult | None = None
@@ -88,11 +84,7 @@ class Session(Views):
                 for address in mapped:
                     memory.unmap(address)
         self._mapped = frozenset(mapped)
-        self.timeline = Timeline(state, watchers, history_bytes)
-        self.thread = Focus((0, 0, 0), 0, 0)
-        """The thread in focus."""
-        self.timeline.forward(0, catch=False)
-        self.stop = self.stopped("step", refocus=True)
+        super().__init__(kernel, Timeline(state, watchers, history_bytes))
 
     # ---- motion ------------------------------------------------------------------------------
 
@@ -154,33 +146,8 @@ class Session(Views):
                 break
         return stop
 
-    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
-        """Say where the session stands; ``refocus``: on whoever's step comes next."""
-        timeline = self.timeline
-        machine, group = timeline.machine, timeline.group
-        if timeline.ended:
-            self._finish()
-            found = timeline.error.findings if timeline.error is not None else ()
-            self.stop = Stop("end", timeline.step, focus=None, finding=next(iter(found), None))
-            return self.stop
-        finding = more.get("finding")
-        if machine is None or group is None:
-            line = finding.line if finding is not None else None
-            text = finding.instruction if finding is not None else None
-            source = finding.source if finding is not None else None
-            self.stop = Stop(reason, timeline.step, line, source, text, self.thread, **more)
-            return self.stop
-        if refocus and not holds(machine, group, self.thread):
-            self.thread = first_of(machine, group)
-        at = self.standing()
-        instruction = at.instruction if at is not None else group.instruction
-        self.stop = Stop(
-            reason, timeline.step, instruction.span.line, instruction.source, instruction.text, self.thread, **more
-        )
-        return self.stop
-
-    def _finish(self) -> None:
-        """Once the end is reached: hand over memory and text."""
+    def ending(self) -> None:
+        """Hand over memory and text."""
         timeline = self.timeline
         state = timeline.state
         text = "".join(text for _, text in state.printed)
@@ -263,22 +230,6 @@ class Session(Views):
                 return candidate
         return focus
 
-    def has_begun(self, cta: tuple[int, int, int]) -> bool:
-        """Whether a CTA has begun: they do so in order."""
-        state = self.timeline.state
-        number = cta[0] + state.grid[0] * (cta[1] + state.grid[1] * cta[2])
-        if any(number in batch.ctas for batch in state.batches):
-            return True
-        cx, cy, cz = state.cluster
-        return number < state.waves * cx * cy * cz
-
-    def lock(self) -> None:
-        """Let the warp in focus go first, or whoever comes first, as ``scheduler_locking`` says."""
-        gx, gy, _ = self.timeline.state.grid
-        x, y, z = self.thread.cta
-        number = x + gx * (y + gy * z)
-        self.timeline.prefer(None if self.scheduler_locking == "off" else (number, self.thread.warp))
-
     # ---- change and result -------------------------------------------------------------------
 
     def set(self, what: str, value: Any) -> None:
@@ -302,16 +253,6 @@ class Session(Views):
     def result(self) -> LaunchResult | None:
         """What the launch did, once it has ended; of one that ended with an error see `error`."""
         return self._result if self.timeline.ended else None
-
-    @property
-    def error(self) -> ExecutionError | None:
-        """The error with which the launch ended, if it did."""
-        return self.timeline.error
-
-    def here(self, spots: frozenset[tuple[int, int]]) -> bool:
-        """Whether the thread in focus stands at one of these places."""
-        instruction = self.instruction
-        return instruction is not None and spot(instruction) in spots
 
     def _repr_html_(self) -> str:
         return html_of(self)

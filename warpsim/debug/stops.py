@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,14 +11,12 @@ from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Watchpoint, spot
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import Focus, column_of, first_of, holds
+from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.window import WRITE
 from warpsim.program.program import Instruction
-
-if TYPE_CHECKING:
-    from warpsim.debug.session import Session
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +38,7 @@ def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
 class Stops:
     """The breakpoints and watchpoints of a session for one motion; ``counting`` unless it is a look into the past."""
 
-    def __init__(self, session: Session, *, counting: bool = True) -> None:
+    def __init__(self, session: Standpoint, *, counting: bool = True) -> None:
         self.session, self.counting = session, counting
         self.struck: Struck | None = None
         self.passed: tuple[Any, ...] | None = None
@@ -142,5 +140,5 @@ class Stops:
                 self._read = point, first_of(machine, group)
 
 
-def _machine_of(session: Session, focus: Focus) -> Machine | None:
+def _machine_of(session: Standpoint, focus: Focus) -> Machine | None:
     return next((m for m in session.timeline.machines() if column_of(m, focus.cta) is not None), None)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
-from warpsim.debug.evaluation import Location, Scene
+from warpsim.debug.evaluation import Scene
 from warpsim.debug.memory import Place
 from warpsim.debug.places import DebugError, Focus, column_of, first_of, of_type, peek, places, standing
+from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group

@@ -8,20 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.evaluation import Scene, Value, as_bits
+from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import DebugError, peek, places
+from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.values import Value, as_bits
 from warpsim.debug.watching import location_of
 from warpsim.program.program import Register
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
-    from warpsim.debug.session import Session
     from warpsim.debug.timeline import Timeline
 
 Array = NDArray[Any]
 
 
-def assign(session: Session, what: str, value: Any) -> None:
+def assign(session: Standpoint, what: str, value: Any) -> None:
     """Give a register, a variable or memory another value; remembered as a change of the launch at this position."""
     scene, node = session.scene, ex.parse(what)
     if session.timeline.ended:
@@ -91,7 +92,7 @@ def _lane(scene: Scene, node: ex.Index) -> int:
     return number
 
 
-def _set_register(session: Session, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
+def _set_register(session: Standpoint, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
     if data.ndim and data.shape != (32,):
         raise DebugError(f"a register takes one value, or 32, not {data.size}")
     focus = scene.focus

@@ -23,10 +23,10 @@ def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
 
     Raises:
         Unusable: the configuration makes no sense."""
-    from warpsim.cli.commands import print_case, report_launch
+    from warpsim.cli.grammar import parser
     from warpsim.cli.launching import launch_from, launch_options
-    from warpsim.cli.main import parser
     from warpsim.cli.programs import find_case
+    from warpsim.cli.reporting import print_case, report_launch
     from warpsim.host.cases import run_case
 
     if ("case" in given) == ("program" in given):

@@ -16,9 +16,9 @@ from warpsim.report.findings import finding_record
 
 def run_debugger(options: Namespace) -> int:
     """Run a launch under the prompt; its exit status. With ``--json`` the dialogue goes to standard error."""
-    from warpsim.cli.commands import failed, print_case, report_cases, report_launch, show_profile
     from warpsim.cli.launching import Left, launch_from, launch_options
     from warpsim.cli.programs import find_case
+    from warpsim.cli.reporting import failed, print_case, report_cases, report_launch, show_profile
     from warpsim.host.cases import run_case
 
     first = [line for kind, text in options.first or [] for line in ([text] if kind == "command" else _lines(text))]

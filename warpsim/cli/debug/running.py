@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from warpsim.cli.debug.formats import show
 from warpsim.cli.debug.parts import Part, count_of
-from warpsim.debug import Breakpoint, DebugError, Stop
+from warpsim.debug import Breakpoint, DebugError, Session, Stop
 from warpsim.errors import describe, plural, source_text
 
 if TYPE_CHECKING:
@@ -87,8 +90,6 @@ class Running(Part):
 
     def move(self, action: Callable[[], Stop]) -> None:
         """Let the launch move, and say where it stands then."""
-        from warpsim.cli.debug.shell import interruptible
-
         before = self.session.thread
         self.previous = {name: values.copy() for name, values in self.session.registers.items()}
         with interruptible(self.session):
@@ -158,3 +159,21 @@ class Running(Part):
         if lanes is not None and lanes.state not in ("runs", "ready"):
             with_it += f", which {lanes.state.replace('waits', 'wait', 1).replace('polls', 'poll', 1)}"
         return f"{name}, {focus}; {with_it}; step {self.session.stop.step}"
+
+
+@contextlib.contextmanager
+def interruptible(session: Session) -> Iterator[None]:
+    """While a command runs, Ctrl-C stops the launch and not the program."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        session.interrupt()
+
+    try:
+        old = signal.signal(signal.SIGINT, stop)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)

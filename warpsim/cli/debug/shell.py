@@ -6,10 +6,8 @@ import contextlib
 import os
 import re
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from warpsim.cli.debug.breaking import Breaking
@@ -180,24 +178,6 @@ class Shell(Running, Breaking, Looking):
             known = [r.name for r in group.plan.function.registers] if group is not None else []
             return [name for name in known if name.startswith(text)]
         return []
-
-
-@contextlib.contextmanager
-def interruptible(session: Session) -> Iterator[None]:
-    """While a command runs, Ctrl-C stops the launch and not the program."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        session.interrupt()
-
-    try:
-        old = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, old)
 
 
 class Terminal:

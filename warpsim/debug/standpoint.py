@@ -1,0 +1,84 @@
+"""A launch that stands still, with what a user has set up about it: what motions, searches and changes work on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.debug.breakpoints import Breakpoint, Watchpoint, spot
+from warpsim.debug.places import Focus, first_of, holds
+from warpsim.debug.records import Stop
+from warpsim.debug.timeline import Timeline
+from warpsim.debug.views import Views
+from warpsim.errors import ExecutionError
+from warpsim.host.kernel import Kernel
+
+
+class Standpoint(Views):
+    """Where a launch stands, who is in focus, where it is to stop.
+
+    ``scheduler_locking``: ``"step"`` lets motions that follow the warp in focus move that one alone, as long as it need not wait
+    for others; ``"off"`` lets all warps move. ``stop_at_findings`` may be switched off."""
+
+    def __init__(self, kernel: Kernel, timeline: Timeline) -> None:
+        self.kernel = kernel
+        self.timeline = timeline
+        self.scheduler_locking = "step"
+        self.stop_at_findings = True
+        self.breakpoints: dict[int, Breakpoint | Watchpoint] = {}
+        self.thread = Focus((0, 0, 0), 0, 0)
+        timeline.forward(0, catch=False)
+        self.stop = self.stopped("step", refocus=True)
+
+    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
+        """Say where the session stands; ``refocus``: on whoever's step comes next."""
+        timeline = self.timeline
+        machine, group = timeline.machine, timeline.group
+        if timeline.ended:
+            self.ending()
+            found = timeline.error.findings if timeline.error is not None else ()
+            self.stop = Stop("end", timeline.step, focus=None, finding=next(iter(found), None))
+            return self.stop
+        finding = more.get("finding")
+        if machine is None or group is None:
+            line = finding.line if finding is not None else None
+            text = finding.instruction if finding is not None else None
+            source = finding.source if finding is not None else None
+            self.stop = Stop(reason, timeline.step, line, source, text, self.thread, **more)
+            return self.stop
+        if refocus and not holds(machine, group, self.thread):
+            self.thread = first_of(machine, group)
+        at = self.standing()
+        instruction = at.instruction if at is not None else group.instruction
+        self.stop = Stop(
+            reason, timeline.step, instruction.span.line, instruction.source, instruction.text, self.thread, **more
+        )
+        return self.stop
+
+    def ending(self) -> None:
+        """The end is reached: whoever has something to do then does it here."""
+
+    def has_begun(self, cta: tuple[int, int, int]) -> bool:
+        """Whether a CTA has begun: they do so in order."""
+        state = self.timeline.state
+        number = cta[0] + state.grid[0] * (cta[1] + state.grid[1] * cta[2])
+        if any(number in batch.ctas for batch in state.batches):
+            return True
+        cx, cy, cz = state.cluster
+        return number < state.waves * cx * cy * cz
+
+    def lock(self) -> None:
+        """Let the warp in focus go first, or whoever comes first, as ``scheduler_locking`` says."""
+        gx, gy, _ = self.timeline.state.grid
+        x, y, z = self.thread.cta
+        number = x + gx * (y + gy * z)
+        self.timeline.prefer(None if self.scheduler_locking == "off" else (number, self.thread.warp))
+
+    def here(self, spots: frozenset[tuple[int, int]]) -> bool:
+        """Whether the thread in focus stands at one of these places."""
+        instruction = self.instruction
+        return instruction is not None and spot(instruction) in spots
+
+    @property
+    def error(self) -> ExecutionError | None:
+        """The error with which the launch ended, if it did."""
+        return self.timeline.error

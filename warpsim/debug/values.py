@@ -1,0 +1,195 @@
+"""Values of expressions, and what is computed with them.
+
+Integers are exact: nothing wraps. A value of lanes has 32 elements, of which those count that stand with the thread."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.debug.places import DebugError, of_type
+from warpsim.types import ELEMENTS, TYPES, ScalarType
+
+Array = NDArray[Any]
+PACKED = {
+    name: (name.rpartition("x")[0], int(name.rpartition("x")[2]))
+    for name in TYPES
+    if "x" in name and name.rpartition("x")[2].isdigit()
+}
+"""Packed types: what they consist of, and how many."""
+_INTEGER: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}  # fmt: skip
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class Value:
+    """``data``: one element, one for each lane (``lanes``), or those of an array. ``packed``: the parts of packed bits, last
+    axis. ``at``: where it lies in memory, for what has an address."""
+
+    data: Array
+    lanes: bool = False
+    packed: bool = False
+    at: Location | None = None
+
+
+@attrs.frozen(eq=False)
+class Location:
+    """Elements of a type in a state space: one address, or one for each lane."""
+
+    space: str
+    address: Any
+    type: ScalarType
+    count: int | None = None
+
+    @property
+    def each(self) -> int:
+        """Bytes of an element."""
+        return self.type.bytes
+
+
+def plain_type(type: ScalarType) -> np.dtype[Any]:
+    """What elements of a type are in memory."""
+    return np.dtype(np.uint8) if type.kind == "p" else type.dtype
+
+
+def unpacked(data: Array, type: ScalarType, lanes: bool, at: Location | None = None) -> Value:
+    """Elements of a type from their bits, those of packed types and of the narrow floats with their meaning."""
+    if type.name in PACKED:
+        part, count = PACKED[type.name]
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, type.bytes)
+        if part == "e2m1":
+            raw = np.stack([raw & 15, raw >> 4], axis=-1).reshape(len(raw), -1)
+            found = raw.astype(np.uint8).view(ml_dtypes.float4_e2m1fn)
+        else:
+            found = np.ascontiguousarray(raw).view(ELEMENTS.get(part, TYPES[part].dtype))
+        return Value(found.reshape(*data.shape, count), lanes, packed=True, at=at)
+    if type.name in ELEMENTS and type.kind == "b" and type.bits in (8, 32):
+        data = data.view(ELEMENTS[type.name])
+    return Value(data, lanes, at=at)
+
+
+def as_bits(value: Value, type: ScalarType) -> Value:
+    """The bits of a value as a type: its low part, or zeros above it. Floats of one width become those of another."""
+    data = value.data
+    if value.packed:
+        raise DebugError("packed bits have parts: write .lo, .hi or [i]")
+    floating = data.dtype.kind == "f" or data.dtype.name.startswith(("bfloat", "float"))
+    if floating and type.kind == "f" and type.dtype.itemsize != data.dtype.itemsize:
+        with np.errstate(all="ignore"):
+            return Value(data.astype(type.dtype), value.lanes)
+    size = type.bytes
+    mask = (1 << type.bits) - 1
+    if data.dtype.names is not None:
+        raise DebugError("registers of 128 bits have no other type")
+    plain = data if data.dtype == object else of_type(data, np.dtype(f"u{data.dtype.itemsize}")).astype(object)
+    if data.dtype == np.bool_:
+        plain = data.astype(np.uint8).astype(object)
+    bits = (plain & mask) if type.bits < 128 else plain
+    raw = np.asarray(bits, object).reshape(-1).astype(f"u{size}").reshape(data.shape)
+    if type.kind == "p":
+        return Value(raw != 0, value.lanes)
+    return unpacked(raw.view(type.dtype) if raw.dtype.itemsize == type.dtype.itemsize else raw, type, value.lanes)
+
+
+def _number(value: Value) -> Array:
+    """Data to compute with: exact integers, or float64."""
+    data = value.data
+    if value.packed or data.dtype.names is not None:
+        raise DebugError("nothing can be computed with packed bits as a whole: write .lo, .hi or [i]")
+    if data.dtype == object:
+        return data
+    if data.dtype.kind in "iub":
+        return data.astype(object) if data.dtype.kind != "b" else data.astype(np.uint8).astype(object)
+    with np.errstate(all="ignore"):
+        return data.astype(np.float64)
+
+
+def integers(value: Value) -> Array:
+    """Exact integers.
+
+    Raises:
+        DebugError: they are floats."""
+    data = _number(value)
+    if data.dtype != object:
+        raise DebugError("an integer is needed here, not a float")
+    return data
+
+
+def one(value: Value) -> int:
+    """The one integer that a value is."""
+    data = integers(value)
+    if data.size != 1:
+        raise DebugError("one number is needed here, not one for each lane")
+    return int(data.reshape(-1)[0])
+
+
+def unary(sign: str, value: Value) -> Value:
+    """A sign and what it is applied to."""
+    data = _number(value)
+    if sign == "!":
+        return Value(np.asarray(data == 0, np.bool_), value.lanes)
+    if sign == "~":
+        return Value(np.asarray(-1 - integers(value), object), value.lanes)
+    return Value(np.asarray(-data if sign == "-" else data, data.dtype), value.lanes)
+
+
+def binary(sign: str, left: Value, right: Value) -> Value:
+    """An operator between two values."""
+    a, b = _number(left), _number(right)
+    if a.ndim and b.ndim and (left.lanes != right.lanes or a.shape != b.shape):
+        raise DebugError(f"values of {len(a)} and of {len(b)} elements do not go together")
+    lanes = left.lanes or right.lanes
+    if sign in ("&&", "||"):
+        truth = (a != 0) & (b != 0) if sign == "&&" else (a != 0) | (b != 0)
+        return Value(np.asarray(truth, np.bool_), lanes)
+    if sign in _COMPARE:
+        return Value(np.asarray(_COMPARE[sign](a, b), np.bool_), lanes)
+    exact = a.dtype == object and b.dtype == object
+    if not exact:
+        if sign not in ("+", "-", "*", "/"):
+            raise DebugError(f"{sign} is for integers")
+        with np.errstate(all="ignore"):
+            x, y = a.astype(np.float64), b.astype(np.float64)
+            return Value(np.asarray(x / y if sign == "/" else _INTEGER[sign](x, y)), lanes)
+    if sign in _INTEGER:
+        return Value(np.asarray(_INTEGER[sign](a, b), object), lanes)
+    return Value(np.asarray(np.frompyfunc(_DIVIDED[sign], 2, 1)(a, b), object), lanes)
+
+
+def _quotient(a: int, b: int) -> int:
+    """As in C: towards zero."""
+    if b == 0:
+        raise DebugError("division by zero")
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _left(a: int, b: int) -> int:
+    if not 0 <= b <= 128:
+        raise DebugError("a shift is by 0 to 128 bits")
+    return a << b
+
+
+_DIVIDED: dict[str, Callable[[int, int], int]] = {
+    "/": _quotient,
+    "%": lambda a, b: a - b * _quotient(a, b),
+    "<<": _left,
+    ">>": lambda a, b: a >> b if 0 <= b <= 1 << 20 else _left(a, -1),
+}
+
+
+def narrowed(data: Array) -> Array:
+    """Exact integers in the narrowest of int64 and uint64 that holds them all; as they are where none does."""
+    low, high = (min(data.reshape(-1)), max(data.reshape(-1))) if data.size else (0, 0)
+    if low >= -(2**63) and high < 2**63:
+        return data.astype(np.int64)
+    return data.astype(np.uint64) if low >= 0 and high < 2**64 else data
