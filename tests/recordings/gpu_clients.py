@@ -1,7 +1,8 @@
-"""Small programs of those who launch kernels from Python, recorded on a GPU by `warpsim record`: gpu_clients.py FOLDER
+"""Small programs of those who launch kernels from Python, recorded on a GPU by `warpsim record`:
+gpu_clients.py FOLDER [NAME...]
 
-Each runs in a process of its own: CuPy, cuda.core, cuda.bindings (tensor maps, clusters), Triton, numba-cuda, a PyTorch
-extension. The cases cases/recorded_* were made so."""
+Each runs in a process of its own: CuPy, cuda.core, cuda.bindings (tensor maps, graphs), Triton, numba-cuda, PyTorch
+(extensions, graphs, compiled functions). The cases cases/recorded_* were made so."""
 
 import subprocess
 import sys
@@ -18,6 +19,10 @@ KERNELS = {
     "triton": "*kernel*",
     "numba": "*",
     "torch": "*scaled_add*",
+    "packed": "*scaled_add*",
+    "compiled": "triton_*",
+    "graphs": "*",
+    "torch_graphs": "add_kernel",
 }
 SAXPY = 'extern "C" __global__ void core_axpy(int n, float a, const float *x, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a * x[i] + y[i]; }'
 
@@ -109,7 +114,7 @@ def triton():
 
 def numba():
     """A jitted kernel."""
-    np.vstack = np.vstack  # NumPy 2.5 has it no more, and numba-cuda 0.30 asks for it
+    vars(np)["row_stack"] = np.vstack  # NumPy 2.5 has it no more, and numba-cuda 0.30 asks for it
     from numba import cuda
 
     @cuda.jit
@@ -123,7 +128,7 @@ def numba():
     print(float(y.copy_to_host().sum()))
 
 
-def torch():
+def torch(*flags):
     """An extension of C++ and CUDA, compiled with PTX in it."""
     import os
 
@@ -141,11 +146,11 @@ def torch():
     }
     """
     module = load_inline(
-        "scaled",
+        "packed" if not flags else "scaled",
         "void run(torch::Tensor x, torch::Tensor y, double a);",
         source,
         functions=["run"],
-        extra_cuda_cflags=["-no-compress"],
+        extra_cuda_cflags=list(flags),
     )
     x, y = torch.arange(260, device="cuda", dtype=torch.float32), torch.ones(260, device="cuda")
     module.run(x, y, 1.5)
@@ -153,10 +158,104 @@ def torch():
     print(float(y.sum()))
 
 
+def compiled():
+    """A function that PyTorch compiles: kernels of Triton from its own cache."""
+    import torch
+
+    @torch.compile
+    def softened(x, y):
+        return torch.softmax(x * 2 + y, dim=-1)
+
+    x, y = (torch.linspace(-1, 1, 64 * 96, device="cuda").reshape(64, 96) for _ in range(2))
+    print(float(softened(x, y).sum()))
+
+
+STEP = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry step(.param .u64 x, .param .u64 y)
+{
+ .reg .b64 %x, %y, %t; .reg .f32 %a, %b; .reg .b32 %i, %n, %c;
+ ld.param.u64 %x, [x]; ld.param.u64 %y, [y];
+ mov.u32 %i, %tid.x; mov.u32 %n, %ntid.x; mov.u32 %c, %ctaid.x;
+ mad.lo.s32 %i, %c, %n, %i;
+ mul.wide.u32 %t, %i, 4;
+ add.s64 %x, %x, %t; add.s64 %y, %y, %t;
+ ld.global.f32 %a, [%x]; ld.global.f32 %b, [%y];
+ fma.rn.f32 %b, %b, 0f40000000, %a;
+ st.global.f32 [%y], %b;
+ ret;
+}
+"""
+
+
+def graphs():
+    """A graph of the driver: a fill, two kernels that each double what is there, a copy; then with another grid."""
+    import ctypes
+
+    from cuda.bindings import driver as cu
+
+    def ok(result):
+        assert result[0] == 0, result
+        return result[1] if len(result) == 2 else result[1:] or None
+
+    ok(cu.cuInit(0))
+    ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(ok(cu.cuDeviceGet(0))))))
+    x, y, z = (ok(cu.cuMemAlloc(512)) for _ in range(3))
+    ok(cu.cuMemsetD8(y, 0, 512))
+    function = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData(STEP.encode() + b"\0")), b"step"))
+    stream = ok(cu.cuStreamCreate(0))
+    ok(cu.cuStreamBeginCapture(stream, cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    ok(cu.cuMemsetD32Async(x, 0x3F800000, 128, stream))
+    for _ in range(2):
+        ok(cu.cuLaunchKernel(function, 2, 1, 1, 64, 1, 1, 0, stream, ((int(x), int(y)), (ctypes.c_void_p,) * 2), 0))
+    ok(cu.cuMemcpyDtoDAsync(z, y, 512, stream))
+    graph = ok(cu.cuStreamEndCapture(stream))
+    executable = ok(cu.cuGraphInstantiate(graph, 0))
+
+    def launched():
+        out = np.zeros(128, np.float32)
+        ok(cu.cuGraphLaunch(executable, stream))
+        ok(cu.cuStreamSynchronize(stream))
+        ok(cu.cuMemcpyDtoH(out.ctypes.data, z, 512))
+        return out
+
+    assert (launched() == 3).all()
+    count = ok(cu.cuGraphGetNodes(graph))[1]
+    for node in ok(cu.cuGraphGetNodes(graph, count))[0]:
+        if ok(cu.cuGraphNodeGetType(node)) == cu.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
+            params = ok(cu.cuGraphKernelNodeGetParams(node))
+            params.gridDimX = 1
+            ok(cu.cuGraphExecKernelNodeSetParams(executable, node, params))
+    assert (launched() == [15] * 64 + [3] * 64).all()
+    print("the graph's results are its own")
+
+
+def torch_graphs():
+    """A graph of PyTorch, with a kernel of Triton that changes what it reads."""
+    import torch
+
+    sys.path.insert(0, str(Path(__file__).parent))
+    from gpu_triton import add_kernel
+
+    x, y = torch.ones(300, device="cuda"), torch.zeros(300, device="cuda")
+    add_kernel[(3,)](x, y, y, 300, BLOCK=128)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        add_kernel[(3,)](x, y, y, 300, BLOCK=128)
+        y.mul_(3)
+        add_kernel[(3,)](x, y, y, 300, BLOCK=128)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert (y == 7).all(), y
+    print(float(y.sum()))
+
+
 def main():
     """One client, or all of them into a folder."""
     if sys.argv[1] in KERNELS:
-        globals()[sys.argv[1]]()
+        {"torch": lambda: torch("-no-compress"), "packed": torch}.get(sys.argv[1], globals().get(sys.argv[1]))()
         return
     folder = Path(sys.argv[1])
     for name in sys.argv[2:] or KERNELS:

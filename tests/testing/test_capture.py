@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.capture import launches
+from warpsim.capture import launches, structures
 from warpsim.capture.cupti import ENTER, EXIT, CallbackData
 from warpsim.capture.images import VARIABLE, Sources
 from warpsim.capture.session import recording
@@ -99,13 +99,13 @@ def test_a_launch_becomes_a_case(session):
     recorder, driver = session.recorder, session.recorder.driver
     out = ctypes.pointer(ctypes.c_void_p(77))
     text = ctypes.create_string_buffer(PTX.encode())
-    called(recorder, EXIT, b"cuModuleLoadData", launches.Load(out=out, image=ctypes.addressof(text)))
+    called(recorder, EXIT, b"cuModuleLoadData", structures.Load(out=out, image=ctypes.addressof(text)))
     values = [ctypes.c_uint64(POOL + 4096), ctypes.c_float(0.5), ctypes.c_uint32(60), ctypes.c_uint64(POOL + 8192)]
     places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
     shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 64, "by": 1, "bz": 1, "shared": 0}
     source = driver.pool[8192 : 8192 + 240].view(np.float32)
     source[:] = np.arange(60)
-    launch = launches.Launch(f=1, params=ctypes.addressof(places), **shape)
+    launch = structures.Launch(f=1, params=ctypes.addressof(places), **shape)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
     driver.pool[4096 : 4096 + 240].view(np.float32)[:] = source * np.float32(0.5)
     driver.counter[0] += 1
@@ -126,12 +126,12 @@ def test_a_launch_becomes_a_case(session):
 def test_what_cannot_be_recorded_is_said(session):
     """Machine code without PTX, a failed launch, and a surprise in between: a note, and the program goes on."""
     recorder = session.recorder
-    launch = launches.Launch(f=1)
+    launch = structures.Launch(f=1)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
     called(recorder, EXIT, b"cuLaunchKernel", launch)
     name = ctypes.create_string_buffer(b"/no/such/file")
     out = ctypes.pointer(ctypes.c_void_p(5))
-    called(recorder, EXIT, b"cuModuleLoad", launches.Load(out=out, image=ctypes.addressof(name)))
+    called(recorder, EXIT, b"cuModuleLoad", structures.Load(out=out, image=ctypes.addressof(name)))
     session.__exit__(None, None, None)
 
     assert session.cases == []
@@ -143,12 +143,17 @@ def test_packed_parameters_and_attributes():
     """A launch may hand over its parameters as one buffer, and clusters as attributes."""
     packed = ctypes.create_string_buffer(bytes(range(24)), 24)
     size = ctypes.c_uint64(24)
-    extra = (ctypes.c_uint64 * 5)(launches.POINTER, ctypes.addressof(packed), launches.SIZE, ctypes.addressof(size), 0)
-    raw = (ctypes.c_uint32 * 36)(launches.CLUSTER, 0, 2, 1, 1, *[0] * 13, launches.COOPERATIVE, 0, 1)
-    config = launches.Config(attributes=ctypes.addressof(raw), count=2)
+    extra = (ctypes.c_uint64 * 5)(
+        structures.POINTER, ctypes.addressof(packed), structures.SIZE, ctypes.addressof(size), 0
+    )
+    raw = (ctypes.c_uint32 * 36)(structures.CLUSTER, 0, 2, 1, 1, *[0] * 13, structures.COOPERATIVE, 0, 1)
+    config = structures.Config(attributes=ctypes.addressof(raw), count=2)
 
-    assert launches._params([(0, 8), (8, 4)], None, ctypes.addressof(extra)) == [bytes(range(8)), bytes(range(8, 12))]
-    assert launches._attributes(config) == ((2, 1, 1), True)
+    assert structures.params_of([(0, 8), (8, 4)], None, ctypes.addressof(extra)) == [
+        bytes(range(8)),
+        bytes(range(8, 12)),
+    ]
+    assert structures.attributes_of(config) == ((2, 1, 1), True)
 
 
 def test_variables_of_a_text():
@@ -168,3 +173,148 @@ def test_without_a_gpu(tmp_path, monkeypatch):
     with pytest.raises(warpsim.LaunchError, match="needs a machine with an NVIDIA driver"):
         recording(tmp_path)
     assert main(["record", "-o", str(tmp_path), "--", "/no/such/program"]) == 2
+
+
+# ---- graphs ---------------------------------------------------------------------------------------
+
+ADD, FILL, HOST, CLONE = 11, 12, 13, 1000
+
+
+class GraphDriver(FakeDriver):
+    """A driver with a graph that fills 60 floats with 3 and then adds: node 11 depends on node 12."""
+
+    def __init__(self):
+        super().__init__()
+        self.nodes = [FILL, ADD]
+        self.values = [ctypes.c_uint64(POOL + 4096), ctypes.c_float(0.5), ctypes.c_uint32(60), ctypes.c_uint64(POOL)]
+        self.places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in self.values])
+        shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 64, "by": 1, "bz": 1}
+        self.kernel = structures.KernelNode(f=1, **shape, params=ctypes.addressof(self.places))
+        self.fill = structures.Memset(address=POOL, value=0x40400000, size=4, width=60, height=1)
+        self.ran = []
+
+    def write(self, address, held):
+        """Into memory."""
+        target = self.counter.view(np.uint8) if address == COUNTER else self.pool
+        target[:] = np.frombuffer(held, np.uint8)
+        return True
+
+    def name_of(self, function):
+        """The only one."""
+        return "add"
+
+    def graph_nodes(self, graph):
+        """Those of the copy."""
+        assert graph == CLONE
+        return self.nodes
+
+    def graph_node_type(self, node):
+        """CUgraphNodeType."""
+        return {ADD: 0, FILL: 2, HOST: 3}[node]
+
+    def ok(self, name, *args):
+        """The calls that run nodes and look at them."""
+        targets = [getattr(a, "_obj", None) for a in args]
+        if name == "cuGraphClone":
+            targets[0].value = CLONE
+        elif name == "cuGraphNodeFindInClone":
+            targets[0].value = args[1].value
+        elif name == "cuGraphKernelNodeGetParams_v2":
+            ctypes.memmove(ctypes.byref(targets[1]), ctypes.byref(self.kernel), ctypes.sizeof(self.kernel))
+        elif name == "cuGraphKernelNodeSetParams_v2":
+            ctypes.memmove(ctypes.byref(self.kernel), args[1].value, ctypes.sizeof(self.kernel))
+        elif name == "cuGraphMemsetNodeGetParams":
+            ctypes.memmove(ctypes.byref(targets[1]), ctypes.byref(self.fill), ctypes.sizeof(self.fill))
+        elif name == "cuMemsetD2D32_v2":
+            assert [a.value for a in args] == [POOL, 240, 0x40400000, 60, 1]
+            self.run_fill()
+        elif name == "cuLaunchKernelEx":
+            assert (targets[0].gx, targets[0].bx, targets[0].count) == (1, 64, 0)
+            self.run_add()
+        return True
+
+    def run_fill(self):
+        """What the memset does."""
+        self.ran.append("fill")
+        self.pool[:240].view(np.float32)[:] = 3
+
+    def run_add(self):
+        """What the kernel does."""
+        self.ran.append("add")
+        places = ctypes.cast(self.kernel.params, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
+        at = places[0][0] - POOL
+        self.pool[at : at + 240].view(np.float32)[:] = self.pool[:240].view(np.float32) * np.float32(0.5)
+        self.counter[0] += 1
+
+
+@pytest.fixture
+def graphed(monkeypatch, tmp_path):
+    """A recording of that driver, with a graph that was instantiated as executable 5."""
+    monkeypatch.setattr(launches, "Driver", GraphDriver)
+    made = recording(tmp_path / "cases")
+    image, out = ctypes.create_string_buffer(PTX.encode()), ctypes.pointer(ctypes.c_void_p(77))
+    load = structures.Load(out=out, image=ctypes.addressof(image))
+    called(made.recorder, EXIT, b"cuModuleLoadData", load)
+    graph = structures.Instantiate(out=ctypes.pointer(ctypes.c_void_p(5)), graph=9)
+    called(made.recorder, EXIT, b"cuGraphInstantiateWithFlags", graph)
+    return made
+
+
+def launch(recorder):
+    """The graph's launch, and what it then does itself."""
+    given, driver = structures.GraphLaunch(executable=5), recorder.driver
+    called(recorder, ENTER, b"cuGraphLaunch", given)
+    before = driver.pool.copy(), int(driver.counter[0])
+    driver.run_fill()
+    driver.run_add()
+    called(recorder, EXIT, b"cuGraphLaunch", given)
+    return before
+
+
+def test_a_kernel_of_a_graph_becomes_a_case(graphed):
+    """It is given what the memset before it left; the graph finds memory and variables as they were."""
+    pool, counter = launch(graphed.recorder)
+    graphed.__exit__(None, None, None)
+
+    assert graphed.notes == []
+    (case,) = graphed.cases
+    assert run_case(case).bits_equal
+    assert Case.read(case).data["in_memory0"][:60].tolist() == [3.0] * 60
+    assert not pool.any()
+    assert counter == 9
+    assert graphed.recorder.driver.ran == ["fill", "add", "fill", "add"]
+
+
+def test_changed_nodes_are_followed(graphed):
+    """A kernel node with new parameters is launched with those; a graph with another changed node is left out, and said so."""
+    recorder, driver = graphed.recorder, graphed.recorder.driver
+    values = [ctypes.c_uint64(POOL + 8192), *driver.values[1:]]
+    places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
+    params = structures.KernelNode.from_buffer_copy(driver.kernel)
+    params.params = ctypes.addressof(places)
+    change = structures.NodeChange(executable=5, node=ADD, params=ctypes.addressof(params))
+    called(recorder, EXIT, b"cuGraphExecKernelNodeSetParams", change)
+    launch(recorder)
+    called(recorder, EXIT, b"cuGraphExecMemcpyNodeSetParams", change)
+    launch(recorder)
+    graphed.__exit__(None, None, None)
+
+    assert [Case.read(c).description["params"][0]["byte_offset"] for c in graphed.cases] == [8192]
+    assert graphed.notes == ["a graph was not recorded: a node was changed after the graph was instantiated"]
+
+
+def test_what_cannot_run_alone(graphed):
+    """Host functions would run twice: a note, and nothing runs but the graph."""
+    recorder = graphed.recorder
+    recorder.driver.nodes = [FILL, ADD, HOST]
+    launch(recorder)
+    called(recorder, ENTER, b"cuGraphExecDestroy", structures.GraphLaunch(executable=5))
+    launch(recorder)
+    graphed.__exit__(None, None, None)
+
+    assert graphed.cases == []
+    assert recorder.driver.ran == ["fill", "add"] * 2
+    assert graphed.notes == [
+        "a graph was not recorded: it has a node that is a host function",
+        "a graph was not recorded: it was instantiated before the recording began, or cannot be cloned",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import graphlib
 import re
 from typing import Any
 
@@ -90,6 +91,32 @@ class Driver:
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), ctypes.c_void_p(module), name.encode()
         )
         return (address.value, size.value) if done else None
+
+    def write(self, address: int, held: bytes) -> bool:
+        """Put bytes into device memory."""
+        return self.ok("cuMemcpyHtoD_v2", ctypes.c_uint64(address), held, ctypes.c_size_t(len(held)))
+
+    def graph_nodes(self, graph: int) -> list[int]:
+        """The nodes of a graph, each behind those that it depends on."""
+        at, count = ctypes.c_void_p(graph), ctypes.c_size_t()
+        self.ok("cuGraphGetNodes", at, None, ctypes.byref(count))
+        nodes = (ctypes.c_uint64 * count.value)()
+        self.ok("cuGraphGetNodes", at, nodes, ctypes.byref(count))
+        name = "cuGraphGetEdges_v2" if hasattr(self.cuda, "cuGraphGetEdges_v2") else "cuGraphGetEdges"
+        data = name.endswith("_v2")
+        self.ok(name, at, None, None, *[None] * data, ctypes.byref(count))
+        before, after, about = ((ctypes.c_uint64 * count.value)() for _ in range(3))
+        self.ok(name, at, before, after, *[about] * data, ctypes.byref(count))
+        needs: dict[int, set[int]] = {int(node): set() for node in nodes}
+        for earlier, later in zip(before, after, strict=True):
+            needs[later].add(earlier)
+        return list(graphlib.TopologicalSorter(needs).static_order())
+
+    def graph_node_type(self, node: int) -> int:
+        """The CUgraphNodeType of a node."""
+        kind = ctypes.c_int(-1)
+        self.ok("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+        return kind.value
 
     def hardware(self) -> dict[str, Any]:
         """The GPU of the present context, as a case names it."""

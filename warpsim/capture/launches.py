@@ -5,39 +5,38 @@ from __future__ import annotations
 import ctypes
 import fnmatch
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
 from warpsim.capture.cupti import ENTER, CallbackData, Subscription
 from warpsim.capture.gpu import Driver
+from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
 from warpsim.capture.images import VARIABLE, Sources, image_at
+from warpsim.capture.structures import (
+    PTX_INPUT,
+    GraphLaunch,
+    GraphUpdate,
+    Im2col,
+    Instantiate,
+    Launch,
+    LaunchEx,
+    LinkAdd,
+    LinkComplete,
+    Load,
+    NodeChange,
+    Tiled,
+    attributes_of,
+    params_of,
+    u32,
+    u64,
+)
 
-PTX_INPUT = 1
-COOPERATIVE, CLUSTER = 2, 4
-END, POINTER, SIZE = 0, 1, 2
 LARGEST = 1 << 28
 """Bytes of an allocation that is copied."""
-
-
-def _structure(name: str, **fields: Any) -> type[ctypes.Structure]:
-    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-u32, u64, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-_SHAPE = {"gx": u32, "gy": u32, "gz": u32, "bx": u32, "by": u32, "bz": u32, "shared": u32, "stream": pointer}
-Launch = _structure("Launch", f=pointer, **_SHAPE, params=pointer, extra=pointer)
-Config = _structure("Config", **_SHAPE, attributes=pointer, count=u32)
-LaunchEx = _structure("LaunchEx", config=ctypes.POINTER(Config), f=pointer, params=pointer, extra=pointer)
-Load = _structure("Load", out=ctypes.POINTER(pointer), image=pointer)
-LinkAdd = _structure("LinkAdd", state=pointer, kind=u32, data=pointer, size=ctypes.c_size_t)
-LinkComplete = _structure(
-    "LinkComplete", state=pointer, out=ctypes.POINTER(pointer), size=ctypes.POINTER(ctypes.c_size_t)
-)
-_MAP = {"map": pointer, "kind": u32, "rank": u32, "address": pointer, "dims": pointer, "strides": pointer}
-_ENDS = {"interleave": u32, "swizzle": u32, "l2": u32, "fill": u32}
-Tiled = _structure("Tiled", **_MAP, box=pointer, steps=pointer, **_ENDS)
-Im2col = _structure("Im2col", **_MAP, lower=pointer, upper=pointer, channels=u32, pixels=u32, steps=pointer, **_ENDS)
+LOWEST = 1 << 20
+"""Numbers below are no addresses of memory."""
 
 
 @attrs.define(eq=False)
@@ -57,7 +56,7 @@ class Captured:
     variables: dict[str, list[bytes]] = attrs.field(factory=dict)
     maps: dict[int, dict[str, Any]] = attrs.field(factory=dict)
     hardware: dict[str, Any] = attrs.field(factory=dict)
-    _places: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    places: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
 
 class Recorder:
@@ -66,6 +65,7 @@ class Recorder:
     def __init__(self, kernels: str = "*", most: int | None = None, largest: int = LARGEST) -> None:
         self.kernels, self.most, self.largest = kernels, most, largest
         self.driver, self.sources = Driver(), Sources()
+        self.graphs = Graphs(self.driver)
         self.launches: list[Captured] = []
         self.notes: list[str] = []
         self.tensor_maps: dict[bytes, dict[str, Any]] = {}
@@ -181,20 +181,37 @@ class Recorder:
         if name.startswith("cuLaunchKernelEx"):
             given = LaunchEx.from_address(params)
             shape = given.config[0]
-            cluster, cooperative = _attributes(shape)
+            cluster, cooperative = attributes_of(shape)
         else:
             given = shape = Launch.from_address(params)
             cluster, cooperative = None, "Cooperative" in name
         extra = 0 if "Cooperative" in name else given.extra
-        if self.most is not None and len(self.launches) + len(stack) > self.most:
+        if not self._room(len(stack)) or self.driver.capturing(shape.stream or 0):
             return
-        if self.driver.capturing(shape.stream or 0):
-            self.note("launches of a stream that records a graph cannot be seen")
-            return
-        symbol = (data.symbol or b"").decode() or self.driver.name_of(given.f)
+        symbol = (data.symbol or b"").decode()
+        launch = self._captured(given.f, shape, cluster, cooperative, given.params, extra, symbol)
+        if launch is not None and self.driver.synchronise() and self._before(launch):
+            stack[-1] = launch
+
+    def _room(self, more: int) -> bool:
+        """Whether a launch is wanted that follows those recorded and ``more`` that run."""
+        return self.most is None or len(self.launches) + more <= self.most
+
+    def _captured(
+        self,
+        function: int,
+        shape: Any,
+        cluster: tuple[int, int, int] | None,
+        cooperative: bool,
+        params: int | None,
+        extra: int | None,
+        symbol: str = "",
+    ) -> Captured | None:
+        """A launch before anything is known of memory; None where it is not wanted, or without PTX."""
+        symbol = symbol or self.driver.name_of(function)
         if not fnmatch.fnmatchcase(symbol, self.kernels):
-            return
-        module, library = self.driver.module_of(given.f)
+            return None
+        module, library = self.driver.module_of(function)
         image = self.sources.modules.get(module, b"") or self.sources.libraries.get(library, b"")
         if not image:
             by_module = {self.driver.library_module(at): held for at, held in self.sources.libraries.items()}
@@ -203,45 +220,42 @@ class Recorder:
         ptx = self.sources.ptx(image, symbol, int(hardware["sm"][3:]))
         if ptx is None:
             self.note(f"{symbol}: its PTX is nowhere to be found (loaded as machine code alone)")
-            return
-        launch = Captured(
-            symbol,
-            ptx,
-            (shape.gx, shape.gy, shape.gz),
-            (shape.bx, shape.by, shape.bz),
-            shape.shared,
-            cluster,
-            cooperative,
-            _params(self.driver.params(given.f), given.params, extra),
-            hardware=hardware,
-        )
-        if self._before(launch, module):
-            stack[-1] = launch
+            return None
+        raw = params_of(self.driver.params(function), params, extra)
+        grid, block = (shape.gx, shape.gy, shape.gz), (shape.bx, shape.by, shape.bz)
+        launch = Captured(symbol, ptx, grid, block, shape.shared, cluster, cooperative, raw, hardware=hardware)
+        for name in dict.fromkeys(VARIABLE.findall(ptx)):
+            place = self.driver.variable(module, name)
+            if place and place[1]:
+                launch.places[name] = place
+        return launch
 
-    def _before(self, launch: Captured, module: int) -> bool:
+    def _before(self, launch: Captured) -> bool:
         """Copy what the launch can reach; False where that is too much."""
-        if not self.driver.synchronise():
-            return False
         for index, raw in enumerate(launch.params):
             if raw in self.tensor_maps:
                 launch.maps[index] = self.tensor_maps[raw]
-                self._reach(launch, self.tensor_maps[raw]["address"])
-                continue
-            for at in range(0, len(raw) - 7, 8):
-                self._reach(launch, int.from_bytes(raw[at : at + 8], "little"))
-        for name in dict.fromkeys(VARIABLE.findall(launch.ptx)):
-            place = self.driver.variable(module, name)
-            held = self.driver.read(*place) if place and place[1] else None
-            if place is not None and held is not None:
-                launch._places[name] = place
+        for address in self._addresses(launch.params):
+            self._reach(launch, address)
+        for name, place in launch.places.items():
+            held = self.driver.read(*place)
+            if held is not None:
                 launch.variables[name] = [held]
         if None in launch.memory.values():
             self.note(f"{launch.name}: it was given more than {self.largest} bytes of memory")
             return False
         return True
 
+    def _addresses(self, params: list[bytes]) -> Iterator[int]:
+        """What may be pointers in parameters, and those in tensor maps."""
+        for raw in params:
+            if raw in self.tensor_maps:
+                yield self.tensor_maps[raw]["address"]
+            else:
+                yield from (int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw) - 7, 8))
+
     def _reach(self, launch: Captured, address: int) -> None:
-        found = self.driver.allocation(address) if address >= 1 << 20 else None
+        found = self.driver.allocation(address) if address >= LOWEST else None
         if found is None or found[0] in launch.memory:
             return
         start, size = found
@@ -254,38 +268,92 @@ class Recorder:
             return
         for start, held in launch.memory.items():
             held.append(self.driver.read(start, len(held[0])) or held[0])
-        for name, (address, size) in launch._places.items():
-            launch.variables[name].append(self.driver.read(address, size) or launch.variables[name][0])
+        for name, held in launch.variables.items():
+            held.append(self.driver.read(*launch.places[name]) or held[0])
         self.launches.append(launch)
 
+    # ---- graphs ------------------------------------------------------------------------------
 
-def _attributes(config: Any) -> tuple[tuple[int, int, int] | None, bool]:
-    """The cluster and whether the launch is cooperative, from the attributes of a launch."""
-    cluster, cooperative = None, False
-    for index in range(config.count):
-        at = config.attributes + 72 * index
-        kind = ctypes.c_int.from_address(at).value
-        if kind == CLUSTER:
-            x, y, z = (u32 * 3).from_address(at + 8)
-            cluster = (int(x), int(y), int(z))
-        elif kind == COOPERATIVE:
-            cooperative = bool(ctypes.c_int.from_address(at + 8).value)
-    return cluster, cooperative
+    def _instantiate(self, site: int, params: int, data: CallbackData) -> None:
+        if site != ENTER and data.result and data.result[0] == 0:
+            given = Instantiate.from_address(params)
+            self.graphs.made(given.out[0] or 0, given.graph or 0)
 
+    def _update(self, site: int, params: int, data: CallbackData) -> None:
+        if site != ENTER and data.result and data.result[0] == 0:
+            given = GraphUpdate.from_address(params)
+            self.graphs.made(given.executable or 0, given.graph or 0)
 
-def _params(layout: list[tuple[int, int]], params: int | None, extra: int | None) -> list[bytes]:
-    """The parameters' bytes, from an array of pointers or from a packed buffer."""
-    if params:
-        places: Any = (pointer * len(layout)).from_address(params) if layout else []
-        return [ctypes.string_at(place, size) for place, (_, size) in zip(places, layout, strict=True)]
-    packed, at = b"", 0
-    address, size = 0, 0
-    while extra and (word := u64.from_address(extra + 16 * at).value) != END:
-        value = u64.from_address(extra + 16 * at + 8).value
-        address, size = (value, size) if word == POINTER else (address, u64.from_address(value).value)
-        at += 1
-    packed = ctypes.string_at(address, size) if address else b""
-    return [packed[offset : offset + width] for offset, width in layout]
+    def _change(self, site: int, params: int, data: CallbackData) -> None:
+        if site == ENTER or not data.result or data.result[0] != 0:
+            return
+        given, name = NodeChange.from_address(params), (data.function or b"").decode()
+        if name.startswith("cuGraphExecKernelNodeSetParams"):
+            self.graphs.kernel_changed(given.executable or 0, given.node or 0, given.params or 0)
+        else:
+            self.graphs.changed(given.executable or 0, "a node")
+
+    def _drop(self, site: int, params: int, data: CallbackData) -> None:
+        if site == ENTER:
+            self.graphs.dropped(GraphLaunch.from_address(params).executable or 0)
+
+    def _graph_launch(self, site: int, params: int, data: CallbackData) -> None:
+        """Run the nodes of a graph one by one, record its kernels, and put memory back before the graph itself runs."""
+        given = GraphLaunch.from_address(params)
+        if site != ENTER or not self._room(1) or self.driver.capturing(given.stream or 0):
+            return
+        try:
+            nodes = self.graphs.nodes(given.executable or 0)
+            wanted = self._wanted(nodes)
+            if not wanted or not self.driver.synchronise():
+                return
+            saved = self._saved(nodes, wanted)
+        except Refused as why:
+            self.note(f"a graph was not recorded: {why}")
+            return
+        for number, node in enumerate(nodes):
+            launch = wanted.get(number)
+            ready = launch is not None and self._before(launch)
+            if not node.run() or not self.driver.synchronise():
+                self.note("a graph was not recorded: one of its nodes failed when it ran alone")
+                break
+            if launch is not None and ready:
+                self._after(launch, True)
+        for address, held in saved.items():
+            self.driver.write(address, held)
+
+    def _wanted(self, nodes: list[Node]) -> dict[int, Captured]:
+        """The launches to record, by the number of their node."""
+        wanted: dict[int, Captured] = {}
+        for number, node in enumerate(nodes):
+            if isinstance(node, Kernel) and self._room(len(wanted) + 1):
+                given = node.given
+                launch = self._captured(node.function, given, node.cluster, node.cooperative, given.params, given.extra)
+                if launch is not None:
+                    wanted[number] = launch
+        return wanted
+
+    def _saved(self, nodes: list[Node], wanted: dict[int, Captured]) -> dict[int, bytes]:
+        """The contents of all memory that nodes may write, by address."""
+        saved: dict[int, bytes] = {}
+        for node in nodes:
+            places = node.places()
+            if isinstance(node, Kernel):
+                layout = self.driver.params(node.function)
+                places = self._addresses(params_of(layout, node.given.params, node.given.extra))
+            for address in places:
+                found = self.driver.allocation(address) if address >= LOWEST else None
+                if found is not None and found[0] not in saved:
+                    held = self.driver.read(*found) if found[1] <= self.largest else None
+                    if held is None:
+                        raise Refused(f"it was given more than {self.largest} bytes of memory")
+                    saved[found[0]] = held
+        for launch in wanted.values():
+            for address, size in launch.places.values():
+                held = self.driver.read(address, size)
+                if held is not None:
+                    saved[address] = held
+        return saved
 
 
 _HANDLERS = {
@@ -296,5 +364,24 @@ _HANDLERS = {
     **dict.fromkeys(("cuLibraryLoadData", "cuLibraryLoadFromFile"), Recorder._load),
     "cuLinkAddData": Recorder._link_add,
     "cuLinkComplete": Recorder._link_complete,
+    **dict.fromkeys(
+        ("cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams"), Recorder._instantiate
+    ),
+    "cuGraphExecUpdate": Recorder._update,
+    **dict.fromkeys(
+        (
+            "cuGraphExecKernelNodeSetParams",
+            "cuGraphExecMemcpyNodeSetParams",
+            "cuGraphExecMemsetNodeSetParams",
+            "cuGraphExecHostNodeSetParams",
+            "cuGraphExecChildGraphNodeSetParams",
+            "cuGraphExecBatchMemOpNodeSetParams",
+            "cuGraphExecNodeSetParams",
+            "cuGraphNodeSetEnabled",
+        ),
+        Recorder._change,
+    ),
+    "cuGraphExecDestroy": Recorder._drop,
+    "cuGraphLaunch": Recorder._graph_launch,
     **dict.fromkeys(("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"), Recorder._encode),
 }
