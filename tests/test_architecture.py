@@ -232,3 +232,56 @@ def test_the_window_has_every_event():
 
     defined = {name for name, value in vars(Watcher).items() if not name.startswith("_") and callable(value)}
     assert defined - {"report"} == set(EVENTS)
+
+
+RULES_OF_THE_MACHINE = {
+    "tensor-map": "copies that the hardware ends the launch with: there is nothing to copy",
+    "membermask": "an operand, too",
+}
+"""Rules that may be left out and that the machine names nevertheless, and why."""
+
+
+def watchers_and_rules(source, rules):
+    """What a file says of those who look through the window: imports of their packages, and names of rules."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and node.value in rules:
+            yield node.value
+        elif isinstance(node, ast.ImportFrom) and re.match(
+            r"warpsim\.(checks|observe|debug|trace)\b", node.module or ""
+        ):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if re.match(r"warpsim\.(checks|observe|debug|trace)\b", a.name))
+
+
+def rules_of_watchers():
+    """The rules that a launch may leave out, less those of `RULES_OF_THE_MACHINE`."""
+    from warpsim.host.checks import EVERY
+    from warpsim.machine.reporting import ALWAYS
+
+    return EVERY - ALWAYS - RULES_OF_THE_MACHINE.keys()
+
+
+def test_the_machine_names_no_watcher_and_no_rule():
+    """What a launch may leave out is said by those who look through the window, and the machine knows none of them."""
+    found = {
+        str(path.relative_to(PACKAGE)): sorted(named)
+        for path in (PACKAGE / "machine").rglob("*.py")
+        if (named := set(watchers_and_rules(path.read_text(encoding="utf-8"), rules_of_watchers())))
+    }
+
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'machine.fault("race", message, group)',
+        'if "uninitialised" in checks: pass',
+        "import warpsim.checks.races",
+        "def f():\n    from warpsim.debug import session",
+    ],
+)
+def test_watchers_and_rules_are_found(planted):
+    """The test above sees rules and watchers, however they are named."""
+    assert list(watchers_and_rules(planted, rules_of_watchers()))

@@ -16,14 +16,15 @@ class BankConflicts(warpsim.Watcher):
     def __init__(self):
         self.passes, self.accesses = Counter(), Counter()
 
-    def memory_accessed(self, machine, group, access, space, place, nbytes, where, active, differs):
+    def memory_accessed(self, machine, group, access):
         """Count the words that a warp wants of its busiest bank."""
-        if not space.startswith("shared"):
+        if not access.space.startswith("shared"):
             return
         warps, shape = group.warps, group.selection.shape
-        here = warps.active if active is None else warps.active & warps.spread(np.broadcast_to(active, shape))
+        active = True if access.active is None else access.active
+        here = warps.active & warps.spread(np.broadcast_to(active, shape))
         lanes = np.moveaxis(np.broadcast_to(here, warps.active.shape), 1, 2).reshape(-1, 32)
-        words = warps.spread(np.broadcast_to(np.asarray(place), shape)) >> 2
+        words = warps.spread(np.broadcast_to(access.place, shape)) >> 2
         words = np.moveaxis(np.broadcast_to(words, warps.active.shape), 1, 2).reshape(-1, 32)
         words = np.sort(np.where(lanes, words, -1), axis=1)  # equal words are one: they are broadcast
         new = (words >= 0) & np.c_[np.ones(len(words), bool), words[:, 1:] != words[:, :-1]]

@@ -3,7 +3,6 @@
 import numpy as np
 
 import warpsim
-from warpsim.machine.window import READ
 
 
 class Guard(warpsim.Watcher):
@@ -12,14 +11,14 @@ class Guard(warpsim.Watcher):
     def __init__(self, address, nbytes):
         self.low, self.high = address, address + nbytes
 
-    def memory_accessed(self, machine, group, access, space, place, nbytes, where, active, differs):
+    def memory_accessed(self, machine, group, access):
         """Compare each lane's bytes with the range."""
-        if access == READ or space != "global":
+        if not access.writes or access.space != "global":
             return
-        place = np.broadcast_to(np.asarray(place), group.selection.shape)
-        hit = (place < self.high) & (place + nbytes > self.low)
-        if active is not None:
-            hit = hit & active
+        place = np.broadcast_to(access.place, group.selection.shape)
+        hit = (place < self.high) & (place + access.nbytes > self.low)
+        if access.active is not None:
+            hit = hit & access.active
         if hit.any():
             first = int(place[hit][0])
             self.report(machine, group, "guard", f"address 0x{first:x} is guarded and written", hit, address=first)

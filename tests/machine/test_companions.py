@@ -153,9 +153,9 @@ class FromGlobal(Watcher):
         self.told = []
         self.stored = None
 
-    def memory_accessed(self, machine, group, access, space, place, nbytes, where, active, differs):
+    def memory_accessed(self, machine, group, access):
         """Loads are looked at when they are done."""
-        if access == READ:
+        if access.kind == READ:
             machine.attend()
 
     def carried_before(self, machine, group, instruction):
@@ -189,7 +189,7 @@ def test_steps_are_told_only_where_something_is_carried():
     """A launch in which a watcher gives companions to nothing hears of no step."""
 
     class Nothing(FromGlobal):
-        def memory_accessed(self, machine, group, access, space, place, nbytes, where, active, differs):
+        def memory_accessed(self, machine, group, access):
             """Asks for nothing."""
 
     watcher = Nothing()

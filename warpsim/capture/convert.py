@@ -18,7 +18,7 @@ from warpsim.host.cases import Case, CaseResult, run_prepared
 from warpsim.host.module import Module, load_text
 from warpsim.host.recipes import DTYPES
 from warpsim.layout import tensor_map as layout
-from warpsim.machine.window import Watcher
+from warpsim.machine.window import MemoryAccess, Watcher
 from warpsim.program.program import Param
 
 if TYPE_CHECKING:
@@ -56,26 +56,15 @@ class Reach(Watcher):
         self.bases = bases
         self.found = {name: Touched() for name in bases}
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Any,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Loads, stores and atomics of lanes."""
-        if space != "global":
+        if access.space != "global":
             return
-        places = np.broadcast_to(np.asarray(place), group.selection.shape)
-        if active is not None:
-            places = places[np.broadcast_to(active, group.selection.shape)]
+        places = np.broadcast_to(np.asarray(access.place), group.selection.shape)
+        if access.active is not None:
+            places = places[np.broadcast_to(access.active, group.selection.shape)]
         if places.size:
-            self._note(places.reshape(-1), nbytes, _type_of(group.instruction.text))
+            self._note(places.reshape(-1), access.nbytes, _type_of(group.instruction.text))
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int

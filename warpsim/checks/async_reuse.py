@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.async_shared import MatrixFootprint, SharedUses
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
-from warpsim.machine.window import ATOMIC, READ, Watcher
+from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from warpsim.machine.values import Array
 
 NAME = "async"
+VERBS = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
 class InFlight:
@@ -54,26 +54,16 @@ class AsyncReuse(Watcher):
         found.settle()
         return found
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Accesses of threads."""
-        verb = "read" if access == READ else "atomic" if access == ATOMIC else "write"
         found = self._in_flight(machine)
-        if space == "global":
+        if access.space == "global":
             if found.stores.stores:
-                found.stores.touch(machine, group, verb, place, nbytes, active)
-        elif found.shared.busy and space != "local" and not (machine.delivering and late(machine)):
-            found.shared.touch(machine, group, verb, place, nbytes, where, active)
+                found.stores.touch(machine, group, VERBS[access.kind], access.place, access.nbytes, access.active)
+        elif found.shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
+            found.shared.touch(
+                machine, group, VERBS[access.kind], access.place, access.nbytes, access.columns, access.active
+            )
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
@@ -81,9 +71,7 @@ class AsyncReuse(Watcher):
         """Rows of matrices."""
         shared = self._in_flight(machine).shared
         if shared.busy:
-            shared.touch(
-                machine, group, "read" if access == READ else "write", place, nbytes, columns, active, rows=True
-            )
+            shared.touch(machine, group, VERBS[access], place, nbytes, columns, active, rows=True)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

@@ -1,4 +1,5 @@
-"""What is wrong where threads arrive at barriers of their CTAs: numbers, counts, kinds, and operands that differ in a warp."""
+"""What is wrong where threads arrive at barriers: numbers, counts and kinds that disagree, operands that differ in a warp,
+arrivals at the cluster's without a wait between them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.machine.reporting import present
+from warpsim.machine.state.batch import NEVER
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.window import Watcher
 from warpsim.program.program import Instruction
@@ -50,6 +52,20 @@ class Barriers(Watcher):
         _check_kind(machine, group, barrier, last)
         if last is None or last.place is not present(group):
             arrived[number] = Last(present(group), _votes(present(group)))
+
+    def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
+        """Report threads that have arrived, and have not waited since."""
+        barrier = machine.batch.cluster_barrier
+        assert barrier is not None
+        again = barrier.entered[group.selection.positions] != NEVER
+        if again.any():
+            machine.fault(
+                RULE,
+                "threads arrive at the cluster barrier again before they have waited for their last arrival",
+                group,
+                again,
+                advice="each thread must execute barrier.cluster.wait after each barrier.cluster.arrive",
+            )
 
 
 def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last | None) -> None:

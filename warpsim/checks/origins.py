@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.errors import Finding, Span
 from warpsim.isa.traits import Access
+from warpsim.machine.address import Address
 from warpsim.machine.reporting import party
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -45,7 +46,7 @@ class Origins:
         return self.slots.get(slot)
 
     def stored(
-        self, machine: Machine, group: Group, instruction: Instruction, address: Any, lanes: Array, slot: int
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int
     ) -> None:
         """A store of an undefined register; its lanes in the group's shape."""
         kind, place = _place(instruction, address)
@@ -63,7 +64,9 @@ class Origins:
             origin = attrs.evolve(origin, values={REGISTER: name})
         self._stored[instruction.span] = Stored(kind, low, high, origin)
 
-    def loaded(self, machine: Machine, group: Group, instruction: Instruction, address: Any, slots: list[int]) -> None:
+    def loaded(
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, slots: list[int]
+    ) -> None:
         """A load that met undefined bytes gave them to these registers."""
         origin = None
         if self._stored and instruction.traits.access is Access.LOAD:
@@ -77,9 +80,9 @@ class Origins:
             self.slots[slot] = origin
 
 
-def _place(instruction: Instruction, address: Any) -> tuple[str, Array]:
+def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
     """The state space of an access, and its addresses there."""
-    place = as_array(address[0]).astype(np.int64) + address[1]
+    place = address.places
     space = instruction.traits.spaces[0] if instruction.traits.spaces else ""
     if space == "":
         first = int(place.reshape(-1)[0])

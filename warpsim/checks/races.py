@@ -37,6 +37,7 @@ class Races(RaceFindings):
         nbytes: int,
         columns: Array,
         active: Array | None,
+        *,
         write: bool,
         reads: bool = False,
     ) -> None:
@@ -121,6 +122,7 @@ class Races(RaceFindings):
         place: Array,
         nbytes: int,
         mask: Array | None,
+        *,
         write: bool,
         reads: bool = False,
     ) -> None:

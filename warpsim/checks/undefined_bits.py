@@ -16,6 +16,7 @@ from warpsim.checks.origins import REGISTER, Origins
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Undefined
+from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
@@ -276,14 +277,14 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Mac
     return rule
 
 
-def _global_lanes(group: Group, op: Any, address: Any) -> Any:
+def _global_lanes(group: Group, op: Any, address: Address) -> Any:
     """The lanes whose address lies in global memory: None for all, False for none."""
     words = op.text.split(".")
     if "global" in words:
         return None
     if any(w.split("::")[0] in ("shared", "local", "param") for w in words):
         return False
-    place = as_array(address[0]).view(np.int64) + address[1]
+    place = address.places
     mask = np.broadcast_to(place < LOCAL_WINDOW, group.selection.shape)
     return None if mask.all() else mask if mask.any() else False
 

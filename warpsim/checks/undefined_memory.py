@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import Address, space_of
+from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.window import Window
 from warpsim.types import ScalarType
@@ -108,7 +109,7 @@ class _Companions(Memory):
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """Ones for each bit of the elements that something has written."""
-        base, offset = address
+        base, offset = address.base, address.offset
         place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
         for index in np.unique(owner[good]):

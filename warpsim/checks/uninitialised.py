@@ -33,14 +33,15 @@ from warpsim.checks.undefined_bits import (
     unwritten,
 )
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
-from warpsim.checks.written import WrittenBits, WrittenBytes, lacks
+from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family, Undefined
+from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
-from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import READ, WRITE
+from warpsim.machine.values import Array
+from warpsim.machine.window import READ, WRITE, MemoryAccess
 from warpsim.program.program import Addr, Instruction, Reg, Vec
 from warpsim.types import TYPES
 
@@ -160,29 +161,20 @@ class Uninitialised(WrittenBytes):
         if np.size(place):
             companion(machine, space).mark(place, columns, False, nbytes, None)
 
-    def companion_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        everywhere: bool,
-    ) -> None:
+    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores write; others may meet what nobody wrote."""
-        if space == "global":
-            if access == WRITE:
-                super().companion_accessed(machine, group, access, space, place, nbytes, where, active, everywhere)
-            elif lacks(where.companion, place, nbytes, active):
+        place, nbytes, active = access.place, access.nbytes, access.active
+        if access.allocation is not None:
+            written = written_bits(access.allocation)
+            if access.kind == WRITE:
+                mark(written, place, nbytes, active)
+            elif lacks(written, place, nbytes, active):
                 self._meet(machine, group)
             return
-        bits = companion(machine, space)
-        if access == WRITE:
-            bits.mark(place, where, everywhere, nbytes, active)
-        elif bits.lacks(place, where, everywhere, nbytes, active):
+        bits = companion(machine, access.space)
+        if access.kind == WRITE:
+            bits.mark(place, access.columns, access.everywhere, nbytes, active)
+        elif bits.lacks(place, access.columns, access.everywhere, nbytes, active):
             self._meet(machine, group)
 
     def rows_accessed(
@@ -356,7 +348,7 @@ def _take(machine: Machine, met: Met) -> bool:
     return True
 
 
-def _padding(group: Group, instruction: Instruction, address: Any, memory: UndefinedMemory | None) -> list[Array]:
+def _padding(group: Group, instruction: Instruction, address: Address, memory: UndefinedMemory | None) -> list[Array]:
     """The lanes whose element has written bytes beside it in its aligned eight bytes, for each element; nothing where
     no neighbour is loaded with it, as the words of a structure are."""
     op, target = instruction.op, instruction.operands[0]
@@ -365,10 +357,10 @@ def _padding(group: Group, instruction: Instruction, address: Any, memory: Undef
     space = getattr(op, "space", None) or ""
     if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
         return []
-    place = as_array(address[0]).astype(np.int64) + address[1]
+    place = address.places
     found = []
     for k in range(len(target.elements) if isinstance(target, Vec) else 1):
-        around = memory.load(space, ((place + k * op.type.bytes) & ~7, 0), TYPES["b64"])[0]
+        around = memory.load(space, Address((place + k * op.type.bytes) & ~7), TYPES["b64"])[0]
         found.append(np.asarray(around != np.uint64(0xFFFFFFFFFFFFFFFF)))
     return found
 

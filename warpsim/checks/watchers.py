@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
-from warpsim.checks import barriers, convergence, stalls
+from warpsim.checks import barriers, convergence, matrix_rows, stalls
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.descriptors import RULE as DESCRIPTOR
@@ -34,7 +34,7 @@ from warpsim.checks.written import WrittenBytes
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
-from warpsim.machine.window import ATOMIC, READ, WRITE, Watcher
+from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -56,6 +56,8 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         found.append(convergence.Absences())
     if checks & barriers.RULES:
         found.append(barriers.Barriers())
+    if checks & matrix_rows.RULES:
+        found.append(matrix_rows.MatrixRows())
     if not checks.isdisjoint(stalls.BROKEN.values()):
         found.append(stalls.Stalls())
     if checks & {EARLY, OVERWRITE} and launch.plan.uses.asynchronous:
@@ -114,28 +116,35 @@ class RaceWatcher(Watcher):
             shared = machine.launch.notes[RACE] = LaunchRaces(machine.launch)
         machine.batch.notes[RACE] = Races(shared, machine)
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Accesses of threads; copies were noted when they began."""
-        if space == "local" or machine.delivering:
+        if access.space == "local" or machine.delivering:
             return
         races = self._at(machine, group)
-        if space == "global":
-            races.globals(machine, group, where, place, nbytes, active, access != READ, access == ATOMIC)
+        if access.allocation is not None:
+            races.globals(
+                machine,
+                group,
+                access.allocation,
+                access.place,
+                access.nbytes,
+                access.active,
+                write=access.writes,
+                reads=access.kind == ATOMIC,
+            )
         else:
-            races.shared(machine, group, place, nbytes, where, active, access != READ, access == ATOMIC)
-        if differs is not None and races.doubts:
-            self._doubted.append((differs, differs()))
+            races.shared(
+                machine,
+                group,
+                access.place,
+                access.nbytes,
+                access.columns,
+                access.active,
+                write=access.writes,
+                reads=access.kind == ATOMIC,
+            )
+        if access.differs is not None and races.doubts:
+            self._doubted.append((access.differs, access.differs()))
 
     def memory_written(self, machine: Machine, group: Group) -> None:
         """Stores that changed nothing do no harm."""
@@ -247,24 +256,15 @@ class ProxyFences(Watcher):
         found: Proxies = machine.batch.notes[PROXY]
         return found
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Accesses through the generic proxy."""
-        if space == "global":
-            if access == WRITE:
-                self._account(machine).globals(group, where, place, nbytes, active)
-        elif space != "local":
-            self._account(machine).shared(group, place, nbytes, where, active, access != READ)
+        if access.allocation is not None:
+            if access.kind == WRITE:
+                self._account(machine).globals(group, access.allocation, access.place, access.nbytes, access.active)
+        elif access.space != "local":
+            self._account(machine).shared(
+                group, access.place, access.nbytes, access.columns, access.active, access.writes
+            )
         instruction = present(group)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:

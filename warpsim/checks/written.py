@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Affine, Array
-from warpsim.machine.window import WRITE, Watcher
+from warpsim.machine.window import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -228,6 +228,12 @@ def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
     return np.ndarray((*shape, nbytes // size), f"u{size}", bits.data, place.base - bits.start, steps)
 
 
+def written_bits(allocation: Allocation) -> Allocation:
+    """The companion of an allocation."""
+    assert allocation.companion is not None
+    return allocation.companion
+
+
 class WrittenBytes(Watcher):
     """Keeps what is known of global memory that began undefined, for this launch and the next."""
 
@@ -240,21 +246,10 @@ class WrittenBytes(Watcher):
             if allocation.companion.data.all():
                 allocation.companion = None
 
-    def companion_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        everywhere: bool,
-    ) -> None:
+    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores of lanes."""
-        if access == WRITE and space == "global":
-            mark(where.companion, place, nbytes, active)
+        if access.kind == WRITE and access.allocation is not None:
+            mark(written_bits(access.allocation), access.place, access.nbytes, access.active)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int

@@ -24,7 +24,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.window import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
 
 Hit = Callable[[Machine, Group, Instruction], int]
@@ -105,21 +105,11 @@ class Timeline(Watcher):
             self.found = finding, self.step, self.state.running is not None
             self._alarm = -1
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Any,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Lanes access memory: whoever watches for reads wants to know."""
         if self.accessed is not None:
-            self.accessed(machine, group, access, space, place, nbytes, where, active)
+            where = access.columns if access.allocation is None else access.allocation
+            self.accessed(machine, group, access.kind, access.space, access.place, access.nbytes, where, access.active)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Copies begin: as somebody listens, the machine keeps track of them."""

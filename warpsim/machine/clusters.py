@@ -27,15 +27,8 @@ def arrive(machine: Machine, group: Group) -> None:
     barrier = _barrier(machine)
     positions = group.selection.positions.reshape(-1)
     clusters = barrier.cluster[group.selection.ctas.reshape(-1)]
-    again = barrier.entered[group.selection.positions] != NEVER
-    if again.any():
-        machine.fault(
-            "barrier-divergence",
-            "threads arrive at the cluster barrier again before they have waited for their last arrival",
-            group,
-            again,
-            advice="each thread must execute barrier.cluster.wait after each barrier.cluster.arrive",
-        )
+    if machine.window.cluster_barrier_arrived is not None:
+        machine.window.cluster_barrier_arrived(machine, group)
     barrier.entered[positions] = barrier.phase[clusters]
     barrier.arrived += np.bincount(clusters, minlength=len(barrier.arrived))
     turn(machine)

@@ -1,17 +1,57 @@
 """The list of events, and the window: the one port through which the machine tells what happens.
 
 The machine calls an event where the thing happens, once, and knows nothing of who listens: an event without a listener
-is None on the window, so that what nobody watches costs one test. Arguments are the arrays that exist already. What each
+is None on the window, so that what nobody watches costs one test. Arguments are the arrays that exist already, and of an access of memory a record of them. What each
 event says, and with which arguments, stands at the method of that name of `warpsim.machine.window.Watcher`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+import numpy as np
+
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.state.global_memory import Allocation
 
 READ, WRITE, ATOMIC = 0, 1, 2
 """What an access does to memory."""
+
+
+NO_COLUMNS: Array = np.empty(0, np.int64)
+
+
+@attrs.frozen(eq=False)
+class MemoryAccess:
+    """Lanes access ``nbytes`` of memory each; made where somebody listens."""
+
+    kind: int
+    """READ, WRITE or ATOMIC."""
+    space: str
+    """"global", "local", "shared" or "shared::cluster"."""
+    place: Any
+    """The byte addresses, an int or an int64 array: absolute in global memory, else offsets. Affine maybe where memory with a
+    companion is told of."""
+    nbytes: int
+    allocation: Allocation | None
+    """What is accessed of global memory."""
+    columns: Array
+    """Of other memory: the CTA (of local memory the thread) of each lane, by its number in the batch; else empty."""
+    active: Array | None
+    """The lanes that take part, None for all."""
+    differs: Callable[[], Array] | None = None
+    """Of a store: marks the lanes that do not find in memory what they store, before it and (in `memory_written`) after it."""
+    everywhere: bool = False
+    """All columns are accessed alike, each at every ``place``."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether memory may change."""
+        return self.kind != READ
 
 
 class Listener(Protocol):
@@ -48,6 +88,7 @@ class Window:
     memory_allocated: Callable[..., None] | None
     stack_extended: Callable[..., None] | None
     rows_accessed: Callable[..., None] | None
+    rows_refused: Callable[..., None] | None
     tile_read: Callable[..., None] | None
     descriptor_read: Callable[..., None] | None
     global_tile_accessed: Callable[..., None] | None
@@ -64,6 +105,7 @@ class Window:
     barrier_arrived: Callable[..., None] | None
     barrier_left: Callable[..., None] | None
     barrier_completed: Callable[..., None] | None
+    cluster_barrier_arrived: Callable[..., None] | None
     cluster_barrier_left: Callable[..., None] | None
     mbarrier_initialised: Callable[..., None] | None
     mbarrier_invalidated: Callable[..., None] | None

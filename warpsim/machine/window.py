@@ -6,16 +6,16 @@ Arguments are the arrays that exist already; shapes: lanes and masks broadcast o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, Window
+from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, MemoryAccess, Window
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.collectives import Members
     from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
+    from warpsim.machine.memory.outside import RowProblem
     from warpsim.machine.stalled import Stall
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
@@ -131,44 +131,15 @@ class Watcher:
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
-        """Lanes are about to access ``nbytes`` of memory each.
-
-        ``access`` is READ, WRITE or ATOMIC; ``space`` "global", "local", "shared" or "shared::cluster"; ``place`` the byte
-        addresses, an int or an int64 array (absolute in global memory, else offsets); ``where`` the allocation in global
-        memory, else the columns; ``active`` the lanes that take part, None for all. Of a store ``differs()`` marks the
-        lanes that do not find in memory what they store, before it and (in `memory_written`) after it."""
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Lanes are about to access memory, each at an address of its own (`MemoryAccess`)."""
 
     def memory_written(self, machine: Machine, group: Group) -> None:
         """The store that `memory_accessed` told of is done."""
 
-    def companion_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        everywhere: bool,
-    ) -> None:
-        """Lanes access memory that has a companion, told besides `memory_accessed` and with its arguments.
-
-        Differences: in global memory ``place`` may be affine; an exchange counts as a write; ``everywhere`` holds where all
-        columns of shared or local memory are accessed alike, each at every ``place``."""
+    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Lanes access memory that has a companion, told besides `memory_accessed`. Here an exchange counts as a write, and
+        addresses in global memory may be affine."""
 
     def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
         """Not a store of lanes has written ``nbytes`` at each ``place`` of these columns of shared or local memory: arguments and
@@ -184,6 +155,12 @@ class Watcher:
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
         """Warps access matrix rows in shared memory: ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
+
+    def rows_refused(
+        self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int
+    ) -> None:
+        """Warps name matrix rows of ``nbytes`` that they cannot access, for this ``problem``: ``rows`` ``[warps, rows, ctas]``
+        marks them, ``address`` broadcasts to it. Unless a watcher finds an error in that, the launch does."""
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -251,6 +228,9 @@ class Watcher:
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
         """A barrier that not all threads need come to is complete in these CTAs."""
+
+    def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
+        """Threads arrive at the barrier of their clusters; ``machine.batch.cluster_barrier`` is as they find it."""
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Threads have passed a barrier of their clusters."""
@@ -331,4 +311,4 @@ class Watcher:
         """CTAs use the tensor map at an address, by copies that the ``active`` threads start."""
 
 
-__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "Watcher", "Window"]
+__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "MemoryAccess", "Watcher", "Window"]

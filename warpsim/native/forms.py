@@ -12,6 +12,7 @@ from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
+from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import in_frame, slot_of
 from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.plan import literal
@@ -69,14 +70,14 @@ class _Port:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
 
-    def load(self, space: str, address: Any, type: ScalarType, count: int = 1) -> tuple[Lane, ...]:
+    def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Lane, ...]:
         """Note a load."""
         where, base = _space(space, address)
         self._note(Effect("load", where, base, type, count))
         number = len(self.effects) - 1
         return tuple([Lane(Node("load", (), type.dtype, (number, k))) for k in range(count)])
 
-    def store(self, space: str, address: Any, type: ScalarType, values: tuple[Any, ...]) -> None:
+    def store(self, space: str, address: Address, type: ScalarType, values: tuple[Any, ...]) -> None:
         """Note a store."""
         where, base = _space(space, address)
         given = tuple([bits(node_of(v, type.dtype), _unsigned(type.dtype)) for v in values])
@@ -85,7 +86,7 @@ class _Port:
     def atomic(
         self,
         space: str,
-        address: Any,
+        address: Address,
         type: ScalarType,
         update: Callable[..., Any],
         operands: tuple[Any, ...],
@@ -120,9 +121,9 @@ def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return BOOL if dtype.kind == "b" else np.dtype(f"u{dtype.itemsize}")
 
 
-def _space(space: str, address: Any) -> tuple[str, Node]:
+def _space(space: str, address: Address) -> tuple[str, Node]:
     """Where an access goes, and its address in 64 bits with the offset in it."""
-    base, offset = address
+    base, offset = address.base, address.offset
     node: Node = base.node if isinstance(base, Lane) else node_of(base)
     if space == "const":
         if node.dtype.itemsize == 4:
@@ -207,27 +208,27 @@ class _Reader:
             return operand
         raise Untraceable(type(operand).__name__)
 
-    def address(self, operand: Addr) -> Any:
-        """``(base, offset)``."""
+    def address(self, operand: Addr) -> Address:
+        """An address operand."""
         base, offset = operand.base, operand.offset
         if operand.coordinates:
             raise Untraceable("coordinates")
         if base is None:
-            return Lane(constant(0, U64)), offset
+            return Address(Lane(constant(0, U64)), offset)
         if isinstance(base, Reg):
             type = base.register.type
             node = self.key(base.register.index, type.dtype)
-            return Lane(cast(node, U64 if type.bits == 64 else U32)), offset
+            return Address(Lane(cast(node, U64 if type.bits == 64 else U32)), offset)
         if isinstance(base, Param) and self.plan.function.entry:
-            return Lane(self.key(("parameters", base.offset + offset), U64)), 0
+            return Address(Lane(self.key(("parameters", base.offset + offset), U64)))
         if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
             at = self.plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-            return Lane(self.key(("frame", at, U64.str), U64)), 0
+            return Address(Lane(self.key(("frame", at, U64.str), U64)))
         window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
         address = self.plan.kernel.address(base) + window
         if base.space is StateSpace.SHARED:
-            return Lane(constant(address, U64)), offset
-        return Lane(self.key(("number", address), U64)), offset
+            return Address(Lane(constant(address, U64)), offset)
+        return Address(Lane(self.key(("number", address), U64)), offset)
 
 
 def _written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:

@@ -14,7 +14,7 @@ from warpsim.machine.plan import BoundBlock
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import Watcher
+from warpsim.machine.window import MemoryAccess, Watcher
 from warpsim.observe.counts import Lanes, bank_passes, sectors, warp_rows, worst
 from warpsim.program.program import Instruction
 from warpsim.report.profile import Conflict, Counts, Line, Profile
@@ -103,32 +103,21 @@ class Profiler(Watcher):
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Any,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count bytes, passes of banks, sectors."""
         started = time.perf_counter_ns()
-        entry, lanes = self._entry(group.instruction), warp_rows(group, place, active)
-        count = int(np.count_nonzero(lanes.here)) * lanes.weight * nbytes
-        if space == "local":
+        entry, lanes = self._entry(group.instruction), warp_rows(group, access.place, access.active)
+        count = int(np.count_nonzero(lanes.here)) * lanes.weight * access.nbytes
+        if access.space == "local":
             entry.counts.local_bytes += count
-        elif space == "global":
+        elif access.space == "global":
             if int(lanes.address.reshape(-1)[0]) < PARAM_WINDOW:  # constants and parameters have caches of their own
                 entry.counts.global_bytes += count
                 entry.counts.sectors += sectors(lanes)
                 entry.counts.global_accesses += self._new(group, "global", lanes)
         else:
             entry.counts.shared_bytes += count
-            self._banks(machine, group, entry, lanes, nbytes)
+            self._banks(machine, group, entry, lanes, access.nbytes)
         self._since += time.perf_counter_ns() - started
 
     def rows_accessed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-from warpsim.machine.window import READ, Watcher
+from warpsim.machine.window import READ, MemoryAccess, Watcher
 
 Reduction = tuple[str, str]
 """Operation and type of a reduction."""
@@ -27,32 +26,22 @@ class Footprint(Watcher):
         self.written: dict[int, Array] = {}
         self.reduced: dict[tuple[int, Reduction], Array] = {}
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Allocation,
-        active: Any,
-        differs: Callable[[], Array] | None,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what lanes access."""
-        if space != "global":
+        allocation = access.allocation
+        if allocation is None:
             return
         instruction = group.instruction
         if instruction.traits.access is Access.ATOMIC:
             kind = instruction.op.op, instruction.op.type.name
-            marks = marks_of(self.reduced, (where.start, kind), where)
+            marks = marks_of(self.reduced, (allocation.start, kind), allocation)
         else:
-            marks = marks_of(self.read if access == READ else self.written, where.start, where)
-        place = np.asarray(place)
-        if active is not None:
-            place, active = np.broadcast_arrays(place, active)
+            marks = marks_of(self.written if access.writes else self.read, allocation.start, allocation)
+        place = np.asarray(access.place)
+        if access.active is not None:
+            place, active = np.broadcast_arrays(place, access.active)
             place = place[active]
-        mark(marks, place - where.start, nbytes)
+        mark(marks, place - allocation.start, access.nbytes)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at, locate
-from warpsim.machine.window import READ, Watcher
+from warpsim.machine.window import READ, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.host.arrays import Array
@@ -33,24 +33,13 @@ class Writers(Watcher):
         self.elements = elements
         self.found = [Writer() for _ in elements]
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Any,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores and atomics of lanes."""
-        if space != "global" or access == READ:
+        if access.space != "global" or not access.writes:
             return
-        shape = group.selection.shape
+        shape, place, nbytes, active = group.selection.shape, np.asarray(access.place), access.nbytes, access.active
         for writer, (address, size) in zip(self.found, self.elements, strict=True):
-            hit = (np.asarray(place) < address + size) & (np.asarray(place) + nbytes > address)
+            hit = (place < address + size) & (place + nbytes > address)
             if not hit.any():
                 continue
             lanes = np.broadcast_to(hit, shape)

@@ -14,7 +14,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import READ
+from warpsim.machine.window import READ, MemoryAccess
 from warpsim.observe.profiler import Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
@@ -151,23 +151,12 @@ class Tracer(Profiler):
 
     # ---- shared memory -----------------------------------------------------------------------
 
-    def memory_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        space: str,
-        place: Any,
-        nbytes: int,
-        where: Any,
-        active: Any,
-        differs: Any,
-    ) -> None:
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Lanes read or write; what copies deliver is told as their flight."""
-        super().memory_accessed(machine, group, access, space, place, nbytes, where, active, differs)
-        if space.startswith("shared") and self._crew >= 0 and not machine.delivering:
-            kind, shape = int(access != READ), group.selection.shape
-            self._touches.touch(machine, kind, place, where, active, shape, self._now)
+        super().memory_accessed(machine, group, access)
+        if access.space.startswith("shared") and self._crew >= 0 and not machine.delivering:
+            kind, shape = int(access.writes), group.selection.shape
+            self._touches.touch(machine, kind, access.place, access.columns, access.active, shape, self._now)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any

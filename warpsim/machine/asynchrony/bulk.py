@@ -13,6 +13,7 @@ import numpy as np
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
@@ -87,7 +88,7 @@ class BulkCopies(BulkReach):
     ) -> None:
         """``size`` bytes from one space to another; with ``reduction`` elements of ``type`` are combined."""
         lanes = self.lanes()
-        targets, sources, sizes = (self.address(a, lanes) for a in (dst[1], src[1], (size, 0)))
+        targets, sources, sizes = (self.address(a, lanes) for a in (dst[1], src[1], Address(size)))
         masks = None if mask is None else self.flat(mask, lanes)
         bars = None if bar is None else self.address(bar, lanes)
         for n in np.unique(sizes).tolist():

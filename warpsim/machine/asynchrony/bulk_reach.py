@@ -11,10 +11,11 @@ from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.events import ATOMIC, READ, WRITE
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
-from warpsim.machine.memory.strays import global_stray, shared_advice
+from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
@@ -65,9 +66,9 @@ class BulkReach:
             return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
         return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
 
-    def address(self, address: Any, lanes: Lanes) -> Array:
+    def address(self, address: Address, lanes: Lanes) -> Array:
         """The address of each of the lanes, int64."""
-        return self.flat(address[0], lanes).astype(np.int64) + address[1]
+        return self.flat(address.base, lanes).astype(np.int64) + address.offset
 
     def shared(self, columns: Array, address: Array) -> tuple[Array, Array]:
         """Column and offset of shared (or generic) addresses of threads in ``columns``."""
@@ -218,7 +219,7 @@ class BulkReach:
         """Bytes of global memory, in place; None where a fault was reported."""
         allocation = self.machine.launch.memory.find(address, address + nbytes)
         if allocation is None:
-            text, advice = global_stray(self.machine.launch.memory, address, nbytes)
+            text, advice = outside_global(self.machine.launch.memory, address, nbytes)
             self.fault("out-of-bounds", text, address=address, advice=advice)
             return None
         if write and allocation.read_only:
@@ -297,9 +298,9 @@ class BulkReach:
         self.machine.fill("shared", address, np.broadcast_to(columns, address.shape), values)
 
 
-def coordinates(address: Any) -> tuple[Any, ...]:
+def coordinates(address: Address) -> tuple[Any, ...]:
     """The coordinates of a tensor address."""
     found: list[Any] = []
-    for part in address[2]:
+    for part in address.coordinates:
         found += part if isinstance(part, tuple) else [part]
     return tuple(found)

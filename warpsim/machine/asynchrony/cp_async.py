@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.moves import copy_threads
 from warpsim.machine.asynchrony.transfers import CP_ASYNC as KIND
@@ -17,7 +18,6 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.memory.addresses import Address
 
 
 class AsyncGroups:

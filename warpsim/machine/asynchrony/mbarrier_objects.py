@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.layout import mbarriers
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
@@ -104,11 +104,11 @@ class MbarrierObjects:
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each lane that takes part."""
-        base, offset = address
+        base, offset = address.base, address.offset
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
-        place, _, columns, _, _ = self.memory.place(space, (base, offset), 8)
+        place, _, columns, _, _ = self.memory.place(space, Address(base, offset), 8)
         shape, lanes = self._shape(), self._lanes()
         return (
             np.broadcast_to(columns, shape).reshape(-1)[lanes].astype(np.int64),

@@ -8,13 +8,13 @@ import numpy as np
 
 from warpsim.isa.atomics import UPDATES
 from warpsim.isa.ports import MemoryPort
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
 from warpsim.machine.asynchrony.reductions import combine
 from warpsim.machine.events import ATOMIC, WRITE
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
-    Address,
     BoxLoad,
     BoxStore,
     RemoteStore,

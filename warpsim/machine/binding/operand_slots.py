@@ -12,6 +12,7 @@ import numpy as np
 from warpsim.analysis.loops import CLOCKS
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
+from warpsim.machine.address import Address
 from warpsim.machine.clocks import clock
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
@@ -121,11 +122,11 @@ def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, linear: bool) -> G
 
 
 def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
-    """A closure that gives ``(base, offset)`` as the memory port takes it."""
+    """A closure that gives an address as the memory port takes it."""
     base, offset = operand.base, operand.offset
     if base is None:
-        pair = (Affine.constant(0, U64), offset)
-        return lambda machine, group: pair
+        fixed = Address(Affine.constant(0, U64), offset)
+        return lambda machine, group: fixed
     if isinstance(base, Reg):
         slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
         narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
@@ -143,17 +144,17 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
                     value = Affine.constant(int(value.reshape(-1)[0]), dtype)
             elif value.dtype is not dtype:
                 value = value.view(dtype)
-            return value, offset
+            return Address(value, offset)
 
         return get
     if isinstance(base, Param) and plan.function.entry:
         at = base.offset + offset
-        return lambda machine, group: (Affine.constant(machine.launch.param_address + at, U64), 0)
+        return lambda machine, group: Address(Affine.constant(machine.launch.param_address + at, U64))
     if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
         at = plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-        return lambda machine, group: (Affine.constant(group.local_base + at, U64), 0)
+        return lambda machine, group: Address(Affine.constant(group.local_base + at, U64))
     window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
-    fixed = (Affine.constant(plan.kernel.address(base) + window, U64), offset)
+    fixed = Address(Affine.constant(plan.kernel.address(base) + window, U64), offset)
     return lambda machine, group: fixed
 
 
@@ -164,7 +165,12 @@ def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) ->
         if not operand.coordinates:
             return get_address
         rest = [source_getter(plan, c) for c in operand.coordinates]
-        return lambda machine, group: (*get_address(machine, group), tuple([g(machine, group) for g in rest]))
+
+        def get(machine: Machine, group: Group) -> Address:
+            start = get_address(machine, group)
+            return Address(start.base, start.offset, tuple([g(machine, group) for g in rest]))
+
+        return get
     if isinstance(operand, Vec):
         parts = [source_getter(plan, e) for e in operand.elements]
         return lambda machine, group: tuple([g(machine, group) for g in parts])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa.spec import Form, Scope
+from warpsim.machine.address import Address
 from warpsim.machine.binding.accumulators import bind_accumulators
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import port
@@ -87,12 +88,10 @@ def _reporter(warps: Warps, report: Any, wide: bool) -> Any:
 
 def spread(warps: Warps, value: Any, wide: bool) -> Any:
     """An operand of a group in warp view (in warpgroup view where ``wide``); an address with its offset added."""
+    if isinstance(value, Address):
+        base = warps.spread(value.base)
+        return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide)
     if isinstance(value, tuple):
-        if len(value) >= 2 and isinstance(value[1], int) and not isinstance(value[0], (tuple, int)):
-            base = warps.spread(value[0])
-            lifted = base if value[1] == 0 else base + np.array(value[1]).astype(base.dtype)
-            rest = tuple([spread(warps, v, wide) for v in value[2:]])
-            return (_grouped(lifted, wide), *rest) if rest else _grouped(lifted, wide)
         return tuple([spread(warps, v, wide) for v in value])
     if isinstance(value, (np.ndarray, Affine)):
         return _grouped(warps.spread(value), wide)

@@ -1,6 +1,6 @@
 """The memory port: loads, stores and atomics of one group in every state space.
 
-An address reaches the port as ``(base, offset)``, base affine or an array. Affine addresses become strided views of the
+Affine addresses become strided views of the
 memory; others are checked by their extremes and gathered. Bounds, alignment and read-only mappings are always checked.
 """
 
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.memory.addresses import Address, lifted, space_of
+from warpsim.machine.address import Address
+from warpsim.machine.memory.addresses import lifted, space_of
 from warpsim.machine.memory.atomics import Reach, apply_atomic
 from warpsim.machine.memory.row_access import RowAccess
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -86,16 +87,15 @@ class Memory(Reach, RowAccess):
 
     def shifted(self, address: Address, delta: Array) -> Address:
         """An address moved by a number of bytes of each lane."""
-        base, offset = address
-        return as_array(base).astype(np.int64) + delta, offset
+        return Address(as_array(address.base).astype(np.int64) + delta, address.offset)
 
     def residue(self, address: Address, nbytes: int) -> Array:
         """Each lane's address modulo a number of bytes."""
-        return (as_array(address[0]).astype(np.int64) + address[1]) % nbytes
+        return address.places % nbytes
 
     def uneven(self, value: Address | Array) -> Array:
         """Which lanes' value (or address) is another than that of the first lane of their warp."""
-        array = as_array(value[0]) if isinstance(value, tuple) else as_array(value)
+        array = as_array(value.base if isinstance(value, Address) else value)
         if array.size == 1:
             return np.zeros(array.shape, np.bool_)
         warps = self.group.warps
@@ -105,7 +105,7 @@ class Memory(Reach, RowAccess):
 
     def outside(self, space: str, address: Address) -> Array:
         """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
-        place = as_array(address[0]).astype(np.int64) + address[1]
+        place = address.places
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
         kind = space_of(space)
@@ -115,7 +115,7 @@ class Memory(Reach, RowAccess):
 
     def advance(self, address: Address, nbytes: int) -> Address:
         """The address ``nbytes`` further on."""
-        return address[0], address[1] + nbytes
+        return address.advance(nbytes)
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
@@ -137,12 +137,14 @@ class Memory(Reach, RowAccess):
     def _by_space(
         self, address: Address, access: Callable[[Memory, str, Address], Any], type: ScalarType | None, count: int
     ) -> Any:
-        base, offset = address
+        base, offset = address.base, address.offset
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
         for kind, window in (("shared::cluster", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
             if window <= low and high < window + WINDOW:
-                return access(self, kind, (base - window if isinstance(base, Affine) else array - window, offset))
+                return access(
+                    self, kind, Address(base - window if isinstance(base, Affine) else array - window, offset)
+                )
         if high < LOCAL_WINDOW or low >= SHARED_WINDOW + WINDOW:
             return access(self, "global", address)
         place = array + offset
@@ -157,7 +159,7 @@ class Memory(Reach, RowAccess):
             mask = mask if self.active is None else mask & self.active
             if mask.any():
                 here = np.broadcast_to(mask, self.group.selection.shape)
-                parts.append((here, access(self.among(here), kind, (array - window, offset))))
+                parts.append((here, access(self.among(here), kind, Address(array - window, offset))))
         if type is None or not parts or parts[0][1] is None or parts[0][1][0] is None:
             return (None,)
         shape = self.group.selection.shape

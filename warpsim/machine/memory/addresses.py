@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from warpsim.machine.address import Address
 from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
 from warpsim.machine.values import Affine, Array, as_array
 
-Address = tuple[Any, int]
-"""(base, offset): the base affine or an array."""
 CLUSTER_SHIFT = 24
 """A shared::cluster address holds the rank of its CTA plus one above this bit."""
 
@@ -75,19 +72,19 @@ _SPACES = {
 
 def lifted(name: str, address: Address) -> Address:
     """The address of a load from constants or parameters with the upper half that compilers leave out."""
-    base, offset = address
+    base, offset = address.base, address.offset
     if base.dtype.itemsize == 8:
         return address
     wide = as_array(base).astype(np.uint64)
     if name == "const":
-        return wide + np.uint64(CONST_ADDRESS), offset
-    return np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset
+        return Address(wide + np.uint64(CONST_ADDRESS), offset)
+    return Address(np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset)
 
 
 def space_of(name: str, address: Address | None = None) -> str:
     """The memory that a state space lies in; a function's parameters are local, a kernel's a read-only allocation."""
     if name.startswith("param") and address is not None:
-        base, offset = address
+        base, offset = address.base, address.offset
         first = base.base if type(base) is Affine else int(base.reshape(-1)[0])
         return "global" if first + offset >= FIRST_ADDRESS else "local"
     return _SPACES.get(name, name)

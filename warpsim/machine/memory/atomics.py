@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.events import ATOMIC, WRITE
+from warpsim.machine.address import Address
+from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory.global_access import GlobalAccess
 from warpsim.machine.memory.word_access import WordAccess
 from warpsim.machine.values import Array, as_array
@@ -52,7 +53,7 @@ def _distinct(owners: Array) -> Array:
 def apply_atomic(
     memory: Reach,
     kind: str,
-    address: Any,
+    address: Address,
     dtype: np.dtype[Any],
     update: Callable[..., Array],
     operands: tuple[Array, ...],
@@ -66,7 +67,7 @@ def apply_atomic(
     shape = memory.group.selection.shape
     commutes = not returns and name in _DIRECT and dtype.kind in "iu"
     order = tuple(range(len(shape))) if commutes else _order(shape)
-    base, offset = address
+    base, offset = address.base, address.offset
     access = WRITE if name == "exch" else ATOMIC
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
@@ -91,11 +92,13 @@ def apply_atomic(
             _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
     else:
         found, space, columns, _, active = memory.place(kind, address, dtype.itemsize)
-        told = memory.window.memory_accessed
-        if told is not None:
-            told(memory.machine, memory.group, ATOMIC, kind, found, dtype.itemsize, columns, active, None)
-        if space.companion is not None:
-            memory.tell_companion_words(access, kind, found, dtype.itemsize, columns, active)
+        window = memory.window
+        if window.memory_accessed is not None:
+            told = MemoryAccess(ATOMIC, kind, found, dtype.itemsize, None, columns, active)
+            window.memory_accessed(memory.machine, memory.group, told)
+        if window.companion_accessed is not None and space.companion is not None:
+            told = MemoryAccess(access, kind, found, dtype.itemsize, None, columns, active)
+            window.companion_accessed(memory.machine, memory.group, told)
         space.own()
         if commutes and active is None and dtype.itemsize <= 4:
             index = space.element_index(np.asarray(found, np.int64), columns, dtype.itemsize)

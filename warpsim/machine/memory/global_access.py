@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.events import READ, WRITE
-from warpsim.machine.memory.addresses import Address, bits_of, cta_order, disjoint, last_along, misaligned
+from warpsim.machine.address import Address
+from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
+from warpsim.machine.memory.addresses import bits_of, cta_order, disjoint, last_along, misaligned
+from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
-from warpsim.machine.memory.strays import global_stray
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 
@@ -50,7 +51,7 @@ class GlobalAccess(Port):
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
-        base, offset = address
+        base, offset = address.base, address.offset
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
@@ -105,7 +106,7 @@ class GlobalAccess(Port):
             outside = bad & (owner < 0)
             if outside.any():
                 first = int(place[outside][0])
-                text, advice = global_stray(self.globals, first, nbytes)
+                text, advice = outside_global(self.globals, first, nbytes)
                 self.machine.fault("out-of-bounds", text, self.group, outside, address=first, advice=advice)
         if write and good.any():
             locked = np.array([a.read_only for a in self.globals._allocations] or [False])
@@ -135,17 +136,19 @@ class GlobalAccess(Port):
         """Tell of an access to an allocation, where somebody listens."""
         told = self.window.memory_accessed
         if told is not None:
-            told(self.machine, self.group, access, "global", place, nbytes, allocation, active, differs)
+            record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
+            told(self.machine, self.group, record)
 
     def tell_companion_global(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
         """Tell of an access to an allocation that has a companion."""
         told = self.window.companion_accessed
         if told is not None and allocation.companion is not None:
-            told(self.machine, self.group, access, "global", place, nbytes, allocation, active, False)
+            record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
+            told(self.machine, self.group, record)
 
     def _tell_store(self, address: Address, values: tuple[Array, ...]) -> None:
         """Tell of a store where it is allowed, allocation by allocation."""
-        base, offset = address
+        base, offset = address.base, address.offset
         nbytes = values[0].dtype.itemsize * len(values)
         array = as_array(base).view(np.int64)
         allocation = self.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
@@ -186,7 +189,7 @@ class GlobalAccess(Port):
             window.memory_written(self.machine, self.group)
 
     def _store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        base, offset = address
+        base, offset = address.base, address.offset
         dtype, count = values[0].dtype, len(values)
         nbytes = dtype.itemsize * count
         if type(base) is Affine and self.active is None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from warpsim.machine.events import READ, WRITE
 from warpsim.machine.memory.addresses import misaligned, space_of
+from warpsim.machine.memory.outside import OUTRIGHT, RowProblem, shared_advice
 from warpsim.machine.memory.port import Port
-from warpsim.machine.memory.strays import shared_advice
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
 
 class RowAccess(Port):
@@ -56,52 +62,36 @@ class RowAccess(Port):
     def _row_faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
         """Report rows that cannot be accessed; the addresses, 0 for those, and which rows can."""
         self.shared.spare()
-        mask = self._check_space(array, address, active)
-        array = np.broadcast_to(array, mask.shape)
-        bad = mask & (array + nbytes > self.shared.size)
-        odd = mask & ~bad & (array % nbytes != 0)
-        for wrong, rule in ((bad, "out-of-bounds"), (odd, self._known("matrix-alignment", "misaligned"))):
-            if wrong.any():
-                first = int(array[wrong][0])
-                what = "is not a multiple of" if wrong is odd else "of shared memory cannot be accessed with"
-                self.machine.fault(
-                    rule,
-                    f"row address 0x{first:x} {what} {nbytes} bytes",
-                    self.group,
-                    self._lanes(wrong),
-                    address=first,
-                    **({"advice": shared_advice(self.machine.launch)} if wrong is bad else {}),
-                )
-                mask = mask & ~wrong
-        return np.where(mask, array, 0), mask
-
-    def _lanes(self, rows: Array) -> Array:
-        """All lanes of the warps of some rows."""
-        warps = self.group.warps
-        return warps.collect(np.broadcast_to(rows.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
-
-    def _check_space(self, array: Array, address: Array, active: Array | None) -> Array:
-        """The rows that lie in shared memory at all; what names another space is reported."""
         warps = self.group.warps
         shape = (warps.n, array.shape[1], warps.m)
         mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
-        wrong = mask & ((array < 0) | (array >= WINDOW))
-        if not wrong.any():
-            return mask
-        first = int(np.broadcast_to(address, shape)[wrong][0])
-        self.machine.fault(
-            self._known("matrix-address-space", "out-of-bounds"),
-            f"row address 0x{first:x} is not in shared memory",
-            self.group,
-            self._lanes(wrong),
-            address=first,
-            advice="ldmatrix and stmatrix move rows of shared memory only",
-        )
-        return mask & ~wrong
+        array = np.broadcast_to(array, shape)
+        mask = self._refused(RowProblem.SPACE, mask & ((array < 0) | (array >= WINDOW)), address, nbytes, mask)
+        beyond = mask & (array + nbytes > self.shared.size)
+        if beyond.any():
+            first = int(array[beyond][0])
+            self.machine.fault(
+                "out-of-bounds",
+                f"row address 0x{first:x} of shared memory cannot be accessed with {nbytes} bytes",
+                self.group,
+                lanes_of_rows(self.group, beyond),
+                address=first,
+                advice=shared_advice(self.machine.launch),
+            )
+            mask = mask & ~beyond
+        mask = self._refused(RowProblem.ALIGNMENT, mask & (array % nbytes != 0), array, nbytes, mask)
+        return np.where(mask, array, 0), mask
 
-    def _known(self, rule: str, always: str) -> str:
-        """A rule, or what stands for it in launches that do not check it."""
-        return rule if rule in self.machine.launch.settings.checks else always
+    def _refused(self, problem: RowProblem, rows: Array, address: Array, nbytes: int, mask: Array) -> Array:
+        """Tell of rows that cannot be accessed, and report them if nobody else does; the rows of ``mask`` that are left."""
+        if not rows.any():
+            return mask
+        machine, group, before = self.machine, self.group, self.machine.errors
+        if machine.window.rows_refused is not None:
+            machine.window.rows_refused(machine, group, problem, rows, address, nbytes)
+        if machine.errors == before:
+            report_rows(machine, group, OUTRIGHT[problem], problem, rows, address, nbytes)
+        return mask & ~rows
 
     def _warp_columns(self, shape: tuple[int, ...]) -> Array:
         warps = self.group.warps
@@ -110,3 +100,18 @@ class RowAccess(Port):
                 1, 1, -1
             )
         return warps.warp_ctas.reshape(-1, 1, 1)
+
+
+def lanes_of_rows(group: Group, rows: Array) -> Array:
+    """All lanes of the warps of some rows."""
+    warps = group.warps
+    return warps.collect(np.broadcast_to(rows.any(axis=1, keepdims=True), (warps.n, 32, warps.m)))
+
+
+def report_rows(
+    machine: Machine, group: Group, rule: str, problem: RowProblem, rows: Array, address: Array, nbytes: int
+) -> None:
+    """Report rows that cannot be accessed, under a rule."""
+    first = int(np.broadcast_to(address, rows.shape)[rows][0])
+    lanes = lanes_of_rows(group, rows)
+    machine.fault(rule, problem.message(first, nbytes), group, lanes, address=first, **problem.advice)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from warpsim.machine.events import READ, WRITE
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned
+from warpsim.machine.address import Address
+from warpsim.machine.events import READ, WRITE, MemoryAccess
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, bits_of, last_along, misaligned
+from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
-from warpsim.machine.memory.strays import INDEX, shared_advice
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, as_array
@@ -32,7 +34,7 @@ class WordAccess(Port):
 
     def place(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
         """Byte address (int or int64 array) in a column, the space, the columns, whether rows serve, and who may."""
-        base, offset = address
+        base, offset = address.base, address.offset
         space, columns, covered = self.columns(kind)
         if type(base) is Affine:
             low, high = base.limits()
@@ -105,13 +107,10 @@ class WordAccess(Port):
         """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
         place, space, columns, covered, active = self.place(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
-        told = self.window.memory_accessed
-        if told is not None:
-            told(self.machine, self.group, READ, kind, place, size * count, columns, active, None)
-        if space.companion is not None:
-            self.tell_companion_words(
-                READ, kind, place, size * count, columns, active, covered and _by_rows(kind, place)
-            )
+        if self.window.memory_accessed is not None or space.companion is not None:
+            everywhere = covered and _by_rows(kind, place)
+            access = MemoryAccess(READ, kind, place, size * count, None, columns, active, None, everywhere)
+            self.tell_words(space, access)
         if covered and size * count >= 4:
             n_words = size * count // 4
             parts = self._rows(kind, space, place, n_words)
@@ -126,13 +125,13 @@ class WordAccess(Port):
             place = place.reshape((1,) * len(self.group.selection.shape))
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
-    def tell_companion_words(
-        self, access: int, kind: str, place: Any, nbytes: int, columns: Array, active: Any, everywhere: bool = False
-    ) -> None:
-        """Tell of an access to memory that has a companion."""
-        told = self.window.companion_accessed
-        if told is not None:
-            told(self.machine, self.group, access, kind, place, nbytes, columns, active, everywhere)
+    def tell_words(self, space: WordSpace, access: MemoryAccess) -> None:
+        """Tell of an access."""
+        window = self.window
+        if window.memory_accessed is not None:
+            window.memory_accessed(self.machine, self.group, access)
+        if window.companion_accessed is not None and space.companion is not None:
+            window.companion_accessed(self.machine, self.group, access)
 
     def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
         """Whole rows of words where the address does not depend on the column."""
@@ -152,22 +151,11 @@ class WordAccess(Port):
         size, count = values[0].dtype.itemsize, len(values)
         place, space, columns, covered, active = self.place(kind, address, size * count)
         window = self.window
-        if window.memory_accessed is not None:
-            window.memory_accessed(
-                self.machine,
-                self.group,
-                WRITE,
-                kind,
-                place,
-                size * count,
-                columns,
-                active,
-                lambda: self._differs_words(space, place, columns, active, values),
-            )
-        if space.companion is not None:
-            self.tell_companion_words(
-                WRITE, kind, place, size * count, columns, active, covered and _by_rows(kind, place)
-            )
+        if window.memory_accessed is not None or space.companion is not None:
+            everywhere = covered and _by_rows(kind, place)
+            differs = partial(self._differs_words, space, place, columns, active, values)
+            access = MemoryAccess(WRITE, kind, place, size * count, None, columns, active, differs, everywhere)
+            self.tell_words(space, access)
         self._store_words(kind, space, place, columns, covered, active, values)
         if window.memory_written is not None:
             window.memory_written(self.machine, self.group)

@@ -6,13 +6,12 @@ A `Transfer` is what one step started, for a number of receivers: all of its arr
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose
 from warpsim.layout.boxes import Boxes
+from warpsim.machine.address import Address
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
@@ -21,7 +20,6 @@ from warpsim.types import ScalarType
 
 Which = Array
 """Indices of receivers."""
-Address = tuple[Any, int]
 
 
 @attrs.frozen(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from warpsim.machine.state.global_memory import GlobalMemory
@@ -16,7 +17,7 @@ FAR = 1 << 32
 INDEX = "check the index against the array's size, and the access's guard"
 
 
-def global_stray(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
+def outside_global(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
     """Message and advice for an address outside any allocation: the nearest one and the distance."""
     text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x}"
     if 0 <= address < NULL_PAGE:
@@ -39,3 +40,23 @@ def shared_advice(launch: LaunchState) -> str:
     if not given:
         return "pass shared_mem=: the kernel uses dynamic shared memory, and this launch gives it none"
     return f"pass more than shared_mem={given}, or check the index"
+
+
+class RowProblem(enum.Enum):
+    """Why a row of a matrix in shared memory cannot be accessed."""
+
+    SPACE = "is not in shared memory"
+    ALIGNMENT = "is not a multiple of"
+
+    def message(self, address: int, nbytes: int) -> str:
+        """What is wrong with a row of ``nbytes`` at an address."""
+        return f"row address 0x{address:x} {self.value}" + (f" {nbytes} bytes" if self is RowProblem.ALIGNMENT else "")
+
+    @property
+    def advice(self) -> dict[str, str]:
+        """What may help, where that does not follow from the rule."""
+        return {"advice": "ldmatrix and stmatrix move rows of shared memory only"} if self is RowProblem.SPACE else {}
+
+
+OUTRIGHT = {RowProblem.SPACE: "out-of-bounds", RowProblem.ALIGNMENT: "misaligned"}
+"""The rules that such rows break in any launch."""
