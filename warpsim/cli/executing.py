@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import Any
 
 from warpsim.cli.outcome import Unusable
@@ -39,7 +39,12 @@ def declare(parser: ArgumentParser) -> None:
     parser.add_argument("--max-seconds", metavar="S", help="of each launch")
     parser.add_argument("--report", metavar="FILE", help="a JSON document a line for each finding")
     parser.add_argument("--ptx", metavar="DIR", help="write each module's text there, under the name that findings use")
-    parser.add_argument("--preload", action="store_true", help="for programs that bring NVIDIA's own shared libcudart")
+    parser.add_argument(
+        "--preload",
+        action=BooleanOptionalAction,
+        default=True,
+        help="libcudart, libnvrtc and libnvJitLink of the simulator go before those that the program brings",
+    )
     parser.set_defaults(json=False)
     parser.add_argument("program", nargs="+", metavar="PROGRAM", help="-- PROGRAM ARGS")
 

@@ -29,6 +29,8 @@ LIBRARIES = {
 }
 """Files, the functions that they have, and the options of the compiler."""
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
+RUNTIME, LINKED = "libcudart.so.13", "libwarpsim-linked.so"
+"""The run time that goes before all others, and what leads programs there that have NVIDIA's linked in."""
 
 
 def compiler() -> list[str]:
@@ -67,7 +69,7 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
     """
     if not sys.platform.startswith("linux"):
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
-    shim = (SOURCES / "shim.c").read_text(encoding="utf-8") + (SOURCES / "runtime.h").read_text(encoding="utf-8")
+    shim = "".join((SOURCES / name).read_text(encoding="utf-8") for name in ("shim.c", "runtime.h", "linked.c"))
     lists = {library: header(library) for library in CALLS}
     python = python_library()
     key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]
@@ -82,6 +84,8 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
         for name, (library, more) in LIBRARIES.items():
             _compile(Path(work), name, library, python, more)
             os.replace(Path(work, name), home / name)
+        _run("-O2", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(Path(work, LINKED)))
+        os.replace(Path(work, LINKED), home / LINKED)
     for link, target in LINKS.items():
         if not (home / link).exists():
             os.symlink(target, home / link)
@@ -93,24 +97,40 @@ def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, 
     script = work / "versions"
     script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
     versioned = (f"-Wl,--version-script={script}",) if library != "cuda" else ()
-    command = [*compiler(), "-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
-    command += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
-    command += [str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl"]
+    words = ["-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
+    words += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
+    _run(*words, str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl")
+
+
+def _run(*words: str) -> None:
+    command = [*compiler(), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LaunchError(f"{command[0]} cannot build {name}: {done.stderr.strip()[-400:]}")
+        raise LaunchError(f"{command[0]} cannot build the driver library: {done.stderr.strip()[-400:]}")
 
 
-def environment(libraries: Path, given: Mapping[str, str], preload: bool = False) -> dict[str, str]:
-    """The variables with which a program finds the libraries, and they find this Python and this package."""
+def environment(libraries: Path, given: Mapping[str, str], preload: bool = True) -> dict[str, str]:
+    """The variables with which a program finds the libraries, and they find this Python and this package.
+
+    Args:
+        libraries: the folder that `build` gives.
+        given: the environment so far.
+        preload: all our libraries go before those that the program brings; otherwise libcudart alone, where programs that
+            have NVIDIA's linked in are led.
+    """
     env = dict(given)
-    paths = [str(libraries), *filter(None, [env.get("LD_LIBRARY_PATH")])]
-    env["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
-    if preload:
-        wanted = [str(libraries / name) for name in LIBRARIES]
-        env["LD_PRELOAD"] = " ".join([*wanted, *filter(None, [env.get("LD_PRELOAD")])])
+    runtime = str(libraries / RUNTIME)
+    _before(env, "LD_LIBRARY_PATH", [str(libraries)], os.pathsep)
+    _before(env, "LD_PRELOAD", [str(libraries / name) for name in LIBRARIES] if preload else [runtime], " ")
+    _before(env, "LD_AUDIT", [str(libraries / LINKED)], ":")
+    env["WARPSIM_CUDART"] = runtime
+    env.setdefault("CUPY_ACCELERATORS", "")  # CuPy does not ask whether its machine code (CUB) ran; its own kernels do
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)
     home = str(Path(__file__).resolve().parents[2])
     env["WARPSIM_PATH"] = os.pathsep.join(dict.fromkeys([home, *(p for p in sys.path if os.path.isdir(p))]))
     return env
+
+
+def _before(env: dict[str, str], name: str, words: list[str], between: str) -> None:
+    env[name] = between.join([*words, *filter(None, [env.get(name)])])

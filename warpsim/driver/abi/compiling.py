@@ -27,12 +27,15 @@ _LOADED: list[Any] = []
 
 
 def real() -> Any:
-    """NVIDIA's library: ``WARPSIM_NVRTC``, in a package beside this one, or in an installed toolkit."""
+    """NVIDIA's library: ``WARPSIM_NVRTC``, in a package, where the program looks for libraries, or in a toolkit."""
     if _LOADED:
         return _LOADED[0]
     found = [os.environ.get("WARPSIM_NVRTC", "")]
     for folder in sys.path:
         found += glob.glob(os.path.join(glob.escape(folder), "nvidia", "*", "lib", "libnvrtc.so.1[0-9]"))
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
+        if not os.path.exists(os.path.join(folder, "libwarpsim-linked.so")):
+            found += glob.glob(os.path.join(glob.escape(folder), "libnvrtc.so.1[0-9]"))
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         found += sorted(glob.glob(os.path.join(home or "", "lib*", "libnvrtc.so.1[0-9]")), reverse=True)
     for path in filter(os.path.exists, found):

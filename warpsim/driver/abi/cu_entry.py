@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from warpsim.driver.abi.calls import CALLS, PROCESS, call, put32, put64, text_at
 from warpsim.driver.driver import VERSION
 from warpsim.driver.results import DriverError, Result
@@ -52,13 +54,22 @@ def proc_address(symbol: int, out: int, version: int, flags: int, status: int = 
         raise DriverError(Result.NOT_FOUND, text_at(symbol))
 
 
+RUNTIME_TABLE = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
+"""The table that NVIDIA's run time cannot do without."""
+
+
 @call("PP", "cuGetExportTable")
 def export_table(out: int, number: int) -> None:
-    """Tables without documentation, which a statically linked run time asks for."""
+    """Tables without documentation: NVIDIA's run time asks for them, where its names have been stripped from a program
+    so that ours does not take its place; NVRTC asks, too, and does without."""
     put64(out, 0)
+    asked = ctypes.string_at(number, 16)
     raise DriverError(
         Result.NOT_SUPPORTED,
-        "the program has NVIDIA's run time linked in; link it with -cudart shared, or preload ours",
+        "the program has NVIDIA's run time linked in, and has been stripped of names; link it with -cudart shared, or do "
+        "not strip it"
+        if asked == RUNTIME_TABLE
+        else "",
     )
 
 

@@ -48,6 +48,14 @@ static int gone(void) /* Python has ended before the program: destructors come a
 {
     return !initialized() || (finalizing && finalizing());
 }
+static u late(const char *name) /* what is given back then has been, with the process; all else is too late */
+{
+    static const char *const back[] = {"Free", "Destroy", "Unload", "Unregister", "Release", "Synchronize"};
+    for (size_t i = 0; i < sizeof back / sizeof *back; i++)
+        if (strstr(name, back[i]))
+            return 0;
+    return 4;
+}
 
 #define P0 void
 #define P1 u a
@@ -83,7 +91,7 @@ static int gone(void) /* Python has ended before the program: destructors come a
 #define A15 A14, o
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { return !ready() ? 3 : gone() ? 4 : ((u(*)(P##n))table[AT_##name])(A##n); }
+    EXPORT u name(P##n) { return !ready() ? 3 : gone() ? late(#name) : ((u(*)(P##n))table[AT_##name])(A##n); }
 #include CALLS
 #undef CALL
 
