@@ -55,7 +55,7 @@ def run(tmp_path):
         runtime = build(library.RUNTIME, RUNTIME, *shared)
         linked = build(library.LINKED, (library.SOURCES / "linked.c").read_text(), *shared)
         assert runtime.parent == linked.parent == tmp_path
-        env = library.environment(tmp_path, {"PATH": os.environ["PATH"]}) | more
+        env = library.environment(tmp_path, {"PATH": os.environ["PATH"]}, preload=False) | more
         done = subprocess.run([str(program), *map(str, words)], env=env, capture_output=True, text=True, check=False)
         return done.stdout.split("\n")[:-1], done.stderr, done.returncode
 
