@@ -149,6 +149,7 @@ def _leave_out(machine: Machine, group: Group, active: Any) -> bool:
     """Threads that a guard leaves out go on; the others come to the barrier again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
+    machine.count_entry(here, -1)
     machine.push(others)
     machine.push(here)
     return True

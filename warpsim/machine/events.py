@@ -74,6 +74,7 @@ class Window:
     carried_before: Callable[..., None] | None
     carried_after: Callable[..., None] | None
     group_split: Callable[..., None] | None
+    entry_counted: Callable[..., None] | None
     groups_met: Callable[..., None] | None
     group_parked: Callable[..., None] | None
     group_exiting: Callable[..., None] | None

@@ -71,6 +71,7 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
     others.at = group.at + 1
     if machine.window.collective_passed is not None:
         machine.window.collective_passed(machine, others)
+    machine.count_entry(here, -1)
     machine.push(others)
     machine.push(here)
     return True
@@ -93,6 +94,7 @@ def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], A
         if lacking.any():
             if machine.window.collective_waits is not None:
                 machine.window.collective_waits(machine, group)
+            machine.count_entry(group, -1)
             if lacking.all():
                 machine.park(group)
                 return True
@@ -115,6 +117,7 @@ def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
     stays.at += 1
     machine.push(stays)
     if goes is not None:
+        machine.count_entry(goes, -1)
         machine.push(goes)
     return True
 
@@ -134,7 +137,7 @@ def _needed(machine: Machine) -> Array:
 def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Any = None) -> Array | None:
     """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does. Lanes outside
     ``guarded`` do not take part."""
-    machine, warps = machine, group.warps
+    warps = group.warps
     if guarded is None and warps.dense and machine.batch.exited is None:
         return None
     active = taking_part(group, guarded)
@@ -149,7 +152,7 @@ def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Any
 
 def wait(machine: Machine, group: Group, lacking: Array) -> bool:
     """Park the warps that lack lanes; the others are made runnable. Always True: the group has been given away."""
-    machine = machine
+    machine.count_entry(group, -1)
     mask = as_array(group.warps.collect(np.broadcast_to(lacking[:, None, :], group.warps.active.shape)))
     mask = np.broadcast_to(mask, group.selection.shape)
     if mask.all():

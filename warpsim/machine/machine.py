@@ -200,6 +200,19 @@ class Machine:
         else:
             self.batch.parked.append(group)
 
+    def count_entry(self, group: Group, times: int) -> None:
+        """Count that a group has entered the block of which it stands at the first instruction: once more (1), or once less
+        (-1), as it will come there again. Elsewhere in a block its entry has been counted for good."""
+        if group.at > 0:
+            return
+        block, n_warps = group.plan.blocks[group.block], times * group.selection.n_warps
+        state, n = self.launch, len(block.instructions)
+        state.counts[block] = state.counts.get(block, 0) + n_warps
+        state.instructions += n * n_warps
+        state.thread_instructions += n * times * group.selection.n
+        if self.window.entry_counted is not None:
+            self.window.entry_counted(self, group, times)
+
     def waits(self) -> bool:
         """Whether any group of the batch waits for something."""
         batch = self.batch

@@ -47,6 +47,7 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     if instruction.form.n_dest:
         _exchange(machine, parts)
     for group in parts:
+        machine.count_entry(group, 1)
         group.at += 1
         machine.push(group)
 

@@ -105,6 +105,10 @@ class Watcher:
     def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
         """The threads of a group go different ways, or some of them wait: it is replaced by two."""
 
+    def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
+        """A group stands at the first instruction of a block and will come to it again: its entry into the block counts once
+        less (``times`` is -1); or it has waited there and goes on behind it: once more (1)."""
+
     def groups_met(self, machine: Machine, groups: list[Group], merged: Group) -> None:
         """Groups that stand at one place go on as one."""
 

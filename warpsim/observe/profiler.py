@@ -63,9 +63,7 @@ class Profiler(Watcher):
         self._stop()
         entry = self._entry(instruction)
         if group.at == 0:
-            seen = self._blocks.setdefault(group.plan.blocks[group.block], [0, 0, 0])
-            for index, number in enumerate((group.selection.n_warps, group.selection.n, _partial(group))):
-                seen[index] += number
+            self.entry_counted(machine, group, 1)
         if instruction.guard is not None and instruction.traits.ending is None:
             count = _left_out(group, instruction)
             entry.left_out += count
@@ -73,6 +71,12 @@ class Profiler(Watcher):
         if self._reached:
             self._reached = {}
         self._running, self._since = entry, time.perf_counter_ns()
+
+    def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
+        """Threads enter a block, or (-1) come to its first instruction again."""
+        seen = self._blocks.setdefault(group.plan.blocks[group.block], [0, 0, 0])
+        for index, number in enumerate((group.selection.n_warps, group.selection.n, _partial(group))):
+            seen[index] += times * number
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """What comes now is not its time."""
