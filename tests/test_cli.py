@@ -47,6 +47,17 @@ def test_replay_difference(tmp_path, capsys):
         ["run", str(SAXPY / "kernel.ptx"), "--grid", "x", "--block", "1"],
         ["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "1", "--device", "sm_1"],
         ["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "1", "--arg", "i33:5"],
+        *(
+            ["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "1", "--arg", text]
+            for text in (
+                "normal:f16",
+                "normal:f17:4",
+                "normal:f32:4:spread=1",
+                "normal:f32:4:seed=x",
+                "full:f32:-1",
+                "bits:u8:9x9x",
+            )
+        ),
         ["check", "missing.ptx"],
         ["nonsense"],
     ],
@@ -65,6 +76,25 @@ def test_run_saves_arrays(tmp_path, capsys):
     assert main(["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "32", *arguments]) == 0
 
     assert np.load(out).tolist() == [2.0] * 8
+
+
+def test_run_makes_arrays(tmp_path, capsys):
+    """run makes arrays by a generator with its numbers, and writes those with =NAME."""
+    out = tmp_path / "y.npy"
+    arguments = [
+        "--arg",
+        "i32:8",
+        "--arg",
+        "f32:2.0",
+        "--arg",
+        "arange:f32:8:start=1",
+        "--arg",
+        f"full:f32:8:value=3={out}",
+    ]
+
+    assert main(["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "32", *arguments]) == 0
+
+    assert np.load(out).tolist() == [2.0 * (1 + i) + 3.0 for i in range(8)]
 
 
 def test_check(tmp_path, capsys):

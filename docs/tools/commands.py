@@ -9,16 +9,14 @@ import re
 
 INTRODUCTION = """# Commands
 
-`warpsim COMMAND --help` prints what stands here. Common to all commands that launch: `--json` prints one JSON document and nothing else.
+This is what `warpsim COMMAND --help` prints.
 
 | exit status | means |
 | --- | --- |
-| 0 | good |
-| 1 | a difference, a finding that counts, a refused module, a failed case |
-| 2 | arguments that cannot be used, files that cannot be read or written |
+| 0 | success |
+| 1 | a difference, an error found, a module refused, a case failed |
+| 2 | unusable arguments, or files that cannot be read or written |
 | 130 | interrupted (Ctrl-C) |
-
-FILE is PTX, or a fatbin or executable that holds some.
 """
 
 
@@ -45,5 +43,6 @@ def pages() -> dict[str, str]:
     names = re.search(r"\{([\w,-]+)\}", whole)
     parts = [INTRODUCTION]
     for name in (names[1] if names else "").split(","):
-        parts.append(f"\n## warpsim {name}\n\n```text\n{help_of(name).rstrip()}\n```\n")
+        words = (name, "replay") if name in ("trace", "debug") else (name,)  # `run` differs as it does by itself
+        parts.append(f"\n## warpsim {' '.join(words)}\n\n```text\n{help_of(*words).rstrip()}\n```\n")
     return {"reference/commands.md": "".join(parts)}

@@ -30,23 +30,27 @@ VARIABLES = {
 
 def declare(parser: ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--device", help="the GPU, for example sm_90a; several with commas between")
-    parser.add_argument("--checks", help="as for run")
-    parser.add_argument("--on-finding", choices=["raise", "collect"], help="collect: a launch goes on where it can")
-    parser.add_argument("--numerics", choices=["exact", "ieee"])
-    parser.add_argument("--async-effects", choices=["eager", "at_wait"])
-    parser.add_argument("--max-instructions", help="of each launch")
-    parser.add_argument("--max-seconds", metavar="S", help="of each launch")
-    parser.add_argument("--report", metavar="FILE", help="a JSON document a line for each finding")
-    parser.add_argument("--ptx", metavar="DIR", help="write each module's text there, under the name that findings use")
+    parser.add_argument("--device", help="the GPU, for example sm_90a; or several, separated by commas")
+    parser.add_argument("--checks", help="as for warpsim run")
+    parser.add_argument(
+        "--on-finding", choices=["raise", "collect"], help="end a launch at its first error, or continue where possible"
+    )
+    parser.add_argument("--numerics", choices=["exact", "ieee"], help="as for warpsim run")
+    parser.add_argument("--async-effects", choices=["eager", "at_wait"], help="as for warpsim run")
+    parser.add_argument("--max-instructions", metavar="N", help="limit of each launch")
+    parser.add_argument("--max-seconds", metavar="S", help="limit of each launch")
+    parser.add_argument("--report", metavar="FILE", help="write findings to FILE, one JSON document per line")
+    parser.add_argument(
+        "--ptx", metavar="DIR", help="write each module's PTX to DIR, under the file name that findings use"
+    )
     parser.add_argument(
         "--preload",
         action=BooleanOptionalAction,
         default=True,
-        help="libcudart, libnvrtc and libnvJitLink of the simulator go before those that the program brings",
+        help="load the simulator's libcudart, libnvrtc and libnvJitLink before the program's own",
     )
     parser.set_defaults(json=False)
-    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="-- PROGRAM ARGS")
+    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="the program and its arguments, after --")
 
 
 def command_exec(options: Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import threading
 from argparse import Namespace
@@ -20,6 +21,7 @@ from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, read_array
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import load_file
+from warpsim.host.recipes import GENERATORS, recipe
 from warpsim.host.recording import record
 
 
@@ -108,9 +110,24 @@ def argument(text: str) -> Argument:
                 return Argument(dtype.type(float(body)) if kind.startswith("f") else int(body, 0))
         if kind == "bytes":
             return Argument(bytes.fromhex(body))
+        if kind in GENERATORS:
+            return _generated(kind, rest)
     except (ValueError, OverflowError, MemoryError, LaunchError, Unusable) as problem:
         raise Unusable(f"--arg {text}: {problem}") from None
-    raise Unusable(f"--arg {text}: unknown kind {kind!r}; these are in, inout, out, zeros, bytes, {', '.join(DTYPES)}")
+    kinds = dict.fromkeys(["in", "inout", "out", "zeros", "bytes", *DTYPES, *GENERATORS])
+    raise Unusable(f"--arg {text}: unknown kind {kind!r}; these are {', '.join(kinds)}")
+
+
+def _generated(generator: str, text: str) -> Argument:
+    """``TYPE:SHAPE``, then numbers of the generator, then a file: ``f16:64x64:seed=3:mean=1=x.npy``."""
+    found = re.fullmatch(r"(\w+):([\dx,]+)((?::\w+=[-+.\w]+)*)(?:=(.+))?", text)
+    if found is None:
+        raise Unusable(f"write for example {generator}:f32:64x64 or {generator}:f32:64x64:seed=3")
+    name, shape, numbers, path = found.groups()
+    named = {key: float(value) for key, _, value in (part.partition("=") for part in numbers.split(":")[1:])}
+    seed = int(named.pop("seed", 0))
+    dtype = "s" + name[1:] if re.fullmatch(r"i\d+", name) else name
+    return Argument(recipe(generator, dims(shape), dtype, seed=seed, **named).array(), path)
 
 
 def _zeros(text: str) -> Any:

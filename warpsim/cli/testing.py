@@ -12,24 +12,26 @@ from warpsim.errors import LaunchError
 
 def add_commands(commands: Any) -> None:
     """Their grammar."""
-    shrink = commands.add_parser("shrink", help="a smaller launch that fails in the same way")
-    shrink.add_argument("case")
-    shrink.add_argument("-o", "--output", metavar="DIR", help="where it is written; CASE-small without it")
-    shrink.add_argument("--seconds", type=float, default=60.0, help="how long to try (60)")
-    shrink.add_argument("--checks")
-    shrink.add_argument("--async-effects", choices=["eager", "at_wait"])
-    shrink.add_argument("--schedule", type=int, metavar="SEED")
-    shrink.add_argument("--json", action="store_true")
+    shrink = commands.add_parser("shrink", help="reduce a failing case while it still fails in the same way")
+    shrink.add_argument("case", help="the folder of a case that fails")
+    shrink.add_argument("-o", "--output", metavar="DIR", help="where to write the smaller case (CASE-small)")
+    shrink.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (60)")
+    shrink.add_argument("--checks", help="as for replay")
+    shrink.add_argument("--async-effects", choices=["eager", "at_wait"], help="as for replay")
+    shrink.add_argument("--schedule", type=int, metavar="SEED", help="as for replay")
+    shrink.add_argument("--json", action="store_true", help="print one JSON document")
     shrink.set_defaults(action=command_shrink)
-    record = commands.add_parser("record", help="run a program on a GPU, and write its launches as cases")
-    record.add_argument("-o", "--output", metavar="DIR", default="cases", help="where they are written (cases)")
-    record.add_argument("--kernels", default="*", help="only those whose names match")
-    record.add_argument("--launches", type=int, metavar="N", help="at most so many of each process")
-    record.add_argument("program", nargs="+", metavar="COMMAND", help="behind --")
+    record = commands.add_parser("record", help="run a program on a real GPU and write its launches as cases")
+    record.add_argument("-o", "--output", metavar="DIR", default="cases", help="where to write the cases (cases)")
+    record.add_argument("--kernels", default="*", metavar="PATTERN", help="only kernels whose names match (*)")
+    record.add_argument("--launches", type=int, metavar="N", help="at most N launches per process")
+    record.add_argument("program", nargs="+", metavar="COMMAND", help="the program and its arguments, after --")
     record.set_defaults(action=command_record)
-    template = commands.add_parser("init-tests", help="a folder with a kernel, its tests, and a workflow without a GPU")
-    template.add_argument("directory")
-    template.add_argument("--json", action="store_true")
+    template = commands.add_parser(
+        "init-tests", help="create a folder with a kernel, its tests, and a CI workflow without a GPU"
+    )
+    template.add_argument("directory", help="the folder to create")
+    template.add_argument("--json", action="store_true", help="print one JSON document")
     template.set_defaults(action=command_init_tests)
 
 

@@ -39,6 +39,9 @@ def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
         raise LaunchError(f"cannot read {os.fsdecode(path)}: {reason(problem)}") from None
 
 
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
 def read_array(path: str | os.PathLike[str]) -> Array:
     """The array of a .npy file.
 
@@ -46,6 +49,11 @@ def read_array(path: str | os.PathLike[str]) -> Array:
         LaunchError: where it is none.
     """
     with _reading(path), open(path, "rb") as stream:
+        if stream.seekable():  # NumPy before 2.1 takes a negative extent for any
+            header = _HEADERS.get(np.lib.format.read_magic(stream))
+            if header is not None and min(header(stream)[0], default=0) < 0:
+                raise ValueError("an extent is negative")
+            stream.seek(0)
         return np.ascontiguousarray(np.lib.format.read_array(stream, allow_pickle=False))
 
 

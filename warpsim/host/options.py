@@ -33,7 +33,9 @@ def budget(what: str, value: Any) -> float | None:
         number = operator.index(value)
     except TypeError:
         try:
-            number = float(value)
+            number = (
+                math.nan if getattr(value, "ndim", 0) else float(value)
+            )  # older NumPy takes an array of one, and warns
         except (TypeError, ValueError, OverflowError):
             number = math.nan
     if isinstance(value, (str, bytes)) or not number >= 0:

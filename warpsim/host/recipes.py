@@ -58,9 +58,9 @@ class Recipe:
         Raises:
             LaunchError: for a generator or a type that is not known, or numbers that it does not take.
         """
-        make, takes = _GENERATORS.get(self.generator, (None, {}))
+        make, takes = GENERATORS.get(self.generator, (None, {}))
         if make is None:
-            raise LaunchError(f"{shown(self.generator)} is not a generator; these are {', '.join(_GENERATORS)}")
+            raise LaunchError(f"{shown(self.generator)} is not a generator; these are {', '.join(GENERATORS)}")
         if self.dtype not in LOGICAL:
             raise LaunchError(f"{shown(self.dtype)} is not an element type; these are {', '.join(LOGICAL)}")
         unknown = set(self.numbers) - set(takes)
@@ -93,7 +93,10 @@ def recipe(
         numbers: the generator's own arguments.
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
+    try:
+        name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
+    except TypeError:
+        name = None
     if name is None:
         raise LaunchError(f"{shown(dtype)} is not an element type; these are {', '.join(LOGICAL)}")
     made = Recipe(generator, extents, name, seed, dict(numbers))
@@ -156,7 +159,7 @@ def _hurtful(words: Array, dtype: np.dtype[Any]) -> Array:
     return values.astype(dtype)
 
 
-_GENERATORS: dict[str, tuple[Callable[..., Array], dict[str, float]]] = {
+GENERATORS: dict[str, tuple[Callable[..., Array], dict[str, float]]] = {
     "zeros": (lambda words, dtype: np.zeros(words.shape, dtype), {}),
     "full": (_full, {"value": 0.0}),
     "arange": (_arange, {"start": 0.0, "step": 1.0}),
