@@ -36,7 +36,7 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
     Raises:
         LaunchError: where it is asked for and there is no compiler.
     """
-    if engine == "interpreter" or state.settings.by_warp or state.schedule is not None:
+    if engine == "interpreter":
         return None
     from warpsim.native.compiler import available
 
@@ -45,8 +45,8 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
             raise LaunchError('engine="compiled" needs llvmlite: pip install warpsim[jit]')
         return None
     heard = frozenset(e for w in watchers for e in w.events if e not in w.compiled)
-    if heard & (STEPS | ACCESSES):  # rules that follow accesses follow their order, too, which units change
-        return None
+    usual = not state.settings.by_warp and state.schedule is None
+    units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
     from warpsim.native.engine import Compiled
 
-    return Compiled(engine == "compiled", not heard & COLLECTIVES)
+    return Compiled(engine == "compiled", not heard & COLLECTIVES, units)

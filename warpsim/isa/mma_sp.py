@@ -134,7 +134,8 @@ def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lane
         )
 
 
-def _one(value: Lanes) -> int:
+def one(value: Lanes) -> int:
+    """What an immediate says."""
     return int(np.asarray(value).reshape(-1)[0])
 
 
@@ -187,7 +188,7 @@ def mma_sp_float(
 ) -> Registers:
     """D = A * B + C of sparse A on floats."""
     n, m = registers.extent((*a, *b, *c, e))
-    where = positions(op, e, _one(f), n, m, active, report)
+    where = positions(op, e, one(f), n, m, active, report)
     x, present = expand(multiplicand(op.atype.name, 16, a, n, m), where)
     return scattered(op, floats(op, x, words(8, b, n, m), accumulator(op, c, n, m), device, present), n, m)
 
@@ -213,7 +214,7 @@ def mma_sp_integer(
 ) -> Registers:
     """D = A * B + C of sparse A on integers."""
     n, m = registers.extent((*a, *b, *c, e))
-    where = positions(op, e, _one(f), n, m, active, report)
+    where = positions(op, e, one(f), n, m, active, report)
     x, _ = expand(multiplicand(op.atype.name, 16, a, n, m), where)
     y = multiplicand(op.btype.name, 8, b, n, m)
     d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), op.satfinite)

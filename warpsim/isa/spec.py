@@ -407,7 +407,7 @@ def _space_slot(slots: set[str]) -> Any:
 def _filled(
     function: Callable[..., Any], parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope
 ) -> Callable[..., Any]:
-    """The function itself, or one that puts None where this form lacks an operand."""
+    """The function itself, or one that puts None where this form lacks an operand: its ``places`` are where it finds each."""
     if scope is Scope.CONTROL or parameters[-1:] == ["*"]:
         return function
     wanted = [plain(name) for name in parameters]
@@ -429,4 +429,5 @@ def _filled(
     def fill(op: Op, *sources: Any, **ports: Any) -> Any:
         return function(op, *(sources[place] if place >= 0 else None for place in places), **ports)
 
+    fill.places = places  # type: ignore[attr-defined]
     return fill

@@ -43,15 +43,16 @@ def columns(op: Op) -> int:
 
 
 def _accumulators(op: Op) -> int:
-    return columns(op) // (4 if _is_f16(op) else 2)
+    return columns(op) // (4 if is_f16(op) else 2)
 
 
-def _is_f16(op: Op) -> bool:
+def is_f16(op: Op) -> bool:
+    """Whether results are f16."""
     return getattr(op.dtype, "name", op.dtype) == "f16"
 
 
 def _d_type(op: Op) -> ScalarType:
-    return TYPES["f16x2"] if _is_f16(op) else TYPES[getattr(op.dtype, "name", op.dtype)]
+    return TYPES["f16x2"] if is_f16(op) else TYPES[getattr(op.dtype, "name", op.dtype)]
 
 
 def _declare(
@@ -148,11 +149,11 @@ def mma_float(
     """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
     n, m = shared_matrix.extent
     types = op.atype.name, op.btype.name
-    left, right, positions = _operands(
-        op, a, a_desc, b_desc, sp_meta, sp_sel, _one(imm_trans_a), _one(imm_trans_b), shared_matrix, report
+    left, right, positions = operands(
+        op, a, a_desc, b_desc, sp_meta, sp_sel, one(imm_trans_a), one(imm_trans_b), shared_matrix, report
     )
-    left, right = _scaled(left, _one(imm_scale_a)), _scaled(right, _one(imm_scale_b))
-    small = _is_f16(op)
+    left, right = scaled(left, one(imm_scale_a)), scaled(right, one(imm_scale_b))
+    small = is_f16(op)
     c = fragments.gather_packed(accumulator) if small else fragments.gather_accumulator(accumulator.view(np.float32))
     c = _kept(c, scale_d, n, m)
     present = None
@@ -199,7 +200,7 @@ def mma_integer(
 ) -> Lanes:
     """D = A * B + D on 8-bit integers, or counts of common bits."""
     n, m = shared_matrix.extent
-    left, right, positions = _operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, report)
+    left, right, positions = operands(op, a, a_desc, b_desc, sp_meta, sp_sel, 0, 0, shared_matrix, report)
     c = _kept(fragments.gather_accumulator(accumulator.view(np.int32)), scale_d, n, m)
     if op.atype.name == "b1":
         d = plain_matrix.dot_common_bits(left.transpose(0, 2, 1), right, c)
@@ -217,11 +218,12 @@ def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
     return full.transpose(1, 0, 2), present.transpose(1, 0, 2)
 
 
-def _one(value: Lanes) -> int:
+def one(value: Lanes) -> int:
+    """What an immediate says, 0 where there is none."""
     return 0 if value is None else int(value.reshape(-1)[0])
 
 
-def _scaled(bits: Lanes, scale: int) -> Lanes:
+def scaled(bits: Lanes, scale: int) -> Lanes:
     """A float operand with its sign bits turned where its scale is -1."""
     return bits if scale == 1 else bits ^ bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
 
@@ -234,7 +236,7 @@ def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
     return np.where(np.broadcast_to(keep, (n, m)).reshape(-1, 1, 1), c, c.dtype.type(0))
 
 
-def _operands(
+def operands(
     op: Op,
     a: Any,
     a_desc: Lanes,
@@ -259,7 +261,7 @@ def _operands(
     right = _from_shared(b_desc, 2 * k if sparse else k, columns(op), dtype, trans_b, shared_matrix, report)
     if not sparse:
         return left, right, None
-    nibbles = fragments.sparse_nibbles(meta, _one(sel), n, m, dtype.itemsize)
+    nibbles = fragments.sparse_nibbles(meta, one(sel), n, m, dtype.itemsize)
     _judge_metadata(nibbles, dtype.itemsize, n, m, report)
     return left, right, fragments.sparse_positions(nibbles, dtype.itemsize)
 

@@ -13,7 +13,7 @@ from warpsim.errors import ExecutionError
 from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.fatal import act_before
-from warpsim.machine.machine import Machine
+from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock
 from warpsim.machine.selection import Shape
 from warpsim.machine.stalled import arrive_apart, deadlock
@@ -36,6 +36,14 @@ class Compiled(Protocol):
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
 
+    @property
+    def units(self) -> bool:
+        """Whether there is code for steps; else only for bodies of instructions."""
+
+    @property
+    def bodies(self) -> Bodies:
+        """What computes in their place."""
+
 
 REPORT_EVERY = 0.5
 LAPS_ALONE = 64
@@ -56,7 +64,9 @@ class Run:
         compiled: Compiled | None = None,
     ) -> None:
         self.state = state
-        self.compiled = compiled if state.schedule is None else None  # code runs in the usual order
+        in_order = compiled is not None and compiled.units and state.schedule is None
+        self.compiled = compiled if in_order else None
+        self.bodies = None if compiled is None else compiled.bodies
         self.window = Window(watchers)
         self.progress = progress
         self._machines: dict[int, Machine] = {}
@@ -69,7 +79,7 @@ class Run:
         """What the steps of a batch act through."""
         found = self._machines.get(id(batch))
         if found is None:
-            found = self._machines[id(batch)] = Machine(self.state, batch, self.window)
+            found = self._machines[id(batch)] = Machine(self.state, batch, self.window, self.bodies)
         return found
 
     # ---- rounds and turns --------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,15 +21,24 @@ from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
+    from warpsim.program.program import Instruction
 
 U32 = np.dtype(np.uint32)
+
+
+class Bodies(Protocol):
+    """What computes in the place of instructions' bodies, bit for bit (`warpsim.native`)."""
+
+    def of(self, instruction: Instruction) -> Callable[..., Any]:
+        """What gives an instruction of whole warps its results: called as its body is."""
 
 
 class Machine:
     """The state of the CTAs ``first_cta ...`` of a launch (``ctas`` are their linear numbers, in batch order)."""
 
-    def __init__(self, launch: LaunchState, batch: BatchState, window: Window) -> None:
+    def __init__(self, launch: LaunchState, batch: BatchState, window: Window, bodies: Bodies | None = None) -> None:
         self.launch = launch
+        self.bodies = bodies
         self.window: Window = window
         self.batch: BatchState = batch
         self.delivering = False

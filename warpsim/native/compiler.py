@@ -70,9 +70,17 @@ class Compiler:
                 self._load(text, (name,), level)
             return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._addresses[name])
 
-    def _load(self, text: str, names: Any, level: int) -> None:
+    def has(self, text: str, name: str, level: int = 2) -> bool:
+        """Whether a function is loaded, or its object lies on disk."""
+        folder = cache_folder()
+        return name in self._addresses or (folder is not None and (folder / f"{self._key(text, level)}.o").exists())
+
+    def _key(self, text: str, level: int) -> str:
         parts = VERSION, str(self._llvm.llvm_version_info), self._cpu, self._features, str(level), text
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _load(self, text: str, names: Any, level: int) -> None:
+        key = self._key(text, level)
         data = read_object(key)
         if data is None:
             data = self._compile(text, level)

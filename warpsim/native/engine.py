@@ -12,6 +12,7 @@ from warpsim.isa.spec import Scope
 from warpsim.machine.waiting import LAPS
 from warpsim.native.compiler import available
 from warpsim.native.lower import Unlowerable
+from warpsim.native.matrices import Matrices
 from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, is_uniform, value_of
 from warpsim.native.trace import Untraceable
 from warpsim.native.units import Former, Known, Options, Shape, kinds_of
@@ -109,8 +110,9 @@ class Budget:
 class Compiled:
     """The compiled engine for the groups of one launch. ``eager``: compile at once, whatever it costs."""
 
-    def __init__(self, eager: bool, collectives: bool) -> None:
-        self.eager, self.collectives = eager, collectives
+    def __init__(self, eager: bool, collectives: bool, units: bool = True) -> None:
+        self.eager, self.collectives, self.units = eager, collectives, units
+        self.bodies = Matrices(eager)
         self.runner = Runner(_MINE.scratch)
         self.budget = Budget()
         self._plans: dict[int, Plans] = {}

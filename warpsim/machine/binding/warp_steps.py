@@ -47,7 +47,8 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         keywords = warp_ports(machine, group, active, form)
         if accumulates:
             keywords["accumulator"] = read_accumulator(machine, group)
-        result = function(op, *arguments, **keywords)
+        body = function if machine.bodies is None else machine.bodies.of(instruction)
+        result = body(op, *arguments, **keywords)
         if commit is not None and result is not None:
             commit(machine, group, result if accumulates else collect(warps, result, wide), active)
         if loads and machine.attention:

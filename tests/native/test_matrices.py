@@ -1,0 +1,84 @@
+"""Matrix instructions give the same bits as machine code as in arrays, on operands that hurt.
+
+What is tried are the forms and operands of which recordings of an H100 were made (`matrix_trials`, `warpgroup_trials`): NaN
+payloads, infinities, subnormals, cancellation, sums at the accumulator's limits. A sample runs by default, all in the long
+run; forms of other GPUs get operands of the same kinds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.native.compiler import available
+from warpsim.native.matrices import codes
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
+
+import matrix_trials
+import warpgroup_trials
+
+pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
+WARPS = [*matrix_trials.register_trials(), *matrix_trials.wmma_mma_trials()]
+WARPS = [trial for trial in WARPS if "mma" in trial.name]
+GROUPS = list(warpgroup_trials.wgmma_trials())
+ELSEWHERE = ("sm_89", "sm_80", "sm_75", "sm_120a")
+"""GPUs whose tensor cores take other steps, or have no fp8."""
+
+
+def differences(trial: Any, target: str | None = None) -> list[str]:
+    """Where the engines differ."""
+    text = trial.text
+    if target is not None:
+        text = text.replace(".target sm_90a", f".target {target}")
+    kernel = warpsim.load(text)["k"]
+    for cases in (slice(None), slice(7, None, 29), slice(5, 6)):  # CTAs side by side, and alone
+        found = {}
+        for engine in ("interpreter", "compiled"):
+            arrays = [array[cases].copy() for array in trial.arrays]
+            kernel(len(arrays[-1]), trial.threads, arrays, engine=engine, checks="none")  # descriptors may overlap
+            found[engine] = arrays[-1]
+        wrong = np.argwhere(found["interpreter"] != found["compiled"])
+        if len(wrong):
+            values = [hex(int(found[e][tuple(wrong[0])])) for e in ("interpreter", "compiled")]
+            where = f"{trial.name} {target or ''} at {wrong[0].tolist()} of {len(arrays[-1])}"
+            return [f"{where}: {values[1]} for {values[0]}, {len(wrong)} in all"]
+    return []
+
+
+def accepted(trial: Any, target: str) -> bool:
+    """Whether a GPU has a form."""
+    try:
+        warpsim.load(trial.text.replace(".target sm_90a", f".target {target}"))
+    except warpsim.PtxError:
+        return False
+    return True
+
+
+def test_a_sample_of_forms() -> None:
+    """Of warps and of warpgroups; each of these has machine code."""
+    known = len(codes().functions)
+    some = [*WARPS[::23], *GROUPS[::401]]
+    assert [line for trial in some for line in differences(trial)] == []
+    assert len(codes().functions) > known
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(16))
+def test_every_form_of_a_warp(part: int) -> None:
+    """mma, mma.sp and wmma.mma, on every generation of GPUs that has them."""
+    assert [line for trial in WARPS[part::16] for line in differences(trial)] == []
+    for target in ELSEWHERE:
+        trials = [trial for trial in WARPS[part::16] if accepted(trial, target)]
+        assert [line for trial in trials for line in differences(trial, target)] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(64))
+def test_every_form_of_a_warpgroup(part: int) -> None:
+    """wgmma and wgmma.sp: every type at N = 8, some of each at all others."""
+    assert [line for trial in GROUPS[part::64] for line in differences(trial)] == []

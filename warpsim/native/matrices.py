@@ -1,0 +1,217 @@
+"""Machine code in place of the bodies of matrix instructions: the same registers in, the same bits out.
+
+A body that is asked for what no machine code does (other numerics, operands of another width) runs itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
+from warpsim.layout import registers
+from warpsim.native.compiler import compiler
+from warpsim.native.matrix_kernels import Warp, warp_kernel, warpgroup_kernel
+from warpsim.native.matrix_plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
+
+if TYPE_CHECKING:
+    from warpsim.isa.spec import Op
+    from warpsim.program.program import Instruction
+
+Array = Any
+Body = Callable[..., Any]
+KEPT, MADE = 0.1, 1.0
+"""Seconds that bodies have to take before code is loaded from disk, and before it is compiled."""
+WORD = np.dtype(np.uint32)
+
+
+class Codes:
+    """Functions by what they compute, and how long their bodies took while there were none."""
+
+    def __init__(self) -> None:
+        self.spent: dict[Any, float] = {}
+        self.texts: dict[Any, tuple[str, str]] = {}
+        self.functions: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = {}
+        self.lock = threading.RLock()
+
+    def of(self, key: Any, make: Callable[[str], str], eager: bool) -> Any:
+        """A function, None while it does not pay. ``make`` writes it under a name."""
+        found = self.functions.get(key)
+        if found is not None or (not eager and self.spent.get(key, 0.0) < KEPT):
+            return found
+        with self.lock:
+            if key not in self.texts:
+                text = make("matrix_core")
+                name = "matrix_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+                self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
+            text, name = self.texts[key]
+            if eager or self.spent[key] >= MADE or compiler().has(text, name):
+                self.functions[key] = compiler().function(text, name)
+            return self.functions.get(key)
+
+    def planned(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What a key means, found out once."""
+        if key not in self.plans:
+            self.plans[key] = make()
+        return self.plans[key]
+
+    def timed(self, key: Any, body: Callable[[], Any]) -> Any:
+        """What a body gives, its time noted."""
+        began = time.perf_counter()
+        result = body()
+        self.spent[key] = self.spent.get(key, 0.0) + time.perf_counter() - began
+        return result
+
+
+@lru_cache(maxsize=1)
+def codes() -> Codes:
+    """Those of this process."""
+    return Codes()
+
+
+class Matrices:
+    """Bodies of one launch. ``eager``: compile at once."""
+
+    def __init__(self, eager: bool) -> None:
+        self.eager = eager
+        self._found: dict[int, tuple[Op, Body]] = {}
+
+    def of(self, instruction: Instruction) -> Body:
+        """What gives an instruction its results."""
+        found = self._found.get(id(instruction.op))
+        if found is None:
+            function = instruction.form.function
+            own = getattr(function, "__wrapped__", function)
+            maker = _MAKERS.get(own)
+            body = function if maker is None else _filled(maker(own, self.eager), getattr(function, "places", None))
+            found = self._found[id(instruction.op)] = instruction.op, body
+        return found[1]
+
+
+def _filled(body: Body, places: list[int] | None) -> Body:
+    """A body that gets None for operands that the form lacks (as `warpsim.isa.spec` has it)."""
+    if places is None:
+        return body
+    return lambda op, *given, **ports: body(op, *(given[k] if k >= 0 else None for k in places), **ports)
+
+
+def described(arrays: Any) -> list[int]:
+    """Address and strides of registers ``[n, 32, m]``."""
+    words: list[int] = []
+    for array in arrays:
+        (n, _, m), (warps, lanes, ctas) = array.shape, array.strides
+        words += (array.ctypes.data, warps if n > 1 else 0, lanes, ctas if m > 1 else 0)
+    return words
+
+
+@attrs.frozen(eq=False)
+class _Warps:
+    """Floats of mma, mma.sp and wmma."""
+
+    function: Body
+    eager: bool
+    plan: Callable[[Op, int], Warp | None]
+
+    def __call__(
+        self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, *, device: Any, **ports: Any
+    ) -> Any:
+        def itself() -> Any:
+            sparse = () if e is None else (e, f)
+            return self.function(op, a, b, c, *sparse, device=device, **ports)
+
+        given = (*a, *b, *c)
+        if device.numerics != "exact" or any(r.dtype.itemsize != 4 for r in given):
+            return itself()
+        key = op.text, device.sm
+        plan = codes().planned(key, lambda: self.plan(op, device.sm))
+        if plan is None:
+            return itself()
+        function = codes().of(key, lambda name: warp_kernel(plan, name), self.eager)
+        if function is None:
+            return codes().timed(key, itself)
+        n, m = registers.extent(given if e is None else (*given, e))
+        table = None
+        if e is not None:
+            where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])
+            table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
+            if (table[:, 1:] == table[:, :-1]).any():
+                return itself()
+        d = np.empty((plan.operands[3].registers, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
+        arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given), *described(d)]
+        words = np.array(arguments, np.int64)
+        function(words.ctypes.data)
+        return tuple(d)
+
+
+@attrs.frozen(eq=False)
+class _Warpgroups:
+    """Floats of wgmma."""
+
+    function: Body
+    eager: bool
+
+    def __call__(self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: Any, report: Any) -> Any:
+        ports = {"device": device, "accumulator": accumulator, "shared_matrix": shared_matrix, "report": report}
+        if device.numerics != "exact":
+            return self.function(op, *operands, **ports)
+        sparse = "sp" in op.modifiers
+        key = op.text, device.sm
+        product = codes().planned(key, lambda: wgmma_product(op, device.sm, sparse))
+        half = product.half
+        function = codes().of(key, lambda name: warpgroup_kernel(product, wgmma.columns(op), half, name), self.eager)
+        if function is None:
+            return codes().timed(key, lambda: self.function(op, *operands, **ports))
+        a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]
+        (n, m), one = shared_matrix.extent, wgmma.one
+        left, right, where = wgmma.operands(
+            op, a, a_desc, b_desc, meta, sel, one(trans_a), one(trans_b), shared_matrix, report
+        )
+        left, right = wgmma.scaled(left, one(scale_a)), wgmma.scaled(right, one(scale_b))
+        table = None
+        if where is not None:
+            table = np.ascontiguousarray(where, np.int32)
+            if (table[:, 1:] == table[:, :-1]).any():
+                return self.function(op, *operands, **ports)
+        left, right = _lines(left), _lines(right)
+        count, groups = len(accumulator), n * m
+        stack = accumulator.view(WORD)
+        if m > 1:
+            stack = stack.transpose(0, 1, 3, 2)
+        stack = np.ascontiguousarray(stack)
+        keep = np.ascontiguousarray(np.broadcast_to(scale_d[:, 0], (n, m)).reshape(groups), np.uint8)
+        d = np.empty((count, groups, 128), WORD)
+        arguments = [groups, *_described(left), *_described(right), 0 if table is None else table.ctypes.data]
+        words = np.array([*arguments, stack.ctypes.data, d.ctypes.data, keep.ctypes.data], np.int64)
+        function(words.ctypes.data)
+        result = d if half else d.view(np.float32)
+        if m == 1:
+            return result.reshape(count, n, 128, 1)
+        return np.ascontiguousarray(result.reshape(count, n, m, 128).transpose(0, 1, 3, 2))
+
+
+def _lines(matrix: Array) -> Array:
+    """A matrix whose elements along a line stand side by side."""
+    return matrix if matrix.strides[2] == matrix.itemsize else np.ascontiguousarray(matrix)
+
+
+def _described(matrix: Array) -> tuple[int, int, int]:
+    return matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]
+
+
+_MAKERS: dict[Body, Callable[[Body, bool], Body]] = {
+    mma.mma_float: lambda function, eager: _Warps(function, eager, mma_plan),
+    mma_kinds.mma_kind: lambda function, eager: _Warps(function, eager, mma_plan),
+    mma_sp.mma_sp_float: lambda function, eager: _Warps(function, eager, sparse_plan),
+    mma_kinds.mma_sp_kind: lambda function, eager: _Warps(function, eager, sparse_plan),
+    wmma.wmma_mma_f16: lambda function, eager: _Warps(function, eager, wmma_plan),
+    wmma.wmma_mma: lambda function, eager: _Warps(function, eager, wmma_plan),
+    wgmma.mma_float: _Warpgroups,
+}
