@@ -168,12 +168,6 @@ def test_opcode_tests_are_found(planted):
     assert list(opcode_tests(planted, set(spec.opcodes())))
 
 
-KNITTED = {
-    "driver": "the driver and its objects",
-}
-"""Parts whose files still import each other in circles, and which these are; no others may."""
-
-
 def imported_by(source, name, modules):
     """The modules among ``modules`` that a module imports anywhere: for types alone and inside functions, too."""
     found = set()
@@ -205,11 +199,8 @@ def test_no_import_circles():
     paths = {".".join(("warpsim", *p.relative_to(PACKAGE).with_suffix("").parts)): p for p in PACKAGE.rglob("*.py")}
     paths = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     graph = {name: imported_by(path.read_text(encoding="utf-8"), name, paths.keys()) for name, path in paths.items()}
-    found = [
-        circle for circle in circles(graph) if any(name.split(".")[1] not in KNITTED for name in circle if "." in name)
-    ]
 
-    assert [sorted(circle) for circle in found] == []
+    assert [sorted(circle) for circle in circles(graph)] == []
 
 
 @pytest.mark.parametrize(

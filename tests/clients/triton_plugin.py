@@ -3,9 +3,11 @@
     cd CHECKOUT/python/test
     PYTHONPATH=WARPSIM/tests/clients WARPSIM_DEVICE=sm_90a python -m pytest -p triton_plugin --device cpu unit/language/test_core.py
 
-``TRITON_SAMPLE=N`` takes N tests, spread evenly over all that were collected.
+Tensors that a test puts on ``cuda`` by name are the CPU's, too. ``TRITON_SAMPLE=N`` takes N tests, spread evenly over all
+that were collected; ``TRITON_MISSING=MODULE:NAME,...`` gives modules names that a newer checkout imports from them.
 """
 
+import importlib
 import os
 from types import SimpleNamespace
 
@@ -37,6 +39,27 @@ def pytest_configure(config):
     torch.cuda.empty_cache = lambda: None
     torch.set_num_threads(1)
     triton._internal_testing.is_cpu = lambda: False  # forks of Triton have one
+    on_cpu(torch)
+    for item in filter(None, os.environ.get("TRITON_MISSING", "").split(",")):
+        module, _, name = item.partition(":")
+        setattr(importlib.import_module(module), name, None)
+
+
+def on_cpu(torch):
+    """Have PyTorch make tensors of the CPU where ``cuda`` is asked for."""
+    from torch.overrides import TorchFunctionMode
+
+    def here(value):
+        return "cpu" if isinstance(value, (str, torch.device)) and str(value).startswith("cuda") else value
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            words = {name: here(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            if function is torch.Tensor.cuda:
+                return args[0]
+            return function(*(map(here, args) if function in (torch.Tensor.to, torch.empty_like) else args), **words)
+
+    Mode().__enter__()
 
 
 @pytest.hookimpl(trylast=True)

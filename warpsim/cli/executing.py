@@ -20,6 +20,7 @@ VARIABLES = {
     "checks": "WARPSIM_CHECKS",
     "on_finding": "WARPSIM_ON_FINDING",
     "numerics": "WARPSIM_NUMERICS",
+    "engine": "WARPSIM_ENGINE",
     "async_effects": "WARPSIM_ASYNC_EFFECTS",
     "max_instructions": "WARPSIM_MAX_INSTRUCTIONS",
     "max_seconds": "WARPSIM_MAX_SECONDS",
@@ -36,6 +37,7 @@ def declare(parser: ArgumentParser) -> None:
         "--on-finding", choices=["raise", "collect"], help="end a launch at its first error, or continue where possible"
     )
     parser.add_argument("--numerics", choices=["exact", "ieee"], help="as for warpsim run")
+    parser.add_argument("--engine", choices=["auto", "interpreter", "compiled"], help="as for warpsim run")
     parser.add_argument("--async-effects", choices=["eager", "at_wait"], help="as for warpsim run")
     parser.add_argument("--max-instructions", metavar="N", help="limit of each launch")
     parser.add_argument("--max-seconds", metavar="S", help="limit of each launch")

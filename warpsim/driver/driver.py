@@ -14,10 +14,9 @@ from warpsim.driver.graphs import Graph, GraphExec
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
 from warpsim.driver.reports import Report
-from warpsim.driver.results import DriverError, Result, of_finding
+from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Event, Stream
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
-from warpsim.errors import ExecutionError, LaunchError
 from warpsim.host.device import Device
 
 VERSION = 13090
@@ -59,8 +58,12 @@ class Driver:
         self.captures = 0
         self.stream = Stream(self)
         self._ptx = ptx
-        self._launch: dict[str, Any] = {"max_instructions": None, **(options or {})}
-        self._launch |= {"checks": checks, "on_finding": on_finding}
+        self.options: Mapping[str, Any] = {
+            "max_instructions": None,
+            **(options or {}),
+            "checks": checks,
+            "on_finding": on_finding,
+        }
         self._texts: dict[str, str] = {}
         self._lock = threading.RLock()
 
@@ -159,33 +162,6 @@ class Driver:
             if work.grid[0] * work.grid[1] * work.grid[2] > resident:
                 raise DriverError(Result.COOPERATIVE_LAUNCH_TOO_LARGE, f"a grid of {work.grid}; {resident} blocks fit")
         return work
-
-    def run(self, work: Launch) -> None:
-        """Run a kernel to its end; what it did wrong is kept in `error`."""
-        if self.error:
-            return
-        self.report.launches += 1
-        try:
-            result = work.function.kernel(
-                work.grid,
-                work.block,
-                work.params,
-                shared_mem=work.shared,
-                cluster=work.cluster or work.function.cluster,
-                cooperative=work.cooperative,
-                device=work.function.module.device,
-                **self._launch,
-            )
-        except LaunchError as problem:
-            code = Result.LAUNCH_OUT_OF_RESOURCES if "threads" in str(problem) else Result.INVALID_VALUE
-            raise DriverError(code, str(problem)) from None
-        except ExecutionError as problem:
-            for finding in problem.findings:
-                self.error = of_finding(finding)
-                self.report.finding(finding, self.error.driver_name)
-            return
-        for finding in result.findings:
-            self.report.finding(finding, "CUDA_SUCCESS")
 
     def check(self) -> None:
         """Raise the error of an earlier kernel: it sticks until `reset`."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import attrs
 
+from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Work
-
-if TYPE_CHECKING:
-    from warpsim.driver.driver import Driver
 
 CHILD = 4
 """CU_GRAPH_NODE_TYPE_GRAPH."""
@@ -91,7 +88,7 @@ class GraphWork:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Do all of it."""
         for node in self.graph.order():
             node.work.run(driver)
@@ -125,7 +122,7 @@ class GraphExec:
         """That of a graph in a graph."""
         return CHILD
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Do all of it."""
         for node in self._order:
             self._works[node].run(driver)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from warpsim.driver import images
+from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result, of_module
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.module import Module, load_text
-
-if TYPE_CHECKING:
-    from warpsim.driver.driver import Driver
 
 DEFAULT_SHARED = 48 << 10
 """Shared memory that a launch may have without having asked for more."""
@@ -81,7 +79,7 @@ class Function:
 class DriverModule:
     """PTX that is loaded when something of it is first asked for, as CUDA does it lazily."""
 
-    def __init__(self, driver: Driver, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
+    def __init__(self, driver: Owner, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
         self.driver, self.image, self.ordinal = driver, image, ordinal
         self.device: Device = driver.devices[ordinal]
         self.name = name

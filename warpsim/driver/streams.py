@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from warpsim.driver.graphs import Graph, Node
+from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Nothing, Work
-
-if TYPE_CHECKING:
-    from warpsim.driver.driver import Driver
 
 
 class Capture:
@@ -24,7 +21,7 @@ class Capture:
 class Stream:
     """An ordered queue of work."""
 
-    def __init__(self, driver: Driver, flags: int = 0, priority: int = 0, ordinal: int = 0) -> None:
+    def __init__(self, driver: Owner, flags: int = 0, priority: int = 0, ordinal: int = 0) -> None:
         self.driver, self.flags, self.priority, self.ordinal = driver, flags, priority, ordinal
         self.capture: Capture | None = None
         self.tail: list[Node] = []

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import Function
-
-if TYPE_CHECKING:
-    from warpsim.driver.driver import Driver
+from warpsim.driver.owner import Owner
+from warpsim.driver.results import DriverError, Result, of_finding
+from warpsim.errors import ExecutionError, LaunchError
 
 Dims = tuple[int, int, int]
 
@@ -23,7 +23,7 @@ class Work(Protocol):
     def kind(self) -> int:
         """Which kind of node it is in a graph: a CUgraphNodeType."""
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Do it."""
 
 
@@ -40,9 +40,36 @@ class Launch:
     cooperative: bool = False
     kind: int = 0
 
-    def run(self, driver: Driver) -> None:
-        """Run it to its end."""
-        driver.run(self)
+    def run(self, driver: Owner) -> None:
+        """Run it to its end; what it did wrong is kept as the driver's error.
+
+        Raises:
+            DriverError: the launch does not fit.
+        """
+        if driver.error:
+            return
+        driver.report.launches += 1
+        try:
+            result = self.function.kernel(
+                self.grid,
+                self.block,
+                self.params,
+                shared_mem=self.shared,
+                cluster=self.cluster or self.function.cluster,
+                cooperative=self.cooperative,
+                device=self.function.module.device,
+                **driver.options,
+            )
+        except LaunchError as problem:
+            code = Result.LAUNCH_OUT_OF_RESOURCES if "threads" in str(problem) else Result.INVALID_VALUE
+            raise DriverError(code, str(problem)) from None
+        except ExecutionError as problem:
+            for finding in problem.findings:
+                driver.error = of_finding(finding)
+                driver.report.finding(finding, driver.error.driver_name)
+            return
+        for finding in result.findings:
+            driver.report.finding(finding, "CUDA_SUCCESS")
 
 
 @attrs.frozen(eq=False)
@@ -56,7 +83,7 @@ class Copy:
     depth: int = 1
     kind: int = 1
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Copy."""
         if self.height == self.depth == 1:
             driver.memory.copy(self.target.address, self.source.address, self.width)
@@ -76,7 +103,7 @@ class Fill:
     rows: int = 1
     kind: int = 2
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Set the memory."""
         driver.memory.fill(self.address, self.value, self.unit, self.count, self.pitch, self.rows)
 
@@ -90,7 +117,7 @@ class Call:
     data: int = 0
     kind: int = 3
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Call it."""
         self.function()
 
@@ -101,5 +128,5 @@ class Nothing:
 
     kind: int = 5
 
-    def run(self, driver: Driver) -> None:
+    def run(self, driver: Owner) -> None:
         """Do nothing."""
