@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import ml_dtypes
@@ -20,16 +21,16 @@ _HALF = ".type = { .f16, .bf16 };"
 _PACKED = ".type = { .f16x2, .bf16x2 };"
 _GATES = {"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (90, (7, 8)), "bf16x2": (90, (7, 8))}
 _INTEGER: dict[str, Any] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "lo": np.less,
-    "ls": np.less_equal,
-    "hi": np.greater,
-    "hs": np.greater_equal,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lo": operator.lt,
+    "ls": operator.le,
+    "hi": operator.gt,
+    "hs": operator.ge,
 }
 
 
@@ -90,6 +91,7 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
 @instruction(
     f"setp.cmp{{.ftz}}.type p, a, b; {_CMP} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
     anchor="comparison-and-selection-instructions-setp",
+    linear=True,
     types={"p": ".pred"},
     legal=_legal,
     gates=_GATES,

@@ -214,7 +214,7 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
     limit = spec.limit(op) if callable(spec.limit) else spec.limit
     spaces = spec.spaces(op) if callable(spec.spaces) else spec.spaces
     if isinstance(spaces, str):
-        word = op.__dict__.get(spaces, spaces)
+        word = op.given.get(spaces, spaces)
         spaces = {word} if word else None
     return TypedOperand(
         spec,

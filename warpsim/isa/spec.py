@@ -42,8 +42,10 @@ class Op:
     """The modifiers chosen in one instruction, one attribute for each slot of its block.
 
     A class of types (``.type``, ``.atype``, any with "type" in its name) gives a `ScalarType`, another class its text, an optional literal a bool; what is absent is None
-    (False for a literal). ``text`` is the opcode with all modifiers as written, ``modifiers`` its words."""
+    (False for a literal). ``text`` is the opcode with all modifiers as written, ``modifiers`` its words, ``given`` the slots
+    of the form itself."""
 
+    given: Mapping[str, Any]
     text: str
     modifiers: tuple[str, ...]
 
@@ -54,20 +56,19 @@ class Op:
         values: Mapping[str, Any],
         absent: Mapping[str, object] | None = None,
     ) -> None:
-        self.__dict__.update(values, text=text, modifiers=modifiers, _absent=absent or {})
+        given = dict(values, text=text, modifiers=modifiers)
+        self.__dict__.update(absent or {})  # slots of other lines that the same function gives meaning to
+        self.__dict__.update(given, given=given)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("an Op is frozen")
 
     def __getattr__(self, name: str) -> Any:
-        absent = self.__dict__.get("_absent", {})
-        if name in absent:  # a slot of another line that the same function gives meaning to
-            return absent[name]
         raise AttributeError(f"{self.__dict__.get('text')} has no modifier slot {name!r}")
 
     def get(self, name: str) -> Any:
         """What stands in a slot that the form may not have, nor any with the same meaning."""
-        return self.__dict__.get(name)
+        return self.given.get(name)
 
     def __repr__(self) -> str:
         return f"Op({self.text})"

@@ -61,7 +61,7 @@ def _conditional(
             value = machine.need(group, slot, "the condition of a branch")
         value = as_array(value)
         if value.size == 1:
-            return taken(machine, group) if bool(value.reshape(-1)[0]) != negated else _next(machine, group, following)
+            return taken(machine, group) if bool(value.item()) != negated else _next(machine, group, following)
         if value.dtype != np.bool_:
             value = value.view(np.bool_)
         count = int(np.count_nonzero(value))

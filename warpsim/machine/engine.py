@@ -205,15 +205,26 @@ class Run:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
             elif compiled is not None:
                 stop = compiled.until(group, stop)
-            for at in range(group.at, stop):
+            at = group.at
+            while not (carries or told) and at < stop:  # most of them: as few tests as there can be
                 group.at = at
-                if carries and before is not None:
-                    before(machine, group, block.instructions[at])
                 gone = steps[at](machine, group)
+                at += 1
+                if gone:
+                    if gone is not ATTEND:
+                        return False
+                    if after is not None:
+                        after(machine, group, block.instructions[at - 1])
+                    carries = group.carries
+            for number in range(at, stop):
+                group.at = number
+                if carries and before is not None:
+                    before(machine, group, block.instructions[number])
+                gone = steps[number](machine, group)
                 if gone and gone is not ATTEND:
                     return False
                 if (carries or gone) and after is not None:
-                    after(machine, group, block.instructions[at])
+                    after(machine, group, block.instructions[number])
                     carries = carries or group.carries
                 if told:
                     pause = self._tell(machine, group, block)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.numerics.few import few, least
 from warpsim.numerics.ratios import exact_fma, exact_quotient
 from warpsim.numerics.workspace import WORKSPACE
 
@@ -18,13 +19,22 @@ Array = NDArray[Any]
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 NAN32 = np.uint32(0x7FFFFFFF)
 _HALFWAY = np.int64(-(2**63))
+_TIE = int(_HALFWAY)
 _TINY = np.float32(2.0**-126)
+_NORMAL = 2.0**-126
+_BELOW = np.array(35)
+"""Shifts out what a double has above the bit that is half of a single's last."""
 
 
 def canonical(x: Array) -> Array:
     """f32 with every NaN as 0x7FFFFFFF, in place."""
-    if x.size and np.isnan(np.minimum.reduce(x, axis=None)):
-        x.view(np.uint32)[np.isnan(x)] = NAN32
+    if few(x):
+        lowest = least(x)
+        if lowest == lowest:
+            return x
+    elif not (x.size and np.isnan(np.minimum.reduce(x, axis=None))):
+        return x
+    x.view(np.uint32)[np.isnan(x)] = NAN32
     return x
 
 
@@ -67,12 +77,16 @@ def saturate(x: Array) -> Array:
     return np.minimum(np.where(x > 0, x, zero), one)
 
 
-def extreme(a: Array, b: Array, least: bool) -> Array:
+def extreme(a: Array, b: Array, is_least: bool) -> Array:
     """The least or the greatest of two: -0 is less than +0, and a NaN loses against a number.
 
     np.fmin and np.fmax do as the processor does that they run on: on Arm, a signalling NaN wins."""
-    first = (a < b) if least else (a > b)
-    first |= (a == b) & (np.signbit(a) if least else ~np.signbit(a))
+    if few(a) and few(b):
+        r = np.minimum(a, b) if is_least else np.maximum(a, b)
+        if r.itemsize > 2 and least(np.abs(r)) > 0:  # neither NaN nor zeros
+            return r
+    first = (a < b) if is_least else (a > b)
+    first |= (a == b) & (np.signbit(a) if is_least else ~np.signbit(a))
     return np.where(first | np.isnan(b), a, b)
 
 
@@ -154,6 +168,8 @@ def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
     """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range.
 
     Each pass works in place: a third f64 array would push the other two out of the cache."""
+    if few(a) and few(b) and few(c):
+        return _fma_of_few(a.astype(F64) * b.astype(F64), c.astype(F64))
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
     p, s = WORKSPACE.take("product", shape, F64), WORKSPACE.take("sum", shape, F64)
     np.copyto(s, c)
@@ -168,6 +184,22 @@ def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
     np.left_shift(bits, 35, out=bits)
     if np.minimum.reduce(bits, axis=None) == _HALFWAY:
         return canonical(_rounded_once(p, c))
+    return canonical(r)
+
+
+def _fma_of_few(p: Array, c: Array) -> Array:
+    """p + c as f32, in few calls."""
+    s = p + c
+    r = s.astype(F32)
+    bits = s.view(np.int64) << _BELOW
+    if least(np.abs(r)) >= _NORMAL and least(bits) != _TIE:
+        return r
+    t = s - p
+    error = (p - (s - t)) + (c - t)
+    lost = (error != 0) & ((bits == _HALFWAY) | (np.abs(s) < _NORMAL))
+    if np.count_nonzero(lost):
+        even = lost & ((s.view(np.int64) & 1) == 0)
+        r = np.where(even, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s).astype(F32)
     return canonical(r)
 
 

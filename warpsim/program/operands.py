@@ -363,11 +363,11 @@ class Operands:
                 f"the address of {op.text} is written [{', '.join((typed.spec.name, *typed.spec.coordinates))}]",
                 weight=1,
             )
-        if "coordinates" in typed.spec.coordinates and "dim" in op.__dict__:
+        if "coordinates" in typed.spec.coordinates and "dim" in op.given:
             self._coordinates(node, int(str(op.dim)[0]), op)
         extra = tuple([self._coordinate(e) for e in node.extra])
         offset = (node.offset + (1 << 63)) % (1 << 64) - (1 << 63)  # addresses are sums modulo 2**64
-        generic = not op.__dict__["space"] if "space" in op.__dict__ else not typed.spaces
+        generic = not op.given["space"] if "space" in op.given else not typed.spaces
         return Addr(base, offset, extra, generic and isinstance(base, Variable))
 
     def _space(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:

@@ -180,7 +180,7 @@ class Checker:
         if not any(typed.spec.selectors for typed in candidate.operands):
             return op
         found = {"selectors": self.operands.selectors, "negative": frozenset(self.operands.negative)}
-        return Op(op.text, op.modifiers, {**op.__dict__, **found}, candidate.form.names)
+        return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
 
 
 def _targets(need: spec.Target | None) -> str:

@@ -21,7 +21,7 @@ from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
+from warpsim.machine.values import FLAT, Affine, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
     Imm,
@@ -62,13 +62,13 @@ def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | 
 
 def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     """The common case: registers in, one register out, no ports, no guard."""
-    form, op = instruction.form, instruction.op
+    form = instruction.form
     if form.ports or instruction.guard is not None or form.n_dest != 1:
         return None
     target, sources = instruction.operands[0], instruction.operands[1:]
     if not isinstance(target, Reg) or not 1 <= len(sources) <= 3:
         return None
-    pairs = []
+    pairs: list[tuple[int, Any]] = []
     for source in sources:
         if isinstance(source, Reg):
             plain = not source.negated
@@ -79,62 +79,128 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         if not plain:
             return None
         pairs.append((slot_of(plan, source), source.type.dtype))  # type: ignore[union-attr]
+    linear = form.linear and all(t.kind in "iu" and t.itemsize <= 8 for _, t in pairs)
+    step = _plain(instruction, target, tuple(pairs), linear)
+    return _of_two(instruction, target, pairs[0], pairs[1], linear, step) if len(pairs) == 2 else step
+
+
+def _of_two(
+    instruction: Instruction, target: Reg, first: tuple[int, Any], second: tuple[int, Any], linear: bool, general: Step
+) -> Step:
+    """The step of two registers into one: what most launches spend their time in. Arrays of one shape, an array with a
+    uniform integer, and two affine values go straight to the body; whatever else comes takes the ``general`` step."""
+    op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
-    function, linear = form.function, form.linear
+    (i, one), (j, other) = first, second
+
+    def step(machine: Machine, group: Group) -> None:
+        env = group.env
+        a, b = env[i], env[j]
+        if type(a) is np.ndarray:
+            if a.size == 1:
+                return general(machine, group)
+            if type(b) is np.ndarray:
+                if b.size == 1:
+                    return general(machine, group)
+            elif type(b) is Affine and b.strides == FLAT:
+                b = b.point()
+            else:
+                return general(machine, group)
+            if a.dtype is not one:
+                a = retype(a, one)
+            if b.dtype is not other:
+                b = retype(b, other)
+            result = function(op, a, b)
+            if result.ndim == 0:
+                result = np.asarray(result).reshape(1)
+            if result.dtype.itemsize != width:
+                result = _fit(result, width, signed)
+        elif linear and type(a) is Affine and type(b) is Affine:
+            try:
+                result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
+            except NotAffine:
+                return general(machine, group)
+            if result.dtype.itemsize != width:
+                result = _fit_linear(result, width, signed)
+        else:
+            return general(machine, group)
+        env[d] = result
+        group.dirty.add(d)
+        return None
+
+    return step
+
+
+def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], linear: bool) -> Step:
+    """The step of registers ``pairs`` (slot and type) into one. A value without axes goes to NumPy as one beside those that
+    have some."""
+    op, function = instruction.op, instruction.form.function
+    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
     def step(machine: Machine, group: Group) -> None:
         env = group.env
         values = []
-        affine = linear
+        affine, wide = linear, False
         for slot, dtype in pairs:
             value = env[slot]
             if value is None:
                 value = group.fetch(slot)
-            if type(value) is not Affine:
-                if value.dtype is not dtype and value.dtype != dtype:
+            if type(value) is Affine:
+                if value.strides != FLAT:
+                    wide = True
+            else:
+                if value.dtype is not dtype:
                     value = retype(value, dtype)
-                if affine and value.size > 1:
-                    affine = False
+                if value.size > 1:
+                    wide, affine = True, False
             values.append(value)
         if affine:
             try:
-                result = function(op, *[_lift(v, dtype) for v, (_, dtype) in zip(values, pairs, strict=True)])
+                result = function(op, *[_lift(v, t) for v, (_, t) in zip(values, pairs, strict=True)])
             except NotAffine:
                 pass
             else:
                 if result.dtype.itemsize != width:
-                    result = (
-                        extend(result.array(), signed, width)
-                        if result.dtype.itemsize < width
-                        else result.astype(f"u{width}")
-                    )
+                    result = _fit_linear(result, width, signed)
                 env[d] = result
                 group.dirty.add(d)
                 return
         for k, value in enumerate(values):
             if type(value) is Affine:
-                array = value.array()
                 dtype = pairs[k][1]
+                array = value.point() if wide and value.strides == FLAT else value.array()
                 values[k] = array if array.dtype is dtype else retype(array, dtype)
+            elif wide and value.size == 1:
+                values[k] = value.reshape(())
         result = function(op, *values)
+        if result.ndim == 0:
+            result = np.asarray(result).reshape(1)
         if result.dtype.itemsize != width:
-            result = (
-                extend(result, signed, width)
-                if result.dtype.itemsize < width
-                else retype(result, np.dtype(f"u{width}"))
-            )
+            result = _fit(result, width, signed)
         env[d] = result
         group.dirty.add(d)
 
     return step
 
 
+def _fit(result: Any, width: int, signed: bool) -> Any:
+    """A result in the width of its register."""
+    if result.dtype.itemsize < width:
+        return extend(result, signed, width)
+    return retype(result, np.dtype(f"u{width}"))
+
+
+def _fit_linear(result: Any, width: int, signed: bool) -> Any:
+    """A result that may be affine in the width of its register."""
+    if type(result) is Affine and result.dtype.itemsize > width:
+        return result.astype(f"u{width}")
+    return _fit(as_array(result), width, signed)
+
+
 def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
-    """A value as affine of a type; arrays of one integer become uniform."""
+    """An integer value as affine of a type; arrays of one become uniform."""
     if type(value) is Affine:
-        return value.view(dtype)
-    if dtype.kind not in "iu" or dtype.itemsize > 8:
-        raise NotAffine
+        return value if value.dtype is dtype else value.view(dtype)
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
@@ -149,6 +215,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
     loads = not form.ports.isdisjoint(("memory", "async_groups"))
+    memory = ports[0][1] if form.ports == {"memory"} else None
 
     def step(machine: Machine, group: Group) -> object:
         active = None
@@ -157,7 +224,9 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> S
             if active is False:
                 return None
         arguments = [get(machine, group) for get in getters]
-        if ports:
+        if memory is not None:
+            result = function(op, *arguments, memory=memory(machine, group, active))
+        elif ports:
             result = function(op, *arguments, **{p: make(machine, group, active) for p, make in ports})
         elif linear:
             try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from typing import NamedTuple
+
 import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Affine, Array, as_array, reach
 
 CLUSTER_SHIFT = 24
 """A shared::cluster address holds the rank of its CTA plus one above this bit."""
@@ -26,10 +29,30 @@ def misaligned(array: Array, offset: int, nbytes: int) -> bool:
     return bool(seen & (nbytes - 1))
 
 
-def disjoint(base: Affine, nbytes: int) -> bool:
+class Pattern(NamedTuple):
+    """Affine addresses without their base: how far below it the first access begins and above it the last one ends, the
+    axes that they have, whether all are aligned where the first is, and whether no two touch the same byte."""
+
+    low: int
+    high: int
+    shape: tuple[int, ...]
+    aligned: bool
+    disjoint: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def pattern_of(strides: tuple[int, ...], extents: tuple[int, ...], nbytes: int) -> Pattern:
+    """What is the same for every access of ``nbytes`` by addresses of these strides."""
+    low, high = reach(strides, extents)
+    shape = tuple([e if s else 1 for s, e in zip(strides, extents, strict=True)])
+    aligned = not any(s % nbytes for s in strides)
+    return Pattern(low, high + nbytes, shape, aligned, _disjoint(strides, extents, nbytes))
+
+
+def _disjoint(strides: tuple[int, ...], extents: tuple[int, ...], nbytes: int) -> bool:
     """True where no two index tuples (of axes with a stride) touch the same byte."""
     reach = nbytes
-    for stride, extent in sorted((abs(s), e) for s, e in zip(base.strides, base.extents, strict=True) if s):
+    for stride, extent in sorted((abs(s), e) for s, e in zip(strides, extents, strict=True) if s):
         if stride < reach:
             return False
         reach = stride * (extent - 1) + reach

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import bits_of, cta_order, disjoint, last_along, misaligned
+from warpsim.machine.memory.addresses import bits_of, cta_order, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation
@@ -23,31 +23,29 @@ class GlobalAccess(Port):
     __slots__ = ()
 
     def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, write: bool) -> Array | None:
-        """A strided view of global memory ``[T1, T0, C1, C0, count]``, or None where the checked way is needed."""
-        low, high = base.limits()
-        low, high = low + offset, high + offset
-        nbytes = dtype.itemsize * count
-        if low < 0 or (base.base + offset) % nbytes:
+        """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis where count is 1), or None where
+        the checked way is needed."""
+        strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
+        pattern = pattern_of(strides, base.extents, nbytes)
+        low = first + pattern.low
+        if low < 0 or not pattern.aligned or first % nbytes:
             return None
-        allocation = self.globals.find(low, high + nbytes)
-        if allocation is None or (write and allocation.read_only):
+        allocation = self.globals.find(low, first + pattern.high)
+        if allocation is None:
             return None
-        strides = base.strides
-        if any(s % nbytes for s in strides):
-            return None
-        shape = tuple([e if s else 1 for s, e in zip(strides, base.extents, strict=True)])
-        steps = (*strides, dtype.itemsize)
-        at = base.base + offset - allocation.start
         if write:
-            if not disjoint(base, nbytes):
+            if allocation.read_only or not pattern.disjoint:
                 return None
             allocation.own()
         if self.window.memory_accessed is not None and not write:
             self.tell_global(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
         if allocation.companion is not None:
-            place = Affine(base.base + offset, strides, base.extents, base.dtype)
+            place = Affine(first, strides, base.extents, base.dtype)
             self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, None)
-        return np.ndarray((*shape, count), dtype, allocation.data, at, steps)
+        at = first - allocation.start
+        if count == 1:
+            return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
+        return np.ndarray((*pattern.shape, count), dtype, allocation.data, at, (*strides, dtype.itemsize))
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
@@ -55,6 +53,9 @@ class GlobalAccess(Port):
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, False)
             if view is not None:
+                if count == 1:
+                    one = view.copy()
+                    return (one.reshape((1,) * len(self.group.selection.shape)) if base.strides == FLAT else one,)
                 if base.strides == FLAT:
                     view = view.reshape((*(1,) * len(self.group.selection.shape), count))
                 return tuple([view[..., k].copy() for k in range(count)])
@@ -195,6 +196,9 @@ class GlobalAccess(Port):
         if type(base) is Affine and self.active is None:
             view = self.affine_view(base, offset, dtype, count, True)
             if view is not None:
+                if count == 1:
+                    view[...] = last_along(values[0], view.shape)
+                    return
                 for k, value in enumerate(values):
                     view[..., k] = last_along(value, view.shape[:-1])
                 return
