@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.compat import triton
+from warpsim.compat.triton import install, launching, tensors, utilities
 from warpsim.layout import tensor_map as layout
 
 
@@ -28,32 +28,34 @@ from warpsim.layout import tensor_map as layout
 )
 def test_arguments(kind, value, size, expected):
     """Values take the form of their Triton types."""
-    assert triton._bytes(kind, value, size) == expected
+    assert launching.packed(kind, value, size) == expected
 
 
 def test_nested_arguments():
     """Tuples are flat in a kernel's parameters, and constants are not there."""
-    array, tensors = triton.Arrays(np.zeros(4, np.float32)), []
+    array, found = tensors.Arrays(np.zeros(4, np.float32)), []
     flat = list(
-        triton._flat(("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), tensors)
+        launching.flattened(("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), found)
     )
 
     assert flat == [("*fp32", array), ("i32", 1), ("fp32", 3.0)]
-    assert tensors == [array]
+    assert found == [array]
 
 
 def test_tensors_behind_descriptors():
     """A descriptor's tensor is mapped for the launch, though the kernel gets its map alone."""
-    base = triton.Arrays(np.zeros(4))
+    base = tensors.Arrays(np.zeros(4))
     descriptor = types.SimpleNamespace(base=base, block_shape=[4])
 
-    assert list(triton._described((1, (descriptor, 2), descriptor))) == [base, base]
+    assert list(launching.described((1, (descriptor, 2), descriptor))) == [base, base]
 
 
 def test_memory_of_views():
     """Views of one array are mapped once, with all of it; it is gone afterwards."""
     device, base = warpsim.Device("sm_90a"), np.zeros((8, 8), np.float32)
-    mapped = triton.Mapped(device, [triton.Arrays(base[2:, ::2]), triton.Arrays(base[:1]), triton.Arrays(np.zeros(3))])
+    mapped = tensors.Mapped(
+        device, [tensors.Arrays(base[2:, ::2]), tensors.Arrays(base[:1]), tensors.Arrays(np.zeros(3))]
+    )
 
     assert len(mapped.maps) == 2
     assert device.allocation(base.ctypes.data).nbytes == 256
@@ -63,7 +65,7 @@ def test_memory_of_views():
 
 def test_descriptor():
     """A descriptor's shape, strides and block come outermost first; a tensor map has them the other way round."""
-    made = triton.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
+    made = utilities.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
         0x1000, 3, 2, 6, [16, 64], [100, 128], [128, 1], 1
     )
     expected = warpsim.TensorMap(
@@ -93,7 +95,7 @@ def test_a_kernel():
         tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
 
     add.__annotations__["block"] = tl.constexpr
-    triton.install("sm_80")
+    install("sm_80")
     x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
     real.jit(add)[(2,)](x, y, 100, block=64)
 

@@ -1,0 +1,122 @@
+"""Triton's driver interface, and its compiler made to end with PTX."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+import numpy as np
+
+from warpsim.compat.triton.launching import Launcher
+from warpsim.compat.triton.tensors import Arrays, aligned
+from warpsim.compat.triton.utilities import Utilities
+from warpsim.host.device import Device
+
+BACKEND = "warpsim"
+"""The name of the entry point by which Triton finds it."""
+
+
+class Driver:
+    """Triton's driver interface."""
+
+    launcher_cls = Launcher
+
+    def __init__(self, device: Device | str | None = None, **options: Any) -> None:
+        device = device or os.environ.get("WARPSIM_DEVICE") or "sm_90a"
+        self.device = Device(device) if isinstance(device, str) else device
+        if checks := os.environ.get("WARPSIM_CHECKS"):
+            options.setdefault("checks", checks)
+        self.options = options
+        self.utils = Utilities(self.device)
+        self.binary_ext = "ptx"
+        self._timed = 0
+        _stop_at_ptx()
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether the environment asks for it."""
+        return os.environ.get("TRITON_DEFAULT_BACKEND") == BACKEND
+
+    def get_current_target(self) -> Any:
+        """The GPU as Triton's compiler names it."""
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.device.sm, 32)
+
+    def get_active_torch_device(self) -> Any:
+        """Tensors are the CPU's."""
+        import torch
+
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        """What PyTorch has for the CPU."""
+        import torch
+
+        return torch.cpu
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is only one."""
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """The default stream."""
+        return 0
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """Major and minor."""
+        return divmod(self.device.sm, 10)
+
+    def get_benchmarker(self) -> Any:
+        """Times mean nothing here: autotuning takes the first configuration, and runs none."""
+        return self._time
+
+    def _time(self, call: Any, *, quantiles: Any = None, **options: Any) -> Any:
+        self._timed += 1
+        return [float(self._timed)] * len(quantiles) if quantiles else float(self._timed)
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """A buffer that a benchmark would flush the caches with."""
+        import torch
+
+        return torch.empty(1, dtype=torch.int32)
+
+    def clear_cache(self, cache: Any) -> None:
+        """There are no caches."""
+
+    def map_python_to_cpp_type(self, kind: str) -> str:
+        """The type of an argument in C."""
+        from triton.backends.nvidia.driver import ty_to_cpp
+
+        return str(ty_to_cpp(kind))
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+        """Memory for a profiler inside of kernels."""
+        return Arrays(aligned(size, alignment))
+
+
+@functools.cache
+def _stop_at_ptx() -> None:
+    """Let Triton's compiler end with PTX, under keys of its cache that are not a GPU's, and take NumPy arrays."""
+    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.runtime import jit
+
+    hashed = CUDABackend.hash
+    CUDABackend.make_cubin = lambda self, src, metadata, opt, capability: src.encode()
+    CUDABackend.hash = functools.cache(lambda self: f"{hashed(self)}-warpsim")
+    bind = jit.create_function_from_signature
+
+    def with_arrays(*words: Any) -> Any:
+        binder = bind(*words)
+
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            given = [Arrays(a) if isinstance(a, np.ndarray) else a for a in args]
+            return binder(*given, **{k: Arrays(a) if isinstance(a, np.ndarray) else a for k, a in kwargs.items()})
+
+        return bound
+
+    jit.create_function_from_signature = with_arrays

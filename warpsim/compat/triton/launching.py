@@ -1,0 +1,131 @@
+"""Launching a kernel that Triton compiled: its arguments as the parameter block, its tensors on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from warpsim.compat.triton.tensors import Arrays, Mapped, aligned
+
+_FLOATS: dict[str, Any] = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp32": np.float32,
+    "f32": np.float32,
+    "fp64": np.float64,
+}
+
+
+class Launcher:
+    """What Triton calls to launch a kernel that it compiled."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
+        from triton.backends.nvidia.driver import make_tensordesc_arg
+        from triton.runtime import driver as active
+
+        self.driver: Any = active.active
+        self.metadata = metadata
+        descriptors = getattr(metadata, "tensordesc_meta", None)
+        signature = dict(src.signature.items())
+        self.kinds = expand_signature(signature.values(), descriptors, "nvTmaDesc")
+        self._launch = wrap_handle_tensordesc_impl(self._run, signature, descriptors, make_tensordesc_arg)
+
+    def __call__(
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: Any,
+        function: Any,
+        metadata: Any,
+        launch_metadata: Any,
+        enter: Any,
+        leave: Any,
+        *args: Any,
+    ) -> None:
+        """Launch."""
+        if x * y * z > 0:
+            if enter is not None:
+                enter(launch_metadata)
+            self._launch((x, y, z), function, list(described(args)), args)
+            if leave is not None:
+                leave(launch_metadata)
+
+    def _run(self, grid: tuple[int, int, int], kernel: Any, tensors: list[Any], args: Any) -> None:
+        metadata, device = self.metadata, self.driver.device
+        values = list(flattened(self.kinds, args, tensors))
+        for size, align in (
+            (metadata.global_scratch_size, metadata.global_scratch_align),
+            (metadata.profile_scratch_size, metadata.profile_scratch_align),
+        ):
+            values.append(("*i8", self._scratch(grid, size, align, tensors)))
+        block = bytearray(max([p.offset + p.size for p in kernel.params], default=0))
+        for param, (kind, value) in zip(kernel.params, values, strict=True):
+            data = packed(kind, value, param.size)
+            block[param.offset : param.offset + len(data)] = data
+        with device.lock:
+            mapped = Mapped(device, tensors)
+            try:
+                ctas = metadata.num_ctas
+                kernel(
+                    (grid[0] * ctas, grid[1], grid[2]),
+                    (32 * metadata.num_warps, 1, 1),
+                    bytes(block),
+                    shared_mem=metadata.shared,
+                    cluster=(ctas, 1, 1) if ctas > 1 else None,
+                    cooperative=bool(metadata.launch_cooperative_grid),
+                    device=device,
+                    **self.driver.options,
+                )
+            finally:
+                mapped.close()
+
+    def _scratch(self, grid: tuple[int, int, int], size: int, align: int, tensors: list[Any]) -> Any:
+        """Memory that the compiler asked for, from the program's own allocator where it has set one."""
+        if not size:
+            return None
+        from triton.runtime import _allocation
+
+        total = grid[0] * grid[1] * grid[2] * self.metadata.num_ctas * size
+        found = _allocation._allocator.get()
+        if isinstance(found, _allocation.NullAllocator):
+            tensor: Any = Arrays(aligned(total, align))
+        else:
+            tensor = found(total, align, 0)
+        tensors.append(tensor)
+        return tensor
+
+
+def described(args: Any) -> Any:
+    """The tensors behind descriptors: their maps alone reach the kernel."""
+    for value in args:
+        if isinstance(value, (tuple, list)):
+            yield from described(value)
+        elif hasattr(value, "block_shape") and hasattr(value, "base"):
+            yield value.base
+
+
+def flattened(kinds: Any, values: Any, tensors: list[Any]) -> Any:
+    """Pairs of a type and a value for the kernel's parameters: tuples flat, constants left out."""
+    for kind, value in zip(kinds, values, strict=True):
+        if isinstance(kind, tuple):
+            yield from flattened(kind, value, tensors)
+        elif kind != "constexpr":
+            if hasattr(value, "data_ptr"):
+                tensors.append(value)
+            yield kind, value
+
+
+def packed(kind: str, value: Any, size: int) -> bytes:
+    """A value as the kernel's parameter."""
+    if isinstance(value, bytes):
+        return value
+    if hasattr(value, "data_ptr"):
+        value = value.data_ptr()
+    if kind in _FLOATS:
+        return bytes(np.asarray(value, _FLOATS[kind]).tobytes()).ljust(size, b"\0")
+    number = 0 if value is None else int(value)
+    return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")

@@ -1,0 +1,74 @@
+"""Tensors of a launch: NumPy arrays in the place of Triton's, and the memory of both on the device."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import LaunchError
+from warpsim.host.arrays import Array, extent
+from warpsim.host.device import Device
+
+
+class Arrays:
+    """A NumPy array where Triton wants a tensor."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    def data_ptr(self) -> int:
+        """The array's address."""
+        return int(self.array.ctypes.data)
+
+    def stride(self, axis: int | None = None) -> Any:
+        """Strides in elements."""
+        found = tuple(s // self.array.itemsize for s in self.array.strides)
+        return found if axis is None else found[axis]
+
+
+def aligned(nbytes: int, align: int) -> Array:
+    """New memory whose address is a multiple of ``align``."""
+    data = np.zeros(nbytes + align, np.uint8)
+    start = -data.ctypes.data % align
+    return data[start : start + nbytes]
+
+
+def _memory(value: Any) -> tuple[int, int]:
+    """First address and end of the memory that a tensor is a part of."""
+    while hasattr(value, "base") and not isinstance(value, (Arrays, np.ndarray)):
+        value = value.base  # Triton's own wrapper of a tensor seen as another type
+    if isinstance(value, Arrays):
+        array = value.array
+        while isinstance(array.base, np.ndarray):
+            array = array.base
+        return extent(array)
+    if getattr(value, "device", None) is not None and value.device.type != "cpu":
+        raise LaunchError(f"a tensor on {value.device}; the simulated GPU takes tensors of the CPU")
+    if hasattr(value, "untyped_storage"):
+        storage = value.untyped_storage()
+        return int(storage.data_ptr()), int(storage.data_ptr() + storage.nbytes())
+    raise LaunchError(f"{type(value).__name__} is no tensor whose memory is known")
+
+
+class Mapped:
+    """The memory of a launch's tensors on the device, each at its own address."""
+
+    def __init__(self, device: Device, tensors: list[Any]) -> None:
+        spans: list[list[int]] = []
+        for low, high in sorted(_memory(t) for t in tensors if t.data_ptr()):
+            if spans and low <= spans[-1][1] and low < high and low < spans[-1][1]:
+                spans[-1][1] = max(spans[-1][1], high)
+            elif low < high:
+                spans.append([low, high])
+        self.maps: list[Any] = []
+        for low, high in spans:
+            if device.allocation(low) is None:
+                data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+                self.maps.append(device.map(data, address=low))
+
+    def close(self) -> None:
+        """Take it from the device again."""
+        for mapping in self.maps:
+            mapping.unmap()

@@ -1,0 +1,105 @@
+"""What Triton asks a driver for, besides launching: loading, properties, tensor maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsim.driver import properties
+from warpsim.host.device import Device
+from warpsim.host.module import load_text
+from warpsim.host.tensor_map import TensorMap
+from warpsim.layout import tensor_map as layout
+
+
+class Utilities:
+    """What Triton asks a driver for, besides launching."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        """Load the PTX: module, kernel, registers, spills, threads of a block."""
+        module = load_text(binary.decode(), f"{name}.ptx")
+        return module, module[name], 32, 0, 1024
+
+    def unload_module(self, module: Any) -> None:
+        """Its variables are no longer in memory."""
+        module.unload(self.device)
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """Numbers of the GPU."""
+        known = properties.attributes(self.device.sm)
+        names = {
+            "max_shared_mem": 97,
+            "max_num_regs": 12,
+            "multiprocessor_count": 16,
+            "warpSize": 10,
+            "sm_clock_rate": 13,
+            "mem_clock_rate": 36,
+            "mem_bus_width": 37,
+        }
+        return {name: known[number] for name, number in names.items()}
+
+    def fill_tma_descriptor_tiled(
+        self,
+        address: int,
+        swizzle: int,
+        element: int,
+        data_type: int,
+        block: Any,
+        shape: Any,
+        strides: Any,
+        padding: int,
+    ) -> bytes:
+        """The 128 bytes of a tensor map, as Triton's driver fills it in."""
+        return TensorMap(
+            address,
+            data_type=layout.DATA_TYPES[data_type],
+            global_dim=[int(n) for n in reversed(shape)],
+            global_strides=[int(s) * element for s in reversed(strides[:-1])],
+            box_dim=[int(n) for n in reversed(block)],
+            swizzle=layout.SWIZZLES[swizzle],
+            l2_promotion="L2_128B",
+            oob_fill="nan" if padding == 1 else "zero",
+        ).encode(address)
+
+    def fill_tma_descriptor_im2col(
+        self,
+        address: int,
+        swizzle: int,
+        element: int,
+        data_type: int,
+        block: Any,
+        shape: Any,
+        strides: Any,
+        padding: int,
+        lower: Any,
+        upper: Any,
+        steps: Any,
+    ) -> bytes:
+        """The same for convolutions; ``block`` is pixels and channels."""
+        return TensorMap.im2col(
+            address,
+            data_type=layout.DATA_TYPES[data_type],
+            global_dim=[int(n) for n in reversed(shape)],
+            global_strides=[int(s) * element for s in reversed(strides[:-1])],
+            pixel_box_lower_corner=[int(n) for n in reversed(lower)],
+            pixel_box_upper_corner=[int(n) for n in reversed(upper)],
+            channels_per_pixel=int(block[1]),
+            pixels_per_column=int(block[0]),
+            element_strides=[int(n) for n in reversed(steps)],
+            swizzle=layout.SWIZZLES[swizzle],
+            l2_promotion="L2_128B",
+            oob_fill="nan" if padding == 1 else "zero",
+        ).encode(address)
+
+    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, cluster: int) -> int:
+        """Clusters on the whole GPU."""
+        return properties.model(self.device.sm).sms // cluster
+
+    def set_printf_fifo_size(self, nbytes: int) -> None:
+        """Text is never lost."""
+
+    def is_stream_capturing(self, stream: int) -> bool:
+        """Nothing is captured."""
+        return False
