@@ -25,6 +25,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,26 +35,41 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 ROOT = Path(__file__).resolve().parents[1]
 NEAREST = {
     "analysis": ["analysis"],
+    "capture": ["testing/test_capture.py", "testing/test_recording.py"],
+    "checks": ["hazards", "checks", "analysis/test_async.py", "isa/test_wgmma.py"],
     "cli": ["test_cli.py", "test_docs.py", "observe", "layout/test_pictures.py", "analysis/test_recorded.py"],
-    "host": ["host", "test_docs.py", "test_cli.py", "test_pytest_plugin.py"],
+    "compat": ["compat"],
+    "debug": ["debug"],
+    "driver": ["driver"],
+    "host": ["host", "test_docs.py", "test_cli.py"],
     "isa": ["isa", "program", "test_recordings.py"],
     "layout": ["layout", "isa/test_wgmma.py", "isa/test_mma_recordings.py", "isa/test_wmma.py", "machine/test_tensor_copies.py", "machine/test_packed_maps.py", "host/test_tensor_map_verdicts.py"],
     "machine": ["machine", "hazards"],
+    "native": ["native", "test_programs.py"],
     "numerics": ["numerics", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "host/test_mma.py"],
     "observe": ["observe", "test_cli.py"],
+    "parallel": ["parallel"],
     "program": ["program", "isa/test_form_verdicts.py", "isa/test_assembler_verdicts.py", "isa/test_arithmetic_verdicts.py", "host"],
     "ptx": ["ptx", "program", "isa/test_spec.py"],
-    ".": ["host", "test_pytest_plugin.py", "test_cli.py"],
+    "report": ["report", "hazards"],
+    "testing": ["testing"],
+    "trace": ["trace"],
+    ".": ["host", "testing/test_plugin.py", "test_cli.py"],
 }  # fmt: skip
 """Tests by folder of the package; ``.`` has its own files."""
-NO_SUCH_TEST = "none: the map names tests that are gone; make it anew"
 SHARE = 20
 """Seconds of tests for a mutant with a map."""
 SECONDS = 400
-"""More than this, on a busy machine too, is a run that does not end."""
+"""Of processor time; more is a run that does not end, and so is `PATIENCE` times as much by the clock."""
+PATIENCE = 8
 
 COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -274,25 +290,29 @@ def chosen(count: int, seed: int, folders: list[str], only: list[str]) -> list[M
 def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     """What kills the package in a folder: the first test that fails, ``""`` if none does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
-    command += [
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        f"--rootdir={ROOT}",
-        *[str(ROOT / "tests" / test) for test in tests],
-    ]
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {
-        "OPENBLAS_NUM_THREADS": "1"
-    }
+    command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", *[str(ROOT / "tests" / t) for t in tests]]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
+    clock = None if seconds is None else PATIENCE * seconds
+    limited = None if seconds is None or resource is None else functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds))  # fmt: skip
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=clock, preexec_fn=limited)  # fmt: skip
     except subprocess.TimeoutExpired:
         return "does not end"
+    if done.returncode < 0:
+        return "does not end" if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {done.returncode}"
     if done.returncode == 0:
         return ""
     if done.returncode == 4:
-        return NO_SUCH_TEST
+        return "a test that cannot be collected"
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
+
+
+def collected(copy: Path) -> set[str]:
+    """The tests that there are."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", str(ROOT / "tests")]  # fmt: skip
+    return set(subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True).stdout.splitlines())
 
 
 class Map:
@@ -303,6 +323,10 @@ class Map:
         self.tests: dict[str, list[str]] = found["tests"]
         self.seconds: dict[str, float] = found["seconds"]
 
+    def only(self, there: set[str]) -> None:
+        """Forget tests that are gone."""
+        self.tests = {name: kept for name, ids in self.tests.items() if (kept := [i for i in ids if i in there])}
+
     def tests_of(self, mutant: Mutant) -> list[str]:
         """Tests that come to the innermost function around a mutant, or else to any of its file; one of each test function
         first, then the others."""
@@ -310,9 +334,10 @@ class Map:
         around = [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
         ]
-        names = [f"{mutant.path}:{node.lineno}" for node in sorted(around, key=lambda n: -n.lineno)]
+        parts = [node.name for node in sorted(around, key=lambda n: n.lineno)]
+        names = [f"{mutant.path}:{'.'.join(parts[:n])}" for n in range(len(parts), 0, -1)]
         ids = next((self.tests[name] for name in names if name in self.tests), [])
         if not ids:
             ids = sorted({i for name, found in self.tests.items() if name.startswith(f"{mutant.path}:") for i in found})
@@ -343,6 +368,7 @@ def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None)
             tests = known.tests_of(mutant)
             if tests:
                 return run(copy, [t.removeprefix("tests/") for t in tests], 3 * SHARE + 30)
+            nearest = True
         killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
         return killer or ("" if nearest else run(copy, ["."]))
     finally:
@@ -376,6 +402,8 @@ def main() -> int:
         mutants = chosen(options.count, options.seed, options.folder, options.only)
         whole = sorted({test for mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
         known = Map(options.map) if options.map else None
+        if known is not None:
+            known.only(collected(copy))
         if not options.list and known is None and (failed := run(copy, whole if options.nearest else ["."], None)):
             sys.exit(f"the package as it is: {failed}")
         for number, mutant in enumerate(mutants):
@@ -388,8 +416,7 @@ def main() -> int:
                 continue
             started = time.monotonic()
             killer = verdict(copy, mutant, options.nearest, known)
-            if killer != NO_SUCH_TEST:
-                counts[folder_of(mutant.path), bool(killer)] += 1
+            counts[folder_of(mutant.path), bool(killer)] += 1
             print(f"{place}: {f'killed by {killer}' if killer else 'SURVIVED'} ({time.monotonic() - started:.0f} s)")
             if not killer:
                 print(f"    {before}\n    {after}")

@@ -64,3 +64,28 @@ def test_bytes_of_the_own_copy(early, found):
     early = [f for f in findings if f.rule == "async-read-early"]
 
     assert [f.cta[0] for f in early] == ([] if found is None else [found])
+
+
+BARE = """.version 8.7\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 p, .param .u64 o)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<9>; .reg .pred %p; .shared .align 128 .b8 all[1024];
+    ld.param.u64 %rd2, [p]; ld.param.u64 %rd6, [o]; mov.u64 %rd1, 512; mov.u64 %rd4, 32; mov.u32 %r1, 32;
+    mbarrier.init.shared.b64 [%r1], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd1], [%rd2], 16, BAR;
+wait: mbarrier.try_wait.parity.shared.b64 %p, [%r1], 0;
+    @!%p bra wait;
+    ld.shared.u32 %r2, [all+516]; st.global.u32 [%rd6], %r2;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("barrier", ["[%rd4]", "%rd4", "32", "WARP_SZ"])
+def test_the_address_of_an_mbarrier_without_brackets(barrier):
+    """ptxas 13.0 makes the same code of a register, a number, and the bracketed register that holds it."""
+    out = np.zeros(1, np.uint32)
+    warpsim.load(BARE.replace("BAR", barrier))["k"]((1,), (1,), (np.arange(4, dtype=np.uint32) + 7, out))
+
+    assert out.tolist() == [8]

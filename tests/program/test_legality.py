@@ -14,7 +14,7 @@ import pytest
 import warpsim
 
 DATA = Path(__file__).parents[1] / "data" / "legality.json.gz"
-FAMILIES = ["directives", "declarations", "initialisers", "calls", "prototypes", "movement", "modifiers"]
+FAMILIES = ["directives", "declarations", "initialisers", "calls", "prototypes", "movement", "modifiers", "leading", "labels", "barriers"]  # fmt: skip
 LEFT = 0.001
 """The share that may disagree."""
 

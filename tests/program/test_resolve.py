@@ -137,3 +137,24 @@ def test_snippet_keeps_declarations():
     registers = snippet_program(".reg .b32 %r<4>; .reg .u16 h; add.s32 %r1, %r2, 1; cvt.u32.u8 x, h;").registers
 
     assert {n: r.type.name for n, r in registers.items()} == {"x": "u32", "h": "u16", "%r1": "b32", "%r2": "b32"}
+
+
+@pytest.mark.parametrize(
+    ("declaration", "alignment"),
+    [
+        (".align 8 .align 16 .global .u32 x;", 16),
+        (".align 16 .align 8 .global .u32 x;", 16),
+        (".align 64 .global .align 32 .u32 x;", 64),
+        (".align 32 .global .align 64 .u32 x;", 64),
+        (".global .align 64 .align 32 .u32 x;", 64),
+    ],
+)
+def test_the_largest_alignment_holds(declaration, alignment):
+    """Several alignments, in front of the state space too: sections of ptxas 13.0 have the largest."""
+    assert [v.align for v in load(declaration + " .entry k() { ret; }").variables] == [alignment]
+
+
+def test_more_variables_than_anybody_needs():
+    """x<N> in memory declares a million variables, and no billion."""
+    with pytest.raises(PtxError, match="more than 1,048,576"):
+        load(".global .u8 x<1000000000>; .entry k() { ret; }")

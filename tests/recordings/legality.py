@@ -1,11 +1,12 @@
 """Small modules and what the assembler says of each: recorded once, compared whenever wanted.
 
     python tests/recordings/legality.py record [SEED]    judges new modules with the ptxas on the PATH; writes tests/data
+    python tests/recordings/legality.py add FAMILY SEED COUNT    judges more modules of a family beside those that there are
     python tests/recordings/legality.py compare          holds the package against what is recorded, and prints what differs
     python tests/recordings/legality.py show N           prints module N
 
-The modules come from ``legality_templates.py``: directives, declarations, initialisers, calls, prototypes, operands of data
-movement, modifiers in other orders. A verdict is 0 (accepted), the line of the first error, or -1 (an error without one).
+The modules come from ``legality_templates.py``: directives, declarations and what stands in front of them, initialisers,
+calls, prototypes, labels, operands of data movement, addresses of mbarriers, modifiers in other orders. A verdict is 0 (accepted), the line of the first error, or -1 (an error without one).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ USUAL = {
     "calls": 0.6,
     "prototypes": 0.72,
     "movement": 0.6,
+    "leading": 0.6,
+    "labels": 0.3,
+    "barriers": 0.2,
 }
 """How often a choice is the usual alternative."""
 EACH = 2000
@@ -70,7 +74,7 @@ def module(family: str, rng: random.Random) -> str:
     """A module of a family."""
     template = rng.choice(FAMILIES[family])
     text = shuffled(template, rng) if family == "modifiers" else filled(template, rng, USUAL[family])
-    if family in ("movement", "modifiers"):
+    if family in ("movement", "modifiers", "barriers"):
         registers = " ".join(f".reg .{type} {name}<20>;" for name, type in REGISTERS.items())
         text = f"{SYMBOLS}{BODY}{registers}\n{text}\nret;\n}}\n"
     return (
@@ -110,13 +114,15 @@ KNOWN = frozenset(
 
 
 def judge(text: str) -> tuple[int, str]:
-    """The assembler's verdict, and its words."""
+    """The assembler's verdict, and its words; none where it crashes or does not end."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.ptx"
         path.write_text(text)
-        done = subprocess.run(
-            ["ptxas", "-arch", target_of(text), str(path), "-o", os.devnull], capture_output=True, text=True, timeout=60
-        )
+        command = ["ptxas", "-arch", target_of(text), str(path), "-o", os.devnull]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        except subprocess.TimeoutExpired:
+            return -1, ""
     said = done.stderr + done.stdout
     if done.returncode == 0:
         return 0, said
@@ -124,19 +130,20 @@ def judge(text: str) -> tuple[int, str]:
     return int(line[1]) if line else -1, said.replace(f"{path}", "m.ptx")
 
 
-def generate(seed: int) -> list[tuple[str, str]]:
+def generate(seed: int, families: list[str], each: int) -> list[tuple[str, str]]:
     """Modules with their family, each once."""
     found: dict[str, str] = {}
-    for family in FAMILIES:
+    for family in families:
         rng = random.Random(f"{seed} {family}")
-        for _ in range(EACH):
+        for _ in range(each):
             found.setdefault(module(family, rng), family)
     return [(family, text) for text, family in found.items()]
 
 
-def record(seed: int) -> None:
-    """Judge the modules of a seed and store them."""
-    made = generate(seed)
+def record(seed: int, families: list[str], each: int, before: list[dict[str, object]]) -> None:
+    """Judge the modules of a seed and store them behind those of ``before``."""
+    held = {row["text"] for row in before}
+    made = [one for one in generate(seed, families, each) if one[1] not in held]
     with ThreadPoolExecutor(2) as pool:
         verdicts = list(pool.map(lambda one: judge(one[1]), made))
     crashed = sum(line < 0 and not words_of(said) for line, said in verdicts)
@@ -145,7 +152,7 @@ def record(seed: int) -> None:
         for (family, text), (line, said) in zip(made, verdicts, strict=True)
         if line >= 0 or words_of(said)  # else it crashed
     ]
-    keep(rows)
+    keep([*before, *rows])
     print(len(rows), "modules;", crashed, "crashes;", sum(r["line"] == 0 for r in rows), "accepted")
 
 
@@ -211,7 +218,9 @@ OTHERS = sorted({word for one in SHUFFLED for word in one.partition(" ")[0].rstr
 
 if __name__ == "__main__":
     if sys.argv[1] == "record":
-        record(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+        record(int(sys.argv[2]) if len(sys.argv) > 2 else 1, list(FAMILIES), EACH, [])
+    elif sys.argv[1] == "add":
+        record(int(sys.argv[3]), [sys.argv[2]], int(sys.argv[4]), recorded())
     elif sys.argv[1] == "show":
         print(recorded()[int(sys.argv[2])]["text"])
     else:

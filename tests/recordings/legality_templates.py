@@ -326,6 +326,39 @@ SHUFFLED = [
 ]
 """Instructions that are legal as written: their modifiers are shuffled, doubled, dropped and exchanged."""
 
+_FRONT = "<|||.align 8 ||.align 16 .align 8 ||.attribute(.managed) ||.align 4 .attribute(.managed) ||.attribute(.managed) .align 32 ||.v2 ||.u32 ||.align 3 ||.align |>"
+_POINTER = "<|||.ptr||.ptr .global||.ptr .global .align 8||.ptr .align 8 .global||.ptr .align 8||.ptr .align 8 .align 16||.ptr .global .shared||.ptr .ptr||.global .ptr|>"
+_PARAMETER = (
+    f"{_FRONT}<|.param||.reg||.global|||> <|.u64||.u32||.b8||.v2 .u32||.align 8 .v2 .u32|> {_POINTER} a<|||[4]||[]|>"
+)
+_NAMED = "<|.reg .u32 q;||.local .u32 q;||.shared .u32 q;||.param .u32 q;||.reg .u32 q<3>;||.reg .u32 q1;|>"
+_LABELLED = "<|q: ret;||q1: ret;||q: .callprototype _;||q: .branchtargets e;||z: ret;|>"
+LEADING = [
+    f"{LINKAGE}{_FRONT}<|.global||.const||.shared||.local||.param||.reg|||>{ALIGN} <|.u32||.v2 .u32||.b8|> x<|||[4]|><|;|||>\n.entry k()\n{{\nret;\n}}\n",
+    f".entry k()\n{{\n{_FRONT}<|.shared||.local||.param||.reg||.global||.const|||>{ALIGN} <|.u32||.v2 .u32||.v4 .f32||.b8|> x<|||[4]|>;\nret;\n}}\n",
+    f"<|.entry f({_PARAMETER})\n{{\nret;\n}}||.func f({_PARAMETER})\n{{\nret;\n}}||.func ({_PARAMETER}) f()\n{{\nret;\n}}||.extern .func f({_PARAMETER});|>\n.entry k()\n{{\nret;\n}}\n",
+    f".entry k()\n{{\np: .callprototype <|||({_PARAMETER}) |>_ ({_PARAMETER})<|;|||>\nret;\n}}\n",
+    "<|.extern .func f()||.func f()||.extern .func f() .noreturn|> <|||;||.align 8||.align 8 .align 16||.align 8 .global .u32 x;||.attribute(.managed) .global .u32 x;||.global .u32 x;|>\n<|{ret;}||||.entry k()\n{\nret;\n}|>\n",
+]
+_INNER = f"<|{_LABELLED}||{{{_LABELLED}}}|>"
+LABELS = [
+    f".entry k(<|||.param .u32 q|>)\n{{\n<|{_NAMED}||{{{_NAMED}}}|>\n{_INNER}\ne: ret;\n}}\n",
+    f".entry k(<|||.param .u32 q|>)\n{{\n{_INNER}\n{_NAMED}\ne: ret;\n}}\n",
+    f".entry k(<|||.param .u32 q|>)\n{{\n{{\n{_NAMED}\n{_LABELLED}\n}}\n<|{_NAMED}||{_INNER}|>\ne: ret;\n}}\n",
+    f".global .u32 q;\n.entry q1()\n{{\n{_LABELLED}\n{_INNER}\ne: ret;\n}}\n",
+]
+_BARRIER = "<|[q1]||q1||[b1]||b1||[smem]||smem||[smem+8]||smem+8||8||-1||[8]||WARP_SZ||[gmem]||gmem||[zzz]||zzz||[p0]||p0||_||[f0]||{q1}||prm|>"
+_TO = "mbarrier::complete_tx::bytes"
+BARRIERS = [
+    f"cp.async.bulk.<|shared::cluster.global||shared::cta.global||shared::cluster.shared::cta|>.{_TO} [<|q2||smem|>], [q3], 16, {_BARRIER};",
+    f"cp.async.bulk.shared::cluster.global.{_TO}<|.multicast::cluster [q2], [q3], 16, {_BARRIER}, h0||.L2::cache_hint [q2], [q3], 16, {_BARRIER}, q4|>;",
+    f"cp.reduce.async.bulk.shared::cluster.shared::cta.{_TO}.add.u32 [q2], [q3], 16, {_BARRIER};",
+    f"cp.async.bulk.tensor.<|2d.shared::cluster.global||2d.shared::cluster.global.tile||2d.shared::cta.global|>.{_TO} [q2], [q3, {{b2, b3}}], {_BARRIER};",
+    f"cp.async.bulk.tensor.3d.shared::cluster.global.im2col.{_TO}<| [q2], [q3, {{b2, b3, b4}}], {_BARRIER}, {{h0}}||.multicast::cluster [q2], [q3, {{b2, b3, b4}}], {_BARRIER}, {{h0}}, h1|>;",
+    f"<|st.async.shared::cluster.{_TO}.u32 [b2], b3||red.async.relaxed.cluster.shared::cluster.{_TO}.add.u32 [b2], b3|>, {_BARRIER};",
+]
+"""What stands for an mbarrier's address."""
+
 FAMILIES = {
     "directives": DIRECTIVES,
     "declarations": DECLARATIONS,
@@ -334,4 +367,7 @@ FAMILIES = {
     "prototypes": PROTOTYPES,
     "movement": MOVEMENT,
     "modifiers": SHUFFLED,
+    "leading": LEADING,
+    "labels": LABELS,
+    "barriers": BARRIERS,
 }

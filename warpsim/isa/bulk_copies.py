@@ -17,6 +17,9 @@ _COMMON: dict[str, Any] = {"version": (8, 0), "target": 90}
 _TYPES = {"mask": ".u16", "cache_policy": ".b64", "size": ".u32", "offsets": ".u16"}
 _SIZES = range(0, 1 << 32, 16)
 _BYTES = "mbarrier::complete_tx::bytes"
+_HINTS = {"multicast::cluster", "L2::cache_hint"}
+_BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
+"""Where no mask and no cache policy follow, ptxas 13.0 takes the address of the mbarrier as a value."""
 
 
 def _illegal_mode(op: Op) -> str | None:
@@ -38,6 +41,7 @@ def _illegal_mode(op: Op) -> str | None:
     legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global", "param", "const"}},
+    bare={"bar": "address"},
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, tensor=True)),
@@ -128,6 +132,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
     types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
+    bare=_BARE,
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
@@ -145,6 +150,7 @@ def load(
     types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    bare=_BARE,
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
@@ -236,6 +242,7 @@ def reduce_global_halves(
     types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    bare=_BARE,
     legal=_illegal_in_shared,
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),

@@ -80,8 +80,8 @@ class OperandSpec:
 
     ``rule`` says its type; ``count`` how many elements it has (None: no vector); ``constant`` that it must be an
     immediate; ``register`` that it must not be one; ``limit`` which immediates it takes; ``coordinates`` the names of
-    what follows the comma in its brackets, which is part of the same argument; ``sign`` whether a minus stands before it:
-    ``-``, ``{-}`` where it may, or nothing."""
+    what follows the comma in its brackets, which is part of the same argument; ``bare`` what the assembler takes for it
+    without brackets; ``sign`` whether a minus stands before it: ``-``, ``{-}`` where it may, or nothing."""
 
     name: str
     kind: str
@@ -100,6 +100,7 @@ class OperandSpec:
     relaxed: bool = False
     exact: Any = False
     spaces: Any = None
+    bare: Any = None
     coordinates: tuple[str, ...] = ()
     selectors: frozenset[str] = frozenset()
 
@@ -172,6 +173,7 @@ def instruction(
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
     kinds: Mapping[str, str] | None = None,
     spaces: Mapping[str, Any] | None = None,
+    bare: Mapping[str, Any] | None = None,
     destinations: Collection[str] | None = None,
     traits: Traits | Callable[[Op], Traits] = PLAIN,
 ) -> Callable[[Function], Function]:
@@ -195,7 +197,9 @@ def instruction(
     - ``sinks``: destinations that ``_`` may stand for (elements of vectors and halves of pairs always may).
     - ``exact``: operands whose register must be declared ``.bN``; of a mapping, where its function of the op says so.
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it
-      (``{"shared"}``); by default the slot ``space`` or ``ss``.
+      (``{"shared"}``); by default the slot ``space`` or ``ss``. ``bare``: address operand -> ``"address"``, where the
+      assembler takes what stands in its brackets without them too, ``"value"``, where it takes a 64-bit register or a
+      number, or a function of the op.
     - ``destinations``: the operands written; by default those that are no parameter of the function.
     - ``traits``: what passes and checks must know of it, as it is or as a function of the op.
     """
@@ -220,6 +224,7 @@ def instruction(
         "exact": exact,
         "kinds": kinds or {},
         "spaces": spaces or {},
+        "bare": bare or {},
         "destinations": destinations,
         "traits": traits,
     }
@@ -380,6 +385,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 relaxed=relaxed if isinstance(relaxed, bool) else atom.name in relaxed,
                 exact=exact.get(atom.name, False) if isinstance(exact, Mapping) else atom.name in exact,
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
+                bare=options["bare"].get(atom.name),
                 coordinates=atom.extra,
                 selectors=atom.selectors,
             )

@@ -344,6 +344,10 @@ def _block(
             if statement.name in scope.labels:
                 problems.add("redeclared", statement.span, f"label {statement.name} is defined twice in this scope")
                 continue
+            if statement.name in scope.symbols:
+                problems.add(
+                    "redeclared", statement.span, f"{statement.name} is declared in this scope, and a label here"
+                )
             scope.labels[statement.name] = LabelRef(statement.name, len(builder.code))
             builder.labels[
                 f"{statement.name}" if statement.name not in builder.labels else f"{statement.name}#{len(builder.code)}"
@@ -358,8 +362,6 @@ def _block(
             _block(statement, Scope(scope), builder, resolver, loc)
         elif isinstance(statement, ast.CallPrototype) and label is not None:
             scope.labels[label] = Prototype(statement.params, statement.returns)
-            if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in statement.returns):
-                problems.add("directive", statement.span, "a result without a size")
             if len(statement.returns) > 1 and any(p.space == "param" for p in statement.returns):
                 problems.add("directive", statement.span, "several results lie in registers", "use .reg")
             scope.since.setdefault(label, len(builder.code))

@@ -36,6 +36,11 @@ from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
+def signed(offset: int) -> int:
+    """A number in an address, which is a sum modulo 2**64."""
+    return (offset + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 class Operands:
     """Checks the operands of one function's instructions; `begin` sets the instruction that is being checked,
     ``traits`` what is known of the form that it is held against.
@@ -216,6 +221,9 @@ class Operands:
     def need(self, node: ast.Name) -> Any:
         """What a name means here; `Mismatch` where it means nothing."""
         found = self.find(node)
+        if found is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
+            message = f"{node.text} is a special register: no address can be made of it"
+            raise Mismatch("operand-type", node.span, message, "read it with mov into a register", 9)
         if found is None:
             raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
         return found
@@ -320,7 +328,27 @@ class Operands:
             return Imm(int(bool(seen)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
+    def _bare(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr | ast.Operand:
+        """What stands without the brackets of an address, as an address where the form takes it so."""
+        wanted = typed.spec.bare(op) if callable(typed.spec.bare) else typed.spec.bare
+        if wanted == "value" and isinstance(node, ast.Integer):
+            return Addr(None, signed(node.value))
+        if wanted == "value" and isinstance(node, ast.Name) and node.text == "WARP_SZ":
+            return Addr(None, 32)
+        if wanted == "address" and isinstance(node, ast.SymbolOffset):
+            return ast.Address(node.symbol, node.offset, node.span)
+        if wanted and isinstance(node, ast.Name):
+            symbol = self.need(node)
+            if wanted == "address" or (isinstance(symbol, Register) and symbol.type.bits == 64):
+                return ast.Address(node, 0, node.span)
+        return node
+
     def _address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
+        if not isinstance(node, ast.Address):
+            bare = self._bare(node, op, typed)
+            if isinstance(bare, Addr):
+                return bare
+            node = bare
         if not isinstance(node, ast.Address):
             raise Mismatch("operand-type", node.span, f"{op.text} needs an address in brackets here", weight=1)
         base: Any = None
@@ -366,7 +394,7 @@ class Operands:
         if "coordinates" in typed.spec.coordinates and "dim" in op.given:
             self._coordinates(node, int(str(op.dim)[0]), op)
         extra = tuple([self._coordinate(e) for e in node.extra])
-        offset = (node.offset + (1 << 63)) % (1 << 64) - (1 << 63)  # addresses are sums modulo 2**64
+        offset = signed(node.offset)
         generic = not op.given["space"] if "space" in op.given else not typed.spaces
         return Addr(base, offset, extra, generic and isinstance(base, Variable))
 

@@ -19,7 +19,7 @@ Symbol = Any
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
 MAX_PARAM_ALIGN = 128
 """Of a parameter of a function."""
-MOST_VARIABLES = 1 << 18
+MOST_VARIABLES = 1 << 20
 """How many variables ``x<N>`` may declare."""
 
 
@@ -223,6 +223,8 @@ class Resolver:
             self.problems.add("directive", node.span, message)
         if node.space == "param" and type.name == "f16x2":
             self.problems.add("directive", node.span, "no parameter is .f16x2", "use .b32")
+        if node.space == "param" and node.vector > 1 and not all(item.dimensions for item in node.declarators):
+            self.problems.add("directive", node.span, "a vector cannot lie in .param", "use .b8 [N]")
         if scope is not None and node.linkage is not None:
             self.problems.add(
                 "linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function"
@@ -262,6 +264,8 @@ class Resolver:
         if scope is None and name.startswith("%") and name[1:] in RESERVED_NAMES:
             self.problems.add("redeclared", span, f"{name} is a special register")
         table = self.globals if scope is None else scope.symbols
+        if scope is not None and name in scope.labels:
+            self.problems.add("redeclared", span, f"{name} is a label of this scope")
         known = table.get(name)
         if known is not None:
             wrong = self._again(known, symbol) if scope is None else "is declared twice in this scope"
@@ -318,6 +322,12 @@ class Resolver:
             self.problems.add("directive", node.span, f"{item.name}: no parameter is .f16x2", "use .b32")
         if type.kind == "p" and (node.space == "param" or item.dimensions):
             self.problems.add("directive", node.span, f"{item.name} is a .pred: it must be a register")
+        if node.attributes:
+            message = f"{node.attributes[0]} of {item.name}: it belongs to .global variables"
+            self.problems.add("directive", node.span, message)
+        if node.pointer is not None and of != "entry":
+            message = f".ptr of {item.name}: it belongs to parameters of an .entry"
+            self.problems.add("directive", node.span, message)
         if node.vector > 1 and node.space == "param" and not item.dimensions:
             self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
         if node.space == "reg" and item.dimensions:

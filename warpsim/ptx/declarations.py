@@ -5,11 +5,12 @@ from __future__ import annotations
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import ExpressionParser
 from warpsim.ptx.stream import SyntaxProblem
-from warpsim.ptx.words import SPACES, TYPES
+from warpsim.ptx.words import LEADING, SPACES, TYPES
 
 MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
 """Words that the assembler takes for no name."""
+PARAMETER_SPACES = frozenset({".param", ".reg"})
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
@@ -45,8 +46,6 @@ class DeclarationParser(ExpressionParser):
         s.expect("(")
         params: list[ast.Variable] = []
         while s.text != ")" or params:
-            if s.text not in (".param", ".reg"):
-                raise s.problem(f"found {s.shown()} where .param or .reg was expected")
             params.append(self.variable(None, parameter=True))
             if not s.accept(","):
                 break
@@ -54,25 +53,32 @@ class DeclarationParser(ExpressionParser):
         return tuple(params)
 
     def variable(self, linkage: str | None, parameter: bool = False) -> ast.Variable:
-        """``.space .align N .vN .type declarators``, without what ends it."""
+        """``.space .align N .vN .type declarators``, without what ends it; alignments and attributes may stand in front,
+        and of several alignments the largest holds."""
         s = self.s
         span = s.span()
-        if s.text not in SPACES:
-            raise s.problem(f"found {s.shown()} where a state space was expected")
+        align: int | None = None
+        attributes: tuple[str, ...] = ()
+        while s.text in LEADING:
+            if s.text == ".align":
+                align = max(align or 1, self._alignment())
+            else:
+                attributes = self.attributes()
+        if s.text not in (PARAMETER_SPACES if parameter else SPACES):
+            wanted = ".param or .reg" if parameter else "a state space"
+            raise s.problem(f"found {s.shown()} where {wanted} was expected")
         space = s.take()[1:]
         if s.text in (".v8", ".v3", ".v1"):
             raise s.problem(f"found {s.shown()} where .v2, .v4 or the type of a variable was expected")
-        align: int | None = None
         vector = 1
         pointer: tuple[str | None, int | None] | None = None
-        attributes: tuple[str, ...] = ()
         type_name = ""
         while s.kind == "dotted":
             text = s.text
-            if text == ".align" and pointer is not None:
+            if text == ".align" and pointer is not None and pointer[1] is None:
                 pointer = (pointer[0], self._alignment())
             elif text == ".align" and not type_name and vector == 1:
-                align = self._alignment()
+                align = max(align or 1, self._alignment())
             elif text in (".v2", ".v4") and not type_name and vector == 1:
                 s.skip()
                 vector = int(text[2:])
@@ -81,7 +87,7 @@ class DeclarationParser(ExpressionParser):
                 pointer = (None, None)
             elif text == ".attribute" and not type_name and not parameter:
                 attributes = self.attributes()
-            elif pointer is not None and text in (".global", ".shared", ".const", ".local"):
+            elif pointer == (None, None) and text in (".global", ".shared", ".const", ".local"):
                 s.skip()
                 pointer = (text[1:], pointer[1])
             else:
@@ -97,7 +103,7 @@ class DeclarationParser(ExpressionParser):
                 s.skip()
         if not type_name:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
-        if attributes and space != "global":
+        if attributes and space != "global" and not parameter:
             self.note(
                 SyntaxProblem(f"{attributes[0]} is an attribute of .global variables", s.span(), rule="directive")
             )

@@ -10,6 +10,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.declarations import MAX_DEPTH, DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
+    DECLARING,
     ENTRY_DIRECTIVES,
     FUNC_DIRECTIVES,
     LISTS,
@@ -17,7 +18,6 @@ from warpsim.ptx.words import (
     NEWER,
     POSITIVE,
     RESERVED,
-    SPACES,
     TARGET_OPTIONS,
     TARGETS,
     TOGETHER,
@@ -183,7 +183,7 @@ class _Parser(DeclarationParser):
                     f"found {s.shown()} after .common", ".common belongs to variables in .global", "linkage"
                 )
             return self._function(linkage, span)
-        if text in SPACES:
+        if text in DECLARING:
             variable = self.variable(linkage)
             s.expect(";")
             return variable
@@ -356,7 +356,7 @@ class _Parser(DeclarationParser):
     def _starts_item(self) -> bool:
         """Whether something of the module begins here: a function that is only declared may end without a semicolon."""
         text = self.s.text
-        return text in LINKAGES or text in SPACES or text[1:] in ("entry", "func", "section", "file", "alias")
+        return text in LINKAGES or text in DECLARING or text[1:] in ("entry", "func", "section", "file", "alias")
 
     def _performance(self, entry: bool, before: list[ast.Directive]) -> ast.Directive:
         """A directive between the parameters of a function and its body; ``before`` are those in front of it."""
@@ -440,7 +440,7 @@ class _Parser(DeclarationParser):
                 raise s.problem(
                     f"found {s.shown()} inside a function", "linkage belongs to variables of the module", "linkage"
                 )
-            if text in SPACES:
+            if text in DECLARING:
                 out.append(self.variable(None))
                 s.expect(";")
             elif text in (".pragma", ".loc"):
@@ -526,6 +526,8 @@ class _Parser(DeclarationParser):
         while s.kind == "dotted":
             directives.append(self._performance(False, directives))
         noreturn = any(d.name == "noreturn" for d in directives)
+        if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in returns):
+            self.note(SyntaxProblem("a result without a size", span, rule="directive"))
         s.expect(";")
         if returns and noreturn:
             self.note(SyntaxProblem("a prototype returns a value, and is .noreturn", span, rule="directive"))

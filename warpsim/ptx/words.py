@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared"})
+LEADING = frozenset({".align", ".attribute"})
+"""What may stand in front of the state space of a declaration."""
+DECLARING = SPACES | LEADING
 TYPES = frozenset(
     [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)]
     + ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"]
