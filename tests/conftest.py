@@ -2,12 +2,17 @@
 
 import importlib.util
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 STARTED = time.monotonic()
+
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # each process that a test starts would compile the package anew
+    sys.dont_write_bytecode = False
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,13 +1,19 @@
-"""The Debug Adapter Protocol, spoken by a client of its own over real pipes; every message is held against the protocol's schema."""
+"""The Debug Adapter Protocol, spoken by a client of its own over real pipes; every message is held against the protocol's schema.
+
+One server is a process of its own; the others are threads of this one."""
 
 import base64
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from warpsim.cli.dap.adapter import Adapter
+from warpsim.cli.dap.wire import Wire
 from warpsim.host.json_schema import problems
 
 ROOT = Path(__file__).parents[2]
@@ -20,13 +26,38 @@ def assert_fits(message, name):
     assert list(problems(message, SCHEMA["definitions"][name], SCHEMA)) == []
 
 
+class Thread:
+    """A server in this process, with what a `subprocess.Popen` has."""
+
+    def __init__(self):
+        source, self.stdin = (
+            os.fdopen(end, mode, buffering=0) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+        )
+        self.stdout, sink = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+        self.status = None
+        self.thread = threading.Thread(target=self.serve, args=(source, sink), daemon=True)
+        self.thread.start()
+
+    def serve(self, source, sink):
+        """Until the client leaves."""
+        with source, sink:
+            self.status = Adapter(Wire(source, sink)).serve()
+
+    def wait(self, seconds):
+        """The exit status."""
+        self.thread.join(seconds)
+        return self.status
+
+    def kill(self):
+        """It ends with what it reads."""
+        self.stdin.close()
+
+
 class Client:
     """An editor: sends requests, keeps events."""
 
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "warpsim", "dap"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-        )
+    def __init__(self, process):
+        self.process = process
         self.sequence, self.events = 0, []
 
     def send(self, command, **arguments):
@@ -94,12 +125,16 @@ class Client:
 
 
 @pytest.fixture
-def client():
+def client(request):
     """A client of a server of its own."""
-    made = Client()
+    command = [sys.executable, "-m", "warpsim", "dap"]
+    if getattr(request, "param", "thread") == "process":
+        made = Client(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
+    else:
+        made = Client(Thread())
     yield made
     made.process.kill()
-    made.process.wait()
+    made.process.wait(20)
     made.process.stdout.close()
     made.process.stdin.close()
 
@@ -190,6 +225,7 @@ def test_findings_are_exceptions(client):
     assert client.leave() == 1
 
 
+@pytest.mark.parametrize("client", ["process"], indirect=True)
 def test_a_recorded_launch(client):
     """A case by its name, with breakpoints in its CUDA file."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from warpsim.errors import Finding, PtxError, Span
@@ -27,13 +29,26 @@ from warpsim.ptx import ast
 from warpsim.ptx.parser import read
 
 
-@no_collection()
+KEPT = 1 << 16
+"""Texts of so many characters are not read twice while they are among the last; longer ones would hold too much memory."""
+
+
 def program_of(text: str, file: str = "<ptx>") -> Program:
-    """The typed program of a text.
+    """The typed program of a text; nothing changes one.
 
     Raises:
         PtxError: with every problem; where the text cannot be read as a whole, those of what stands before that place.
     """
+    return _kept_program(text, file) if len(text) <= KEPT else _program(text, file)
+
+
+@functools.lru_cache(maxsize=32)
+def _kept_program(text: str, file: str) -> Program:
+    return _program(text, file)
+
+
+@no_collection()
+def _program(text: str, file: str) -> Program:
     module, findings = read(text, file)
     if module is not None and not findings:
         return load_program(module, text)
