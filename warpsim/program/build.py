@@ -28,7 +28,6 @@ from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.parser import read
 
-
 KEPT = 1 << 16
 """Texts of so many characters are not read twice while they are among the last; longer ones would hold too much memory."""
 
