@@ -1,6 +1,7 @@
 """Watchers of the caller's own, as the examples in programs/watchers write them."""
 
 import inspect
+import re
 import runpy
 from pathlib import Path
 
@@ -153,3 +154,149 @@ def test_what_is_no_watcher():
     """Watchers are instances of Watcher; anything else is refused before the launch."""
     with pytest.raises(warpsim.LaunchError, match=r"watchers holds instances of warpsim\.Watcher"):
         kernel("ret;")((1,), (32,), (None,), watchers=[print])
+
+
+class Log(Watcher):
+    """What happens to registers, CTAs and groups that wait, in order."""
+
+    def __init__(self):
+        self.seen = []
+
+    def registers_read(self, machine, group, registers):
+        """Names of registers."""
+        self.seen.append(("read", group.instruction.text, *self.names(group, registers)))
+
+    def registers_written(self, machine, group, registers):
+        """Names of registers."""
+        self.seen.append(("written", *self.names(group, registers)))
+
+    def cta_began(self, machine, columns):
+        """CTAs begin."""
+        self.seen.append(("began", machine.batch.ctas[columns].tolist()))
+
+    def cta_ended(self, machine, columns):
+        """CTAs end."""
+        self.seen.append(("ended", machine.batch.ctas[columns].tolist()))
+
+    def group_parked(self, machine, group):
+        """Lanes wait."""
+        self.seen.append(("parked", group.selection.n))
+
+    def group_slept(self, machine, group):
+        """Pollers wait."""
+        self.seen.append(("slept", group.selection.n))
+
+    def group_woken(self, machine, group):
+        """They go on."""
+        self.seen.append(("woken", group.selection.n))
+
+    @staticmethod
+    def names(group, registers):
+        """What the text calls them."""
+        return [group.plan.function.registers[r].name for r in registers]
+
+    def of(self, *words):
+        """Events of these kinds."""
+        return [event for event in self.seen if event[0] in words]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "auto"])
+def test_registers_are_told_of(engine):
+    """Each instruction says what it reads and writes, a guard among what is read; a barrier's vote comes when it is given."""
+    log = Log()
+    kernel("""mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8;
+@%p1 add.u32 %r2, %r1, 1;
+bar.red.popc.u32 %r3, 0, %p1;
+@%p1 bra done;
+mov.u32 %r2, %r3;
+done: ret;""")((1,), (64,), (None,), watchers=[log], engine=engine)
+
+    assert log.of("read", "written") == [
+        ("written", "%r1"),
+        ("read", "setp.lt.u32", "%r1"),
+        ("written", "%p1"),
+        ("read", "add.u32", "%r1", "%p1"),
+        ("written", "%r2"),
+        ("read", "bar.red.popc.u32", "%p1"),
+        ("written", "%r3"),
+        ("read", "bra", "%p1"),
+        ("read", "mov.u32", "%r3"),
+        ("written", "%r2"),
+    ]
+
+
+def test_ctas_begin_and_end():
+    """CTAs begin together and end when their last threads exit; nobody is told twice."""
+    log = Log()
+    kernel("""mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 1;
+@%p1 exit;
+mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 32;
+@%p1 exit;
+bar.sync 0;
+ret;""")((3,), (64,), (None,), watchers=[log])
+
+    assert log.of("began", "ended") == [("began", [0, 1, 2]), ("ended", [1]), ("ended", [0, 2])]
+
+
+def test_groups_that_wait_are_woken():
+    """Lanes that wait for others of their warp are woken when these come, or have exited."""
+    log = Log()
+    kernel("""mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 8;
+@%p1 bra low;
+bar.warp.sync -1;
+bra done;
+low: bar.warp.sync -1;
+done: ret;""")((1,), (32,), (None,), watchers=[log])
+
+    assert [event[0] for event in log.of("parked", "woken")].count("parked") == 2
+    assert sum(n for word, n in log.of("parked", "woken") if word == "woken") == 32
+    assert log.of("parked", "woken")[-1][0] == "woken"
+
+
+def test_pollers_sleep_and_wake():
+    """A group that polls in vain sleeps until another changes memory."""
+    log, flag = Log(), np.zeros(1, np.uint32)
+    kernel("""ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;
+@%p1 bra wait;
+mov.u32 %r2, 0;
+count: add.u32 %r2, %r2, 1; ld.relaxed.gpu.global.u32 %r3, [%rd1]; setp.lt.u32 %p1, %r2, 50;
+@%p1 bra count;
+st.relaxed.gpu.global.u32 [%rd1], 1;
+bra done;
+wait: ld.relaxed.gpu.global.u32 %r2, [%rd1]; setp.eq.u32 %p1, %r2, 0;
+@%p1 bra wait;
+done: ret;""")((1,), (64,), (flag,), watchers=[log], checks="none")
+
+    assert flag.tolist() == [1]
+    assert log.of("slept", "woken") == [("slept", 32), ("woken", 32)]
+
+
+def test_each_arrival_at_a_barrier_is_told_of_once():
+    """Warps that name different barriers reach them one after the other, each once, however the operands are given."""
+
+    class Barriers(Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def barrier_operands_differ(self, machine, group, operands):
+            self.seen.append("differ")
+
+        def barrier_reached(self, machine, group, number, count):
+            self.seen.append((number, count, group.selection.n))
+
+    watcher = Barriers()
+    kernel("mov.u32 %r1, %tid.x; shr.u32 %r1, %r1, 5; add.u32 %r1, %r1, 1; bar.sync %r1, 32; bar.sync 0; ret;")(
+        (1,), (64,), (None,), watchers=[watcher]
+    )
+
+    assert watcher.seen[:3] == ["differ", (1, 32, 32), (2, 32, 32)]
+    assert {event[0] for event in watcher.seen[3:]} == {0}
+    assert sum(event[2] for event in watcher.seen[3:]) == 64
+
+
+def test_the_page_on_watchers_lists_every_event():
+    """The table of docs/watchers.md names each event once, and nothing else."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "watchers.md").read_text(encoding="utf-8")
+    table = page.split("## Events")[1].split("##")[0]
+
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(EVENTS)

@@ -22,7 +22,7 @@ class Meetings(warpsim.Watcher):
     def __init__(self):
         self.count = 0
 
-    def collective_executed(self, machine, group, members, active):
+    def warp_synchronised(self, machine, group, members):
         """One more."""
         self.count += 1
 

@@ -39,13 +39,13 @@ class Barriers(Watcher):
         """Nobody has arrived."""
         machine.batch.notes[RULE] = {}
 
-    def barrier_reached(self, machine: Machine, group: Group, operands: list[Array]) -> None:
-        """Check the operands, and what the threads that have arrived say."""
+    def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
+        """They may, but not within a warp that arrives together."""
         if present(group).traits.aligned_barrier:
             _check_operands(machine, group, operands)
-        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in operands):
-            return  # they arrive apart
-        number, count = [*[int(v.reshape(-1)[0]) for v in operands], 0, 0][:2]
+
+    def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
+        """Compare with what the threads say that have arrived."""
         barrier, arrived = machine.batch.barrier(number), machine.batch.notes[RULE]
         last: Last | None = arrived.get(number)
         _check_count(machine, group, barrier, count, last)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
-COLLECTIVES = frozenset({"collective_reached", "collective_waits", "collective_passed", "collective_executed"})
+COLLECTIVES = frozenset({"collective_reached", "collective_waits", "collective_passed", "collective_incomplete"})
 """Nothing is wrong with a collective of a whole warp whose membermask names all of it, and no other is compiled."""
 DIVERGED = "diverged"
 """Under this name a batch keeps marks ``[n]`` of the threads that went by a collective of their warps."""
@@ -106,14 +106,11 @@ class Absences(Watcher):
         """Remember who goes by."""
         _diverged(machine)[group.selection.positions.reshape(-1)] = True
 
-    def collective_executed(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
         """All lanes that live are here: report those that diverged or, for a matrix instruction, have exited."""
         matrix = present(group).traits.matrix is not None
         diverged: Array | None = machine.batch.notes.get(DIVERGED)
         if not matrix and diverged is None:
-            return
-        batch, warps = machine.batch, group.warps
-        if active is None and warps.dense and batch.exited is None and batch.shape.n_threads % 32 == 0:
             return
         here = taking_part(group, active)
         absent = wanted(group, members, here) & ~here

@@ -17,10 +17,20 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "interpreter", "compiled")
 ACCESSES = frozenset({"memory_accessed", "memory_written", "companion_accessed"})
 COLLECTIVES = frozenset(
-    {"collective_reached", "collective_waits", "collective_passed", "collective_executed", "warp_synchronised"}
+    {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
 )
 STEPS = frozenset(
-    {"step_before", "step_after", "carried_before", "carried_after", "group_split", "groups_met", "register_needed"}
+    {
+        "step_before",
+        "step_after",
+        "carried_before",
+        "carried_after",
+        "group_split",
+        "groups_met",
+        "register_needed",
+        "registers_read",
+        "registers_written",
+    }
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.analysis.flow import reads_and_writes
 from warpsim.machine import clusters
 from warpsim.machine.binding.operand_slots import destination
 from warpsim.machine.selection import Lanes, Selection
@@ -98,6 +99,8 @@ def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> 
     else:
         result = (true == total)[ctas] if barrier.reduction == "and" else (true > 0)[ctas]
     destination(instruction.operands[0])(machine, group, result, None)
+    if machine.window.registers_written is not None:
+        machine.window.registers_written(machine, group, reads_and_writes(instruction)[1])
 
 
 def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:
@@ -129,10 +132,17 @@ def leave(machine: Machine, group: Group) -> None:
         batch.alive -= group.selection.per_cta
     if window.group_exited is not None:
         window.group_exited(machine, group)
+    if window.cta_ended is not None:
+        over = np.flatnonzero((batch.alive == 0) & (group.selection.per_cta > 0))
+        if len(over):
+            window.cta_ended(machine, over)
     if everybody:
         return
     for barrier in list(batch.barriers.values()):
         release(machine, barrier)
     clusters.turn(machine)
-    batch.runnable += batch.parked
-    batch.parked = []
+    parked, batch.parked = batch.parked, []
+    batch.runnable += parked
+    if window.group_woken is not None:
+        for woken in parked:
+            window.group_woken(machine, woken)

@@ -11,6 +11,7 @@ from warpsim.isa.traits import Barrier
 from warpsim.machine import arrivals, clusters
 from warpsim.machine.asynchrony.register_counts import bind_register_count
 from warpsim.machine.binding.operand_slots import Getter, guard_of, value_getter
+from warpsim.machine.collectives import FULL
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
@@ -63,40 +64,36 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     aligned = traits.aligned_barrier
 
     def step(machine: Machine, group: Group) -> bool:
-        gone = _before(machine, group, guard, aligned)
-        if gone is not None:
-            return gone
-        return arrive(machine, group)
+        suspended = _before(machine, group, guard, aligned)
+        if suspended is not None:
+            return suspended
+        values = [get(machine, group) for get in sources]
+        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
+            return _by_number(machine, group, values)
+        return arrive(machine, group, [int(v.reshape(-1)[0]) for v in values])
 
     def _by_number(machine: Machine, group: Group, values: list[Array]) -> bool:
-        """Warps that name different barriers or counts arrive apart."""
-        shape = group.selection.shape
-        keys: Array = np.zeros(shape, np.int64)
+        """Threads that name different barriers or counts arrive apart."""
+        if machine.window.barrier_operands_differ is not None:
+            machine.window.barrier_operands_differ(machine, group, values)
+        keys: Array = np.zeros(group.selection.shape, np.int64)
         for k, value in enumerate(values):
             keys = keys | value.astype(np.uint32).astype(np.int64) << 32 * k
         rest = group
-        for key in np.unique(keys)[:-1]:
+        for key in np.unique(keys).tolist():
             here = keys == key
-            part, rest = machine.divide(rest, here)
-            keys = keys[~here]
-            _arrive_apart(machine, part)
-        _arrive_apart(machine, rest)
+            part, keys = rest, keys[~here]
+            if keys.size:
+                part, rest = machine.divide(rest, here)
+            if not arrive(machine, part, [key & FULL, key >> 32]):
+                part.at += 1
+                machine.push(part)
         return True
 
-    def _arrive_apart(machine: Machine, group: Group) -> None:
-        if not arrive(machine, group):
-            group.at += 1
-            machine.push(group)
-
-    def arrive(machine: Machine, group: Group) -> bool:
-        values = [get(machine, group) for get in sources]
+    def arrive(machine: Machine, group: Group, numbers: list[int]) -> bool:
+        number, count = [*numbers, 0, 0][:2]
         if machine.window.barrier_reached is not None:
-            machine.window.barrier_reached(machine, group, values)
-        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
-            return _by_number(machine, group, values)
-        numbers = [int(v.reshape(-1)[0]) for v in values]
-        number = numbers[0] if numbers else 0
-        count = numbers[1] if len(numbers) > 1 else 0
+            machine.window.barrier_reached(machine, group, number, count)
         vote = None if vote_of is None else vote_of(machine, group)
         return arrivals.arrive(machine, group, number, count, waits=waits, vote=vote)
 
@@ -135,9 +132,9 @@ def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
     arrives, waits = barrier.arrives, barrier.waits
 
     def step(machine: Machine, group: Group) -> bool:
-        gone = _before(machine, group, guard, aligned)
-        if gone is not None:
-            return gone
+        suspended = _before(machine, group, guard, aligned)
+        if suspended is not None:
+            return suspended
         if arrives:
             clusters.arrive(machine, group)
         return waits and clusters.wait(machine, group)

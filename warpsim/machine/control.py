@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import labels_of
+from warpsim.analysis.flow import labels_of, registers_of
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
 from warpsim.machine.arrivals import leave
@@ -329,6 +329,10 @@ def _return(machine: Machine, group: Group) -> int | None:
         elif isinstance(operand, Reg):
             value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
             back.set(operand.register.index, value.reshape(group.selection.shape))
+    if machine.window.registers_written is not None:
+        written = tuple(slot for operand in returns for slot in registers_of(operand))
+        if written:
+            machine.window.registers_written(machine, back, written)
     if following < 0:
         leave(machine, back)
     else:

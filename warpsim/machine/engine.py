@@ -12,9 +12,10 @@ import numpy as np
 from warpsim.errors import ExecutionError
 from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
+from warpsim.machine.binding import register_events
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Bodies, Machine
-from warpsim.machine.plan import ATTEND, BoundBlock
+from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.selection import Shape
 from warpsim.machine.stalled import arrive_apart, deadlock
 from warpsim.machine.state.batch import BatchState
@@ -74,6 +75,8 @@ class Run:
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._told = self.window.step_before is not None or self.window.step_after is not None
+        registers = self.window.registers_read is not None or self.window.registers_written is not None
+        self._telling: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
 
     def machine(self, batch: BatchState) -> Machine:
         """What the steps of a batch act through."""
@@ -171,6 +174,8 @@ class Run:
         machine = self.machine(batch)
         if self.window.batch_began is not None:
             self.window.batch_began(machine)
+        if self.window.cta_began is not None:
+            self.window.cta_began(machine, np.arange(batch.shape.n_ctas))
         machine.start(state.plan.main)
         state.batches.append(batch)
         return True
@@ -181,6 +186,7 @@ class Run:
         """Run a group until another comes before it; True for a pause."""
         state, batch, told = self.state, machine.batch, self._told
         before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled
+        telling = self._telling
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
         left = None if state.schedule is None else state.schedule.quantum()
@@ -199,7 +205,9 @@ class Run:
                     return pause
             elif group.at == 0:
                 self._count(machine, block, group)
-            steps, carries = block.steps, group.carries
+            steps, carries, end = block.steps, group.carries, block.end
+            if telling is not None:
+                steps, end = self._of_registers(block)
             stop = len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
@@ -208,10 +216,10 @@ class Run:
             at = group.at
             while not (carries or told) and at < stop:  # most of them: as few tests as there can be
                 group.at = at
-                gone = steps[at](machine, group)
+                suspended = steps[at](machine, group)
                 at += 1
-                if gone:
-                    if gone is not ATTEND:
+                if suspended:
+                    if suspended is not ATTEND:
                         return False
                     if after is not None:
                         after(machine, group, block.instructions[at - 1])
@@ -220,10 +228,10 @@ class Run:
                 group.at = number
                 if carries and before is not None:
                     before(machine, group, block.instructions[number])
-                gone = steps[number](machine, group)
-                if gone and gone is not ATTEND:
+                suspended = steps[number](machine, group)
+                if suspended and suspended is not ATTEND:
                     return False
-                if (carries or gone) and after is not None:
+                if (carries or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
                     carries = carries or group.carries
                 if told:
@@ -238,7 +246,7 @@ class Run:
                 return False
             if carries and before is not None and stop < len(block.instructions):
                 before(machine, group, block.instructions[-1])
-            place = block.end(machine, group)
+            place = end(machine, group)
             if place is None:
                 return False
             group.block, group.at = place, 0
@@ -259,6 +267,14 @@ class Run:
             if limit is not None and (group.generation, group.key) >= limit:
                 machine.push(group)
                 return False
+
+    def _of_registers(self, block: BoundBlock) -> tuple[list[Step], End]:
+        """The steps and the end of a block that tell of registers."""
+        assert self._telling is not None
+        found = self._telling.get(block)
+        if found is None:
+            found = self._telling[block] = register_events.telling(block)
+        return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
         """Tell of the step that comes next, once; True where a watcher asks for a pause before it, False where the group is

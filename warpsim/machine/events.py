@@ -68,6 +68,8 @@ class Window:
     launch_began: Callable[..., None] | None
     launch_ended: Callable[..., None] | None
     batch_began: Callable[..., None] | None
+    cta_began: Callable[..., None] | None
+    cta_ended: Callable[..., None] | None
     batch_ended: Callable[..., None] | None
     step_before: Callable[..., None] | None
     step_after: Callable[..., None] | None
@@ -77,9 +79,13 @@ class Window:
     entry_counted: Callable[..., None] | None
     groups_met: Callable[..., None] | None
     group_parked: Callable[..., None] | None
+    group_slept: Callable[..., None] | None
+    group_woken: Callable[..., None] | None
     group_exiting: Callable[..., None] | None
     group_exited: Callable[..., None] | None
     function_entered: Callable[..., None] | None
+    registers_read: Callable[..., None] | None
+    registers_written: Callable[..., None] | None
     registers_changed: Callable[..., None] | None
     register_needed: Callable[..., None] | None
     memory_accessed: Callable[..., None] | None
@@ -98,10 +104,11 @@ class Window:
     collective_reached: Callable[..., None] | None
     collective_waits: Callable[..., None] | None
     collective_passed: Callable[..., None] | None
-    collective_executed: Callable[..., None] | None
+    collective_incomplete: Callable[..., None] | None
     warpgroup_incomplete: Callable[..., None] | None
     stalled: Callable[..., None] | None
     warp_parted: Callable[..., None] | None
+    barrier_operands_differ: Callable[..., None] | None
     barrier_reached: Callable[..., None] | None
     barrier_arrived: Callable[..., None] | None
     barrier_left: Callable[..., None] | None

@@ -44,8 +44,9 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
             machine.window.collective_reached(machine, group, members, active)
         missing = missing_lanes(machine, group, members, active)
         if missing is None:
-            if machine.window.collective_executed is not None:
-                machine.window.collective_executed(machine, group, members, active)
+            told = machine.window.collective_incomplete
+            if told is not None and not (active is None and group.warps.dense and _whole(machine)):
+                told(machine, group, members, active)
             if machine.window.warp_synchronised is not None:
                 machine.window.warp_synchronised(machine, group, members)
             return step(machine, group)
@@ -63,6 +64,11 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 
 def _guard(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group], Any] | None:
     return None if instruction.guard is None else guard_of(plan, instruction)
+
+
+def _whole(machine: Machine) -> bool:
+    """Whether all warps have all of their lanes."""
+    return machine.batch.exited is None and machine.batch.shape.n_threads % 32 == 0
 
 
 def take_apart(machine: Machine, group: Group, active: Array) -> bool:

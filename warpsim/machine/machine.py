@@ -206,7 +206,10 @@ class Machine:
             same = [g for g in same if g.selection.first_warp == group.selection.first_warp]
         if same:
             self.batch.parked = [g for g in self.batch.parked if not any(g is s for s in same)]
-            self.push(self.merge([*same, group], None))
+            group = self.merge([*same, group], None)
+            self.push(group)
+            if self.window.group_woken is not None:
+                self.window.group_woken(self, group)
         else:
             self.batch.parked.append(group)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.analysis.flow import reads_and_writes
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.collectives import membermask, warps_of
@@ -50,6 +51,8 @@ def meet(machine: Machine, instruction: Instruction) -> None:
         machine.count_entry(group, 1)
         group.at += 1
         machine.push(group)
+        if machine.window.group_woken is not None:
+            machine.window.group_woken(machine, group)
 
 
 def _complete(machine: Machine, peers: list[Group]) -> Array:
@@ -116,3 +119,5 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         commit = commit_of(present(group))
         if commit is not None:
             commit(machine, group, own if isinstance(result, tuple) else own[0], None)
+            if machine.window.registers_written is not None:
+                machine.window.registers_written(machine, group, reads_and_writes(present(group))[1])

@@ -66,6 +66,8 @@ def arrive_apart(machines: list[Machine]) -> bool:
                 machine.window.warp_parted(machine, group, others[0] if others else None)
             group.arrives_apart = True
             machine.push(group)
+            if machine.window.group_woken is not None:
+                machine.window.group_woken(machine, group)
             found = True
     return found
 

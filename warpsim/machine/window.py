@@ -79,6 +79,12 @@ class Watcher:
     def batch_began(self, machine: Machine) -> None:
         """CTAs that run side by side are about to start: ``machine.batch.ctas`` are their linear numbers."""
 
+    def cta_began(self, machine: Machine, columns: Array) -> None:
+        """CTAs begin: numbers of the batch, all of it. Told after `batch_began`."""
+
+    def cta_ended(self, machine: Machine, columns: Array) -> None:
+        """The last threads of these CTAs of the batch have exited; told after `group_exited`."""
+
     def batch_ended(self, machine: Machine) -> None:
         """All threads of a batch have exited."""
 
@@ -115,6 +121,12 @@ class Watcher:
     def group_parked(self, machine: Machine, group: Group) -> None:
         """A group waits for other lanes of its warps."""
 
+    def group_slept(self, machine: Machine, group: Group) -> None:
+        """A group that polls goes on when memory has changed, or when its time comes."""
+
+    def group_woken(self, machine: Machine, group: Group) -> None:
+        """A group that was parked, maybe with others that it has met since, or slept, can run again."""
+
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """The threads of a group are about to exit."""
 
@@ -125,6 +137,14 @@ class Watcher:
         """A group stands at the first instruction of the kernel, or of a function that it has called with its arguments."""
 
     # ---- registers ---------------------------------------------------------------------------
+
+    def registers_read(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
+        """A group is about to execute an instruction that reads these registers: ``group.read(register)`` is what one holds,
+        ``group.plan.function.registers[register].name`` its name. Told again where the group has to wait, and comes again."""
+
+    def registers_written(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
+        """A group has executed an instruction that writes these registers, in the lanes that its guard lets pass; of a call, when
+        it has returned its results; of a barrier or a collective in parts, when they are given."""
 
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
         """Warps have asked for ``count`` registers a thread (setmaxnreg), and need not wait for them."""
@@ -207,8 +227,9 @@ class Watcher:
     def collective_passed(self, machine: Machine, group: Group) -> None:
         """Lanes go by a collective that their guard leaves out, while others of their warps wait at it."""
 
-    def collective_executed(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """Warps are about to execute a collective: all lanes have come that ``members`` names and that have not exited."""
+    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+        """Warps are about to execute a collective with some of their lanes: all have come that ``members`` names and that have
+        not exited."""
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """The warpgroups of the ``broken`` threads lack some that have exited, or never were: they pass over the instruction."""
@@ -220,9 +241,12 @@ class Watcher:
     def warp_parted(self, machine: Machine, group: Group, other: Group | None) -> None:
         """Lanes arrive at an aligned barrier without the rest of their warps, as nothing else can go on; ``other`` waits, too."""
 
-    def barrier_reached(self, machine: Machine, group: Group, operands: list[Array]) -> None:
-        """Threads have come to a barrier of their CTAs with its operands (its number, and how many threads it counts, if they
-        are given); those whose operands differ arrive one after the other, and are told of again."""
+    def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
+        """Threads come to a barrier of their CTAs with operands (its number, and how many threads it counts) that differ between
+        them: they reach it one after the other."""
+
+    def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
+        """Threads have come to a barrier of their CTAs that counts so many threads (0: all)."""
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
         """Threads arrive at a barrier of their CTAs; ``partial`` where not all threads need come."""

@@ -1,0 +1,59 @@
+"""Steps that tell of the registers that they read and write; bound only for launches in which somebody asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.analysis.flow import reads_and_writes
+from warpsim.isa.traits import Ending
+from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
+from warpsim.machine.state.group import Group
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+def telling(block: BoundBlock) -> tuple[list[Step], End]:
+    """The steps of a block, and its end, with the events around them."""
+    steps = [_step(step, i) for step, i in zip(block.steps, block.instructions, strict=False)]
+    if len(block.steps) == len(block.instructions):
+        return steps, block.end
+    return steps, _end(block.end, block.instructions[-1])
+
+
+def _registers(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What it reads and writes; the destinations that a guard may leave as they are count as written alone."""
+    reads, writes = reads_and_writes(instruction)
+    if instruction.guard is not None and writes:
+        reads = reads[: -len(writes)]
+    return tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))
+
+
+def _step(step: Step, instruction: Instruction) -> Step:
+    reads, writes = _registers(instruction)
+
+    def told(machine: Machine, group: Group) -> object:
+        window = machine.window
+        if reads and window.registers_read is not None:
+            window.registers_read(machine, group, reads)
+        suspended = step(machine, group)
+        if writes and window.registers_written is not None and (not suspended or suspended is ATTEND):
+            window.registers_written(machine, group, writes)
+        return suspended
+
+    return told if reads or writes else step
+
+
+def _end(end: End, instruction: Instruction) -> End:
+    """What ends a block writes no register; the results of a call are told of when it returns."""
+    reads = _registers(instruction)[0]
+    if instruction.traits.ending is Ending.RETURN or not reads:
+        return end
+
+    def told(machine: Machine, group: Group) -> int | None:
+        if machine.window.registers_read is not None:
+            machine.window.registers_read(machine, group, reads)
+        return end(machine, group)
+
+    return told
