@@ -142,8 +142,6 @@ class Window:
     def __init__(self, watchers: Iterable[Listener] = ()) -> None:
         self.pausing = False
         """A watcher asks the launch to pause before the next step."""
-        for name in EVENTS:
-            setattr(self, name, None)
         heard: dict[str, list[Callable[..., None]]] = {}
         for watcher in watchers:
             for name in watcher.events:
@@ -165,3 +163,5 @@ def _together(listeners: list[Callable[..., None]]) -> Callable[..., None] | Non
 
 
 EVENTS = tuple(Window.__annotations__)
+for _name in EVENTS:
+    setattr(Window, _name, None)
