@@ -64,7 +64,9 @@ def on_cpu(torch):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """A sample."""
+    """A sample; the tests' modules that compare with cuBLAS, which is machine code, compare with PyTorch's product."""
+    for module in {item.module for item in items if getattr(item.module, "cublas", 0) is None}:
+        module.cublas = SimpleNamespace(matmul=lambda a, b, c: c.copy_(a.float() @ b.float().T))
     wanted = int(os.environ.get("TRITON_SAMPLE", "0"))
     if wanted and len(items) > wanted:
         step = len(items) / wanted

@@ -84,6 +84,16 @@ def test_descriptor():
 
 
 @pytest.mark.long
+def test_words_at_the_end_of_a_tensor():
+    """Atomics on 16 bits reach the word of four bytes that they lie in; other kernels find the end where it is."""
+    device, alone = warpsim.Device("sm_80"), tensors.Arrays(np.frombuffer(bytearray(6), np.uint16))
+    for word, nbytes in ((1, 6), (4, 8)):
+        mapped = tensors.Mapped(device, [alone], word)
+        found = device.allocation(alone.data_ptr())
+        mapped.close()
+        assert (found.address, found.nbytes) == (alone.data_ptr(), nbytes)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_a_kernel():
     """Triton's own launch syntax, on NumPy arrays."""

@@ -1,6 +1,7 @@
 """The C interface: structures, handles, error codes, and every function of the libraries by its declaration."""
 
 import ctypes
+import importlib.util
 import os
 import shutil
 import struct
@@ -24,6 +25,8 @@ needs_compiler = pytest.mark.skipif(
     not sys.platform.startswith("linux") or not any(map(shutil.which, ("cc", "gcc", "clang"))),
     reason="the libraries are for Linux, and a C compiler makes them",
 )
+
+needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -192,9 +195,12 @@ int main(int count, char **words)
 
 @needs_compiler
 @pytest.mark.long
-def test_programs_in_c(tmp_path, monkeypatch):
+@pytest.mark.parametrize("zig", [False, pytest.param(True, marks=needs_zig)])
+def test_programs_in_c(tmp_path, monkeypatch, zig):
     """A C program that knows nothing of this one runs on the libraries; a finding is on standard error, in the report, and in
     the exit status."""
+    if zig:
+        monkeypatch.setenv("CC", f"{sys.executable} -m ziglang cc")
     monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("WARPSIM_QUIET")
     libraries = library.build()

@@ -103,7 +103,7 @@ def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, 
 
 
 def _run(*words: str) -> None:
-    command = [*compiler(), *words]
+    command = [*compiler(), "-fno-sanitize=undefined", *words]  # Zig would add its run time for it
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LaunchError(f"{command[0]} cannot build the driver library: {done.stderr.strip()[-400:]}")

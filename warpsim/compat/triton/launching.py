@@ -9,6 +9,8 @@ import numpy as np
 
 from warpsim.compat.triton.tensors import Arrays, Mapped, aligned
 
+CAS, WORD = ".cas.b32", 4
+"""Triton's atomics on 16 bits compare and swap the word of four bytes that they lie in, be it the last of a tensor."""
 _FLOATS: dict[str, Any] = {
     "fp16": np.float16,
     "bf16": ml_dtypes.bfloat16,
@@ -67,7 +69,7 @@ class Launcher:
             data = packed(kind, value, param.size)
             block[param.offset : param.offset + len(data)] = data
         with device.lock:
-            mapped = Mapped(device, tensors)
+            mapped = Mapped(device, tensors, WORD if CAS in kernel.module.source else 1)
             try:
                 ctas = metadata.num_ctas
                 kernel(

@@ -53,11 +53,15 @@ def _memory(value: Any) -> tuple[int, int]:
 
 
 class Mapped:
-    """The memory of a launch's tensors on the device, each at its own address."""
+    """The memory of a launch's tensors on the device, each at its own address.
 
-    def __init__(self, device: Device, tensors: list[Any]) -> None:
+    With ``word``, it begins and ends at multiples of so many bytes, as all memory that a GPU's allocator gives.
+    """
+
+    def __init__(self, device: Device, tensors: list[Any], word: int = 1) -> None:
         spans: list[list[int]] = []
-        for low, high in sorted(_memory(t) for t in tensors if t.data_ptr()):
+        for first, end in sorted(_memory(t) for t in tensors if t.data_ptr()):
+            low, high = first - first % word, end + -end % word
             if spans and low <= spans[-1][1] and low < high and low < spans[-1][1]:
                 spans[-1][1] = max(spans[-1][1], high)
             elif low < high:
