@@ -57,14 +57,15 @@ class _of_argument:
     """Says in a `LaunchError` which argument is meant."""
 
     def __init__(self, index: int, param: Param, kernel: str) -> None:
-        self.where = f"argument {index} ({param.name}, .{param.type.name}) of {kernel}"
+        self.place = index, param, kernel
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, LaunchError):
-            raise LaunchError(f"{self.where}: {error}") from None
+            index, param, kernel = self.place
+            raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {kernel}: {error}") from None
 
 
 def _readable(value: Any) -> Any:
@@ -118,7 +119,7 @@ class Mappings:
 
     def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
         self.device, self.mapped = device, mapped
-        self.arrays = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
+        self.arrays = [(*extent(a), a) for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
         self.placed: list[tuple[int, int, int]] = []
 
     def pointer(self, value: Any) -> Any:
@@ -144,8 +145,7 @@ class Mappings:
         grown = True
         while grown and array.nbytes:
             grown = False
-            for other in self.arrays:
-                first, last = extent(other)
+            for first, last, other in self.arrays:
                 if first < high and low < last and not any(other is s for s in sharing):
                     sharing.append(other)
                     grown, low, high = True, min(low, first), max(high, last)

@@ -22,7 +22,7 @@ from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
-from warpsim.machine.plan import Image
+from warpsim.machine.plan import Image, KernelPlan
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
@@ -325,8 +325,8 @@ class Kernel:
             whole_warps=DIVERGENCE in chosen,
             by_warp=by_warp,
         )
-        self._check(device, grid3, block3, shared_mem)
         plan = self.module.image(device).plan(self.name)
+        self._check(plan, device, grid3, block3, shared_mem)
         params = pack(self.function, args, device, mapped)
         return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
 
@@ -360,7 +360,9 @@ class Kernel:
             raise LaunchError(f"a grid of {shown(grid)} CTAs cannot be divided into clusters of {chosen}")
         return chosen
 
-    def _check(self, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int) -> None:
+    def _check(
+        self, plan: KernelPlan, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int
+    ) -> None:
         needed = self.module.program.target
         number = int(needed[3:].rstrip("af"))
         alone = needed.endswith("a") and number != device.sm  # runs on that GPU only, `f` on those of its generation
@@ -381,7 +383,6 @@ class Kernel:
             most = math.prod(int(v) for v in directives["maxntid"])
             if threads > most:
                 raise LaunchError(f"{self.name} takes at most {most} threads in a block (.maxntid), not {threads}")
-        plan = self.module.image(device).plan(self.name)
         if plan.main.frame_size > MAX_LOCAL:
             raise LaunchError(f"{plan.main.frame_size} bytes of local memory in a thread; a GPU has {MAX_LOCAL}")
         total = plan.dynamic_offset + shared_mem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -16,7 +15,7 @@ from warpsim.machine.binding import register_events
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
-from warpsim.machine.selection import Shape
+from warpsim.machine.selection import shape_of
 from warpsim.machine.stalled import arrive_apart, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
@@ -355,18 +354,20 @@ def run(
 
 def next_batch(state: LaunchState) -> BatchState | None:
     """The CTAs that begin next: a rectangle of the grid."""
+    if state.waves == state.last_wave:
+        return None
     gx, rows = state.grid[0], state.grid[1] * state.grid[2]
     width, height = _wave(state)
-    count = waves_of(state)
-    if state.waves >= count or state.waves == state.last_wave:
+    count = -(-gx // width) * -(-rows // height)
+    if state.waves >= count:
         return None
     wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
     band, place = divmod(wave, -(-gx // width))
     row, column = band * height, place * width
-    shape = Shape(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
-    numbers = (
-        np.arange(row, row + shape.extents[2])[:, None] * gx + np.arange(column, column + shape.extents[3])
-    ).reshape(-1)
+    shape = shape_of(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
+    numbers = np.arange(column, column + shape.extents[3])
+    if row or shape.extents[2] > 1:
+        numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + numbers).reshape(-1)
     return BatchState.of(shape, numbers, state.shared_size, state.local_size)
 
 
@@ -394,11 +395,11 @@ def _wave(state: LaunchState) -> tuple[int, int]:
 
 def opcodes_of(state: LaunchState) -> dict[str, int]:
     """How often each opcode was executed, in warp-instructions."""
-    opcodes: Counter[str] = Counter()
+    opcodes: dict[str, int] = {}
     for block, n_warps in state.counts.items():
         for name, times in block.names.items():
-            opcodes[name] += times * n_warps
-    return dict(opcodes)
+            opcodes[name] = opcodes.get(name, 0) + times * n_warps
+    return opcodes
 
 
 __all__ = ["Run", "opcodes_of", "run", "waves_of"]

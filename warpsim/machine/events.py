@@ -7,6 +7,7 @@ event says, and with which arguments, stands at the method of that name of `warp
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -142,18 +143,26 @@ class Window:
     def __init__(self, watchers: Iterable[Listener] = ()) -> None:
         self.pausing = False
         """A watcher asks the launch to pause before the next step."""
-        heard: dict[str, list[Callable[..., None]]] = {}
-        for watcher in watchers:
-            for name in watcher.events:
-                heard.setdefault(name, []).append(getattr(watcher, name))
-        for name, listeners in heard.items():
-            setattr(self, name, _together(listeners))
+        everybody = tuple(watchers)
+        for name, numbers in _heard(tuple([w.events for w in everybody])):
+            if len(numbers) == 1:
+                setattr(self, name, getattr(everybody[numbers[0]], name))
+            else:
+                setattr(self, name, _together([getattr(everybody[k], name) for k in numbers]))
 
 
-def _together(listeners: list[Callable[..., None]]) -> Callable[..., None] | None:
+@functools.lru_cache(maxsize=256)
+def _heard(events: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """For each event that any watcher wants, the numbers of those who do."""
+    heard: dict[str, list[int]] = {}
+    for number, names in enumerate(events):
+        for name in names:
+            heard.setdefault(name, []).append(number)
+    return tuple((name, tuple(numbers)) for name, numbers in heard.items())
+
+
+def _together(listeners: list[Callable[..., None]]) -> Callable[..., None]:
     """One callable for those who listen, in the order in which they were given."""
-    if len(listeners) < 2:
-        return listeners[0] if listeners else None
 
     def told(*arguments: Any) -> None:
         for listener in listeners:

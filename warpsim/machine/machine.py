@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.events import Window
 from warpsim.machine.reporting import ends_launch, record, stop
 from warpsim.machine.selection import Selection, from_positions, union
@@ -58,8 +57,9 @@ class Machine:
         key = depth, plan.name
         frame = self.batch.frames.get(key)
         if frame is None:
-            values: list[Any] = [None] * plan.n_registers
-            values += [self.special(e.name) if isinstance(e, SpecialSlot) else e for e in plan.extras]
+            values: list[Any] = [None] * plan.n_registers + plan.extras
+            for slot, name in plan.specials:
+                values[slot] = self.special(name)
             frame = self.batch.frames[key] = Frame(values)
         return frame
 

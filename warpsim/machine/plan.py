@@ -83,6 +83,8 @@ class FunctionPlan:
         self.kernel = kernel
         self.n_registers = len(function.registers)
         self.extras: list[Any] = []
+        self.specials: list[tuple[int, str]] = []
+        """The slots of special registers, and their names."""
         self._extra_slots: dict[Any, int] = {}
         self.zeros: list[Any] = [zero(r.type) for r in function.registers]
         self.offsets: dict[str, int] = {}
@@ -140,7 +142,11 @@ class FunctionPlan:
 
     def special(self, name: str) -> int:
         """The slot of a special register, filled in by each batch."""
-        return self._slot(("special", name), SpecialSlot(name))
+        slot = self._extra_slots.get(("special", name))
+        if slot is None:
+            slot = self._slot(("special", name), SpecialSlot(name))
+            self.specials.append((slot, name))
+        return slot
 
     def _slot(self, key: Any, content: Any) -> int:
         slot = self._extra_slots.get(key)

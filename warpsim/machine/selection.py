@@ -7,7 +7,8 @@ tid.y and tid.z together, C0 ctaid.x, C1 ctaid.y and ctaid.z together. The flat 
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy as np
 from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value, as_array, repeated
 
 Axis = tuple[int, int, int]  # start, step, count
+SMALL = 4096
+"""Threads of a batch whose `Shape` is kept."""
 
 
 class Shape:
@@ -37,6 +40,16 @@ class Shape:
     def whole(self) -> Rect:
         """Every thread of the batch."""
         return Rect(self, tuple((0, 1, extent) for extent in self.extents))
+
+
+@lru_cache(maxsize=64)
+def _small_shape(t1: int, t0: int, c1: int, c0: int) -> Shape:
+    return Shape(t1, t0, c1, c0)
+
+
+def shape_of(t1: int, t0: int, c1: int, c0: int) -> Shape:
+    """The axes of a batch; of small ones, what has been found out about them serves the next launch, too."""
+    return _small_shape(t1, t0, c1, c0) if t1 * t0 * c1 * c0 <= SMALL else Shape(t1, t0, c1, c0)
 
 
 class Selection:
@@ -117,7 +130,7 @@ class Rect(Selection):
         self.batch_shape = batch
         self.axes = axes
         self.shape = tuple([count for _, _, count in axes])
-        self.n = int(np.prod(self.shape))
+        self.n = math.prod(self.shape)
         self.is_whole = self.n == batch.n
         self.slices = tuple([slice(a, a + s * n, s) for a, s, n in axes])
         self.all_ctas = self.shape[2] * self.shape[3] == batch.n_ctas
@@ -394,4 +407,4 @@ def union(selections: list[Selection]) -> Selection:
     return from_positions(batch, positions)
 
 
-__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "split", "union"]
+__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "shape_of", "split", "union"]
