@@ -1,7 +1,8 @@
 """Another legal order: which group runs next, cut and joined as a `Schedule` draws it.
 
 PTX promises nothing about the order of warps and CTAs, and lets lanes of a warp go ahead of each other; whoever has to wait for
-others waits in any order. So every choice here is one that a GPU may make.
+others waits in any order; copies and wgmma act at any moment between issue and completion. So every choice here is one that
+a GPU may make.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from warpsim.machine.asynchrony import transfers, wgmma_late
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 def take(machine: Machine, schedule: Schedule) -> Group:
     """The group that runs next: any; it may be joined by others at its place, and it may be cut."""
     batch = machine.batch
+    if schedule.lands and schedule.chance(schedule.lands):
+        transfers.land(machine, schedule)
+        wgmma_late.land(machine, schedule)
     group = batch.runnable.pop(schedule.below(len(batch.runnable)))
     crowded = len(batch.runnable) >= schedule.groups
     if crowded or schedule.chance(schedule.joins):

@@ -3,7 +3,7 @@
 With eager effects a copy acts at once and is kept, until its completion is observed, only where somebody watches for
 accesses that come too early. With late ones (``async_effects="at_wait"``) it acts when a thread observes its completion:
 when the thread that started it waits for its group, or when any thread looks at its mbarrier and nothing else is missing
-there.
+there. A random order (`warpsim.machine.state.schedule`) may let it act at any moment in between.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.schedule import Schedule
 
 CP_ASYNC, BULK = "cp.async", "bulk"
 """Kinds of copies that complete by groups."""
@@ -123,26 +124,29 @@ def observe(
         return
     keys, first = np.unique(columns << 32 | address, return_index=True)
     columns, address, parity = columns[first], address[first], parity[first]
-    words = _words(machine, columns, address)
     if late(machine):
+        words = _words(machine, columns, address)
         stop = _ready(state.open, keys, words, mbarriers.phase(words) == parity)
-    else:
-        stop = _ended(state.open, keys, mbarriers.phase(words))
+        for number, transfer in enumerate(list(state.open)):
+            if transfer.signal is not None:
+                at, known = _find(keys, transfer.signal.keys)
+                _complete(machine, group, active, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
+    stop = _ended(state.open, keys, mbarriers.phase(_words(machine, columns, address)))
     for number, transfer in enumerate(list(state.open)):
         if transfer.signal is not None:
             at, known = _find(keys, transfer.signal.keys)
-            due = np.flatnonzero(known & transfer.open & (number <= stop[at]))
-            _complete(machine, group, active, transfer, due)
+            over = transfer.landed & (number <= stop[at])
+            _complete(machine, group, active, transfer, np.flatnonzero(known & transfer.open & over))
     _sweep(machine)
 
 
 def _ended(open: list[Transfer], keys: Array, phases: Array) -> Array:
-    """The last transfer to each mbarrier whose phase is over, -1 where there is none: phases end in order."""
+    """The last transfer that counted in a phase of each mbarrier that is over, -1 where there is none: phases end in order."""
     stop = np.full(len(keys), -1, np.int64)
     for number, transfer in enumerate(open):
         if transfer.signal is not None:
             at, known = _find(keys, transfer.signal.keys)
-            stop[at[known & transfer.open & (phases[at] != transfer.phase)]] = number
+            stop[at[known & transfer.open & transfer.landed & (phases[at] != transfer.phase)]] = number
     return stop
 
 
@@ -156,7 +160,7 @@ def _ready(open: list[Transfer], keys: Array, words: Array, wanted: Array) -> Ar
         if signal is None:
             continue
         at, known = _find(keys, signal.keys)
-        mine = np.flatnonzero(known & transfer.open)
+        mine = np.flatnonzero(known & transfer.open & ~transfer.landed)
         np.add.at(nbytes, at[mine], np.broadcast_to(signal.nbytes, at.shape)[mine])
         np.add.at(arrivals, at[mine], signal.arrivals)
         stop[wanted & (stop < 0) & (nbytes == tx) & (arrivals == pending)] = number
@@ -172,6 +176,7 @@ def _words(machine: Machine, columns: Array, address: Array) -> Array:
 
 def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
     _fetch(machine, group, active, transfer, which)
+    transfer.landed[which] = True
     outer, machine.delivering = machine.delivering, late(machine) or transfer.kind != CP_ASYNC
     moves.deliver(machine, group, active, transfer.work, which)
     machine.delivering = outer
@@ -194,8 +199,7 @@ def _complete(machine: Machine, group: Group, active: Array | None, transfer: Tr
         return
     if transfer.signal is not None and transfer.signal.arrivals:
         _complete_before(machine, group, active, transfer, which)
-    if late(machine):
-        _act(machine, group, active, transfer, which)
+    _land(machine, group, active, transfer, which)
     if machine.window.async_visible is not None:
         machine.window.async_visible(machine, transfer, which)
     transfer.open[which] = False
@@ -210,6 +214,27 @@ def _complete_before(machine: Machine, group: Group, active: Array | None, arriv
             return
         if transfer.kind == CP_ASYNC:
             _complete(machine, group, active, transfer, np.flatnonzero(transfer.open & mine[transfer.positions]))
+
+
+def _land(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
+    which = which[~transfer.landed[which]]
+    if len(which):
+        _act(machine, group, active, transfer, which)
+
+
+def land(machine: Machine, schedule: Schedule) -> None:
+    """Some of the copies in flight act now, receiver by receiver; nobody has observed their completion yet."""
+    for transfer in machine.batch.transfers.open:
+        left = np.flatnonzero(transfer.open & ~transfer.landed)
+        which = left[schedule.some(len(left))]
+        if transfer.signal is not None and transfer.signal.arrivals:  # those of its threads come first
+            for earlier in machine.batch.transfers.open:
+                if earlier is transfer:
+                    break
+                if earlier.kind == CP_ASYNC:
+                    before = earlier.open & np.isin(earlier.positions, transfer.positions[which])
+                    _land(machine, earlier.group, None, earlier, np.flatnonzero(before))
+        _land(machine, transfer.group, None, transfer, which)
 
 
 def _count(machine: Machine, signal: Signal, which: Which) -> None:

@@ -14,6 +14,7 @@ from warpsim.machine.values import Array, Value, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.schedule import Schedule
 
 POISON = 0xFFFADEAD
 """What accumulators in flight read as: a NaN in f32 and in the upper half of f16x2."""
@@ -41,7 +42,8 @@ def hold(machine: Machine, group: Group, issue: Issue, columns: Array, tickets: 
         group.set(slot, poison.view(value.dtype))
     operands = {slot: group.read(slot) for slot in issue.slots_other}
     then = machine.stand_in(group)
-    state.pending.append(Pending(then, columns, tickets, operands, np.ones(len(columns), np.bool_)))
+    every = np.ones(len(columns), np.bool_)
+    state.pending.append(Pending(then, columns, tickets, operands, every, ~every))
 
 
 def _state(machine: Machine) -> Wgmma:
@@ -85,14 +87,32 @@ def perform(machine: Machine, group: Group, *, early: bool = False) -> None:
         if early:
             ready = pending.remaining & np.isin(pending.columns, group.selection.warpgroups)
         if ready.any():
-            _perform_one(machine, pending, ready)
+            _perform_one(machine, pending, ready & ~pending.landed)
             touched.update(dict.fromkeys(issue_of(pending.group).slots_d))
             pending.remaining &= ~ready
     state.pending = [p for p in state.pending if p.remaining.any()]
     _show(state, group, list(touched), early)
 
 
+def land(machine: Machine, schedule: Schedule) -> None:
+    """The oldest wgmma of some warpgroups read and multiply now, in the order of issue; nobody has seen the results yet."""
+    state = machine.batch.wgmma
+    if state is None or not state.pending:
+        return
+    chosen = np.zeros(state.n_columns, np.bool_)
+    chosen[schedule.some(state.n_columns)] = True
+    landing = state.pending[: schedule.below(len(state.pending) + 1)]
+    if any(len(issue_of(pending.group).rows_a) for pending in landing):
+        for group in machine.batch.groups():
+            group.flush(None)  # A is read from registers now
+    for pending in landing:
+        _perform_one(machine, pending, pending.remaining & ~pending.landed & chosen[pending.columns])
+
+
 def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
+    if not ready.any():
+        return
+    pending.landed |= ready
     state, issue = _state(machine), issue_of(pending.group)
     whole = selection = pending.group.selection
     if not ready.all():

@@ -102,6 +102,13 @@ class BatchState:
     notes: dict[str, Any] = attrs.field(factory=dict)
     """What watchers know of the batch, by their names."""
 
+    def groups(self) -> list[Group]:
+        """All groups but the one that runs."""
+        found = [*self.runnable, *self.parked, *self.sleeping]
+        for place in (*self.barriers.values(), self.cluster_barrier, self.register_counts):
+            found += place.waiting if place is not None else []
+        return found
+
     def barrier(self, number: int) -> Barrier:
         """A named barrier of the CTAs."""
         found = self.barriers.get(number)

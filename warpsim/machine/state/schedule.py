@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import attrs
+import numpy as np
 
 ENDLESS = 1 << 30
 
@@ -16,8 +18,8 @@ class Schedule:
 
     ``grain`` is how many instructions a group executes on average before another may run, ``splits`` and ``joins`` how often
     a group is cut in two and groups at one place go on as one, ``groups`` how many there may be in a batch, ``lanes``
-    whether lanes of a warp may part, ``late`` whether asynchronous effects appear as late as they may, ``ctas`` how many CTAs
-    run side by side (0: as many as usual)."""
+    whether lanes of a warp may part, ``late`` whether asynchronous effects wait for whoever waits for them, ``lands`` how often
+    some of those act before, ``ctas`` how many CTAs run side by side (0: as many as usual)."""
 
     seed: int
     stream: random.Random = attrs.field(repr=False)
@@ -28,6 +30,7 @@ class Schedule:
     lanes: bool = False
     late: bool = False
     ctas: int = 0
+    lands: float = 0.0
     waves: list[int] | None = None
     """The order in which batches begin."""
 
@@ -46,6 +49,7 @@ class Schedule:
             lanes=draw() < 0.3,
             late=draw() < 0.5,
             ctas=(0, 0, 1, 2, 5)[int(draw() * 5)],
+            lands=(0.0, 0.05, 0.3, 0.9)[int(draw() * 4)],
         )
 
     def chance(self, probability: float) -> bool:
@@ -55,6 +59,14 @@ class Schedule:
     def below(self, n: int) -> int:
         """A number from 0 to n - 1."""
         return int(self.stream.random() * n)
+
+    def some(self, n: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+        """Some of the numbers from 0 to n - 1: a part of them, often all, or one."""
+        if n < 2:
+            return np.arange(n)
+        rate = self.stream.random() * 1.5
+        drawn = np.random.default_rng(self.below(1 << 62)).random(n) < rate
+        return np.flatnonzero(drawn)
 
     def quantum(self) -> int:
         """How many instructions the next group may execute."""

@@ -159,12 +159,14 @@ class Transfer:
     serial: int = 0
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
+    landed: Array = attrs.field(init=False)
     free: Array = attrs.field(init=False)
-    """Receivers that are not complete; whose source was taken; whose source may be written again."""
+    """Receivers that are not complete; whose source was taken; where it has acted; whose source may be written again."""
 
     def __attrs_post_init__(self) -> None:
         self.open = np.ones(len(self.positions), np.bool_)
         self.fetched = ~self.open
+        self.landed = ~self.open
         self.free = ~self.open
 
 

@@ -32,13 +32,14 @@ class RegisterUse:
 @attrs.define(eq=False)
 class Pending:
     """A wgmma whose effect has not appeared: who stands at it, with which operands by slot, and which of its ``columns``
-    remain."""
+    remain; in which it has ``landed``, unseen as yet."""
 
     group: Group
     columns: Array
     tickets: Array
     operands: dict[int, Value]
     remaining: Array
+    landed: Array
 
 
 @attrs.define(eq=False)
