@@ -130,7 +130,9 @@ def observe(
         for number, transfer in enumerate(list(state.open)):
             if transfer.signal is not None:
                 at, known = _find(keys, transfer.signal.keys)
-                _complete(machine, group, active, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
+                _complete(
+                    machine, group, active, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at]))
+                )
     stop = _ended(state.open, keys, mbarriers.phase(_words(machine, columns, address)))
     for number, transfer in enumerate(list(state.open)):
         if transfer.signal is not None:

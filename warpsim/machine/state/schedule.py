@@ -61,12 +61,9 @@ class Schedule:
         return int(self.stream.random() * n)
 
     def some(self, n: int) -> np.ndarray[Any, np.dtype[np.intp]]:
-        """Some of the numbers from 0 to n - 1: a part of them, often all, or one."""
-        if n < 2:
-            return np.arange(n)
-        rate = self.stream.random() * 1.5
-        drawn = np.random.default_rng(self.below(1 << 62)).random(n) < rate
-        return np.flatnonzero(drawn)
+        """Some of the numbers from 0 to n - 1, often all."""
+        drawn = np.random.default_rng(self.below(1 << 62)).random(n)
+        return np.flatnonzero(drawn < 1.5 * self.stream.random())
 
     def quantum(self) -> int:
         """How many instructions the next group may execute."""
