@@ -83,3 +83,29 @@ def test_a_negative_pixel_is_not_stored():
     assert tensor.sum() == 64
     with pytest.raises(warpsim.ExecutionError, match="negative coordinate"):
         copy(made, 3, 128, (-1, 1, 2), tensor, data, store=True)
+
+
+class Copies(warpsim.Watcher):
+    """How many lanes each step's copies have."""
+
+    events = ("async_issued",)
+
+    def __init__(self):
+        self.lanes = []
+
+    def async_issued(self, machine, transfer):
+        """A copy begins."""
+        self.lanes.append(len(transfer.positions))
+
+
+def test_maps_of_the_same_bytes_are_one():
+    """CTAs that have each made a map of their own, all alike, copy in one go."""
+    folder = HERE.parent / "cases" / "triton_matmul_persistent_specialised_3.6"
+    kernel = warpsim.load(folder / "kernel.ptx")["matmul_persistent"]
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, (rows, 64)).astype(np.float16) for rows in (128, 128))
+    c, seen = np.zeros((128, 128), np.float16), Copies()
+    kernel((2,), (384,), (a, b, c, 128, 128, 64, np.zeros(1024, np.uint8), None), shared_mem=33080, watchers=[seen])
+
+    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+    assert set(seen.lanes) == {2}

@@ -5,6 +5,7 @@ The bytes are opaque, as on a GPU; `tensormap.replace` edits them through the of
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -162,6 +163,7 @@ def encode(fields: Fields) -> bytes:
     return out.tobytes()
 
 
+@functools.lru_cache(maxsize=256)
 def decode(raw: bytes) -> Fields | None:
     """A map from its bytes; None where they are none."""
     row = np.frombuffer(raw, LAYOUT)[0]
@@ -296,6 +298,7 @@ MAX_BOX = 227 * 1024
 _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
 
+@functools.lru_cache(maxsize=256)
 def problem(fields: Fields, rank: int | None = None) -> str | None:
     """What makes a map one that the driver refuses, or that a copy of ``rank`` dimensions cannot use; None if nothing."""
     unit = 32 if fields.interleave == 2 or fields.padded else 16

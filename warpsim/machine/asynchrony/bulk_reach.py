@@ -172,9 +172,10 @@ class BulkReach:
     # ---- maps --------------------------------------------------------------------------------
 
     def maps(self, map: Any, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
-        """The maps that the lanes use, each with its lanes."""
+        """The maps that the lanes use, each with its lanes: maps of the same bytes are one, wherever they lie (kernels that make
+        their own have one for each CTA)."""
         addresses = self.address(map, lanes)
-        found = []
+        found: dict[tensor_map.Fields, list[int]] = {}
         for address in np.unique(addresses).tolist():
             raw = self.map_bytes(int(lanes.columns[0]), address)
             fields = None if raw is None else tensor_map.decode(raw.tobytes())
@@ -198,9 +199,10 @@ class BulkReach:
                     " tensormap.replace",
                 )
             elif fields is not None:
-                self._use(address, lanes.columns[addresses == address])
-                found.append((fields, np.flatnonzero(addresses == address)))
-        return found
+                mine = np.flatnonzero(addresses == address)
+                self._use(address, lanes.columns[mine])
+                found.setdefault(fields, []).extend(mine.tolist())
+        return [(fields, np.sort(np.array(mine, np.int64))) for fields, mine in found.items()]
 
     def _use(self, address: int, columns: Array) -> None:
         told = self.machine.window.map_used
