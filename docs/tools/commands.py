@@ -25,7 +25,7 @@ def help_of(*words: str) -> str:
     from warpsim.cli import main
 
     out, before = io.StringIO(), os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "110"
+    os.environ["COLUMNS"] = "84"  # as wide as the site shows without wrapping
     try:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             main([*words, "--help"])
