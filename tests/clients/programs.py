@@ -35,14 +35,19 @@ SIZES = {
 }
 """What makes llm.c's programs small: shapes, and how often they are timed."""
 SAMPLES = """
-0_Introduction/asyncAPI 0_Introduction/clock 0_Introduction/cppOverload 0_Introduction/fp16ScalarProduct
+0_Introduction/asyncAPI 0_Introduction/clock 0_Introduction/fp16ScalarProduct
 0_Introduction/matrixMul:-wA=64:-hA=64:-wB=64:-hB=64 0_Introduction/mergeSort 0_Introduction/simpleAssert
 0_Introduction/simpleAtomicIntrinsics 0_Introduction/simpleAttributes 0_Introduction/simpleAWBarrier
 0_Introduction/simpleCallback 0_Introduction/simpleCooperativeGroups 0_Introduction/simpleHyperQ
 0_Introduction/simpleMultiCopy 0_Introduction/simpleMultiGPU 0_Introduction/simpleOccupancy 0_Introduction/simpleP2P
 0_Introduction/simplePrintf 0_Introduction/simpleStreams 0_Introduction/simpleTemplates
 0_Introduction/simpleVoteIntrinsics 0_Introduction/simpleZeroCopy 0_Introduction/systemWideAtomics
-0_Introduction/template 0_Introduction/UnifiedMemoryStreams 0_Introduction/vectorAdd 0_Introduction/concurrentKernels
+0_Introduction/template 0_Introduction/UnifiedMemoryStreams 0_Introduction/vectorAdd
+0_Introduction/vectorAddDrv 0_Introduction/matrixMulDrv 0_Introduction/vectorAddMMAP 0_Introduction/cudaOpenMP
+0_Introduction/clock_nvrtc 0_Introduction/matrixMul_nvrtc 0_Introduction/simpleAssert_nvrtc
+0_Introduction/simpleAtomicIntrinsics_nvrtc 0_Introduction/vectorAdd_nvrtc 2_Concepts_and_Techniques/inlinePTX_nvrtc
+2_Concepts_and_Techniques/convolutionSeparable 2_Concepts_and_Techniques/MC_EstimatePiInlineP
+2_Concepts_and_Techniques/radixSortThrust:-n=4096 4_CUDA_Libraries/conjugateGradientMultiBlockCG
 0_Introduction/simpleTexture 0_Introduction/simpleSurfaceWrite 0_Introduction/simpleDrvRuntime
 1_Utilities/deviceQuery 1_Utilities/topologyQuery 1_Utilities/deviceQueryDrv
 2_Concepts_and_Techniques/dct8x8 2_Concepts_and_Techniques/eigenvalues 2_Concepts_and_Techniques/FunctionPointers
@@ -90,10 +95,23 @@ def small(text, rules):
 
 
 def build(nvcc, sources, target, includes, arch):
-    """Compile and link; the compiler's complaint, or nothing."""
-    command = [nvcc, "-O2", f"-arch={arch}", "-cudart", "shared", "-std=c++17", "-w", "-o", str(target)]
+    """Compile and link; the compiler's complaint, or nothing. What a program loads as it runs is made beside it."""
+    texts = {source: source.read_text(encoding="utf-8", errors="replace") for source in sources}
+    if any(source.suffix == ".cpp" for source in sources):
+        for source in [s for s in sources if s.suffix == ".cu" and (s.stem.endswith("_kernel") or "nvrtc" in str(s))]:
+            sources = [other for other in sources if other != source]
+            for kind in ("fatbin", "ptx"):
+                made = target.with_name(f"{source.stem}64.{kind}")
+                subprocess.run(
+                    [nvcc, f"-{kind}", f"-arch={arch}", "-o", made, source], capture_output=True, check=False
+                )
+    command = [nvcc, "-O2", f"-arch={arch}", "-std=c++17", "-w", "-o", str(target)]
     command += [f"-I{i}" for i in includes] + [str(s) for s in sources] + [f"-L{library.build()}", "-lcuda"]
-    if any("common.h" in source.read_text(encoding="utf-8", errors="replace") for source in sources):
+    if any("nvrtc" in text for text in texts.values()):
+        command += ["-l:libnvrtc.so.13"]
+    if any("omp.h" in text for text in texts.values()):
+        command += ["-Xcompiler", "-fopenmp"]
+    if any("common.h" in text for text in texts.values()):
         stub = target.with_name("cublas.c")
         refuses = {name: int(not any(w in name for w in ("Create", "Destroy", "Set"))) for name in CUBLAS.split()}
         text = "".join(f"int {name}(void) {{ return {status}; }}\n" for name, status in refuses.items())
