@@ -68,7 +68,7 @@ SMALLER = {
     r"\bconst int numElements = 1 << 20\b": "const int numElements = 1 << 12",
     r"#define M_TILES \d+": "#define M_TILES 8",
     r"#define N_TILES \d+": "#define N_TILES 8",
-    r"#define K_TILES \d+": "#define K_TILES 8",
+    r"#define K_TILES \d+": "#define K_TILES 16",
     r"\bint n = 16 \* 1024 \* 1024": "int n = 16 * 1024",
     r"\bn = 24 \* 1024 \* 1024": "n = 24 * 1024",
     r"\bint N = 16 \* 1024 \* 1024": "int N = 16 * 1024",
