@@ -21,7 +21,9 @@ FAULTS = ("theirs", "limit", "ours")
 def expected(client):
     """Patterns of failures that are explained: (regular expression, outcome, reason)."""
     rows = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
-    return [(re.compile(pattern, re.DOTALL), outcome, reason) for name, pattern, outcome, reason in rows if name == client]
+    return [
+        (re.compile(pattern, re.DOTALL), outcome, reason) for name, pattern, outcome, reason in rows if name == client
+    ]
 
 
 def compare(client, found):
