@@ -141,8 +141,12 @@ class WrittenBits(WordSpace):
         if isinstance(place, int):
             return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
         first = np.asarray(place) >> 2
-        if self.full[int(first.min()) : int(first.max()) + max(nbytes // 4, 1)].all():
+        low, high = int(first.min()), int(first.max()) + max(nbytes // 4, 1)
+        if self.full[low:high].all():
             return True
+        if nbytes == 16 and high <= len(self.full) & -4 and not (first & 3).any():
+            fours = self.full[: len(self.full) & -4].view(np.uint32)
+            return bool((fours.take(first >> 2) == 0x01010101).all())
         return all(bool(self.full[first + k].all()) for k in range(max(nbytes // 4, 1)))
 
     def _refresh(self, rows: Array) -> None:

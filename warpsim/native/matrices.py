@@ -144,8 +144,11 @@ class _Warps:
             table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
                 return itself()
-        d = np.empty((plan.operands[3].registers, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
-        arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given), *described(d)]
+        d = np.empty((plan.results, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
+        arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
+        first, (step, *strides) = d.ctypes.data, d.strides
+        for k in range(plan.results):
+            arguments += (first + k * step, *strides)
         words = np.array(arguments, np.int64)
         function(words.ctypes.data)
         return tuple(d)

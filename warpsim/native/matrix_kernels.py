@@ -29,6 +29,13 @@ class Warp:
     c_half: bool
     d_half: bool
 
+    results: int = attrs.field(init=False)
+    """Registers of D."""
+
+    @results.default
+    def _results(self) -> int:
+        return self.operands[3].registers
+
     @property
     def operands(self) -> list[Moved]:
         """What is described in the arguments: A, B, C and D."""

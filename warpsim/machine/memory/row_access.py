@@ -30,6 +30,8 @@ class RowAccess(Port):
         """Word accesses in warp view: ``address`` is ``[n, k, m]``."""
         warps = self.group.warps
         kind = space_of(space)
+        if address.shape[2] > 1 and warps.dense and (address == address[:, :, :1]).all():
+            address = address[:, :, :1]  # the same in every CTA
         array = address.astype(np.int64)
         if kind == "":
             array = array - SHARED_WINDOW
