@@ -19,6 +19,7 @@ from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
 from warpsim.layout import registers
 from warpsim.native.compiler import compiler
 from warpsim.native.matrix_kernels import Warp, warp_kernel, warpgroup_kernel
+from warpsim.native.matrix_plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
 from warpsim.native.matrix_plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Body = Callable[..., Any]
 KEPT, MADE = 0.1, 1.0
 """Seconds that bodies have to take before code is loaded from disk, and before it is compiled."""
 WORD = np.dtype(np.uint32)
+NEWEST = 90
+"""Stands for the GPU where the body does not ask which it is."""
 
 
 class Codes:
@@ -155,6 +158,45 @@ class _Warps:
 
 
 @attrs.frozen(eq=False)
+class _Plain:
+    """Integers, bits and f64 of mma and wmma."""
+
+    function: Body
+    eager: bool
+    plan: Callable[[Op, int], Plain | None]
+
+    def __call__(self, op: Op, a: Any, b: Any, c: Any, **ports: Any) -> Any:
+        def itself() -> Any:
+            return self.function(op, a, b, c, **ports)
+
+        sm = ports["device"].sm if "device" in ports else NEWEST
+        key = op.text, sm
+        plan = codes().planned(key, lambda: self.plan(op, sm))
+        given = (*a, *b, *c)
+        size = c[0].dtype.itemsize
+        if plan is None or any(r.dtype.itemsize != size for r in given):
+            return itself()
+        function = codes().of(key, lambda name: plain_kernel(plan, name), self.eager)
+        if function is None:
+            return codes().timed(key, itself)
+        n, m = registers.extent(given)
+        d = np.empty((plan.results, n, 32, m), np.float64 if size == 8 else np.int32)
+        words = np.array([n, m, 0, *described(given), *described(d)], np.int64)
+        return itself() if function(words.ctypes.data) else tuple(d)
+
+
+@attrs.frozen(eq=False)
+class _Mixed:
+    """wmma.mma: floats of the tensor core, and all else."""
+
+    floats: _Warps
+    plain: _Plain
+
+    def __call__(self, op: Op, *operands: Any, **ports: Any) -> Any:
+        return (self.floats if op.atype.name in mma.FLOATS else self.plain)(op, *operands, **ports)
+
+
+@attrs.frozen(eq=False)
 class _Warpgroups:
     """Floats of wgmma."""
 
@@ -215,6 +257,12 @@ _MAKERS: dict[Body, Callable[[Body, bool], Body]] = {
     mma_sp.mma_sp_float: lambda function, eager: _Warps(function, eager, sparse_plan),
     mma_kinds.mma_sp_kind: lambda function, eager: _Warps(function, eager, sparse_plan),
     wmma.wmma_mma_f16: lambda function, eager: _Warps(function, eager, wmma_plan),
-    wmma.wmma_mma: lambda function, eager: _Warps(function, eager, wmma_plan),
+    wmma.wmma_mma: lambda function, eager: _Mixed(
+        _Warps(function, eager, wmma_plan), _Plain(function, eager, wmma_plain_plan)
+    ),
+    wmma.wmma_mma_b1: lambda function, eager: _Plain(function, eager, wmma_plain_plan),
+    mma.mma_f64: lambda function, eager: _Plain(function, eager, plain_plan),
+    mma.mma_integer: lambda function, eager: _Plain(function, eager, plain_plan),
+    mma.mma_bits: lambda function, eager: _Plain(function, eager, plain_plan),
     wgmma.mma_float: _Warpgroups,
 }

@@ -90,10 +90,10 @@ def multiply(text: Text, tiles: Tiles, rows: int, columns: int, load: Load, stor
         store(four, column, [round_half(tiles, x) for x in d] if narrows else d)
 
 
-def module(text: Text, name: str, tables: list[str]) -> str:
-    """A module of one function."""
+def module(text: Text, name: str, tables: list[str], result: str = "0") -> str:
+    """A module of one function, and what it returns."""
     body = [*tables, *text.declared.values(), f"define i32 @{name}(ptr %args) {{", "entry:", *text.entry]
-    return "\n".join([*body, *text.lines, "  ret i32 0", "}", ""])
+    return "\n".join([*body, *text.lines, f"  ret i32 {result}", "}", ""])
 
 
 # ---- accumulators ---------------------------------------------------------------------------------
