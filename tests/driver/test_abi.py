@@ -221,3 +221,14 @@ def test_programs_in_c(tmp_path, monkeypatch, zig):
     assert (bad.stdout, bad.returncode) == ("failed\n", 1)
     assert "out-of-bounds" in bad.stderr
     assert report.read_text().count('"rule": "out-of-bounds"') == 1
+
+
+def test_a_kernel_that_cannot_be_had(tmp_path, monkeypatch):
+    """Machine code alone is refused with an error in the report, whether or not the program looks at its code."""
+    monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
+    cubin = ctypes.create_string_buffer(b"\x7fELF" + bytes(64))
+
+    assert call("cuModuleLoadData", ctypes.c_uint64(), cubin) == 209
+    assert call("cuMemFree_v2", 16) == 1
+    assert '"severity": "error", "result": "CUDA_ERROR_NO_BINARY_FOR_GPU"' in (tmp_path / "report").read_text()
+    assert (tmp_path / "report").read_text().count('"error"') == 1

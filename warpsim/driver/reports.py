@@ -10,6 +10,7 @@ from typing import Any
 
 from warpsim.errors import Finding, describe
 
+NO_KERNEL = "CUDA_ERROR_NO_BINARY_FOR_GPU"
 SHOWN = 20
 """Findings that standard error gets in full; the rest are in the report."""
 
@@ -53,14 +54,18 @@ class Report:
         )
 
     def problem(self, what: str, message: str, result: str) -> None:
-        """Tell of a call that was refused for a reason that the code alone does not say."""
+        """Tell of a call that was refused for a reason that the code alone does not say.
+
+        A kernel that cannot be had is an error even if the program goes on without it, as some do, with wrong values.
+        """
         with self._lock:
             key = what, message
             if key in self._known:
                 return
             self._known.add(key)
         self._say(f"warpsim: {what}: {message}")
-        self._append({"rule": "refused", "severity": "note", "result": result, "function": what, "message": message})
+        severity = "error" if result == NO_KERNEL else "note"
+        self._append({"rule": "refused", "severity": severity, "result": result, "function": what, "message": message})
 
     def finish(self) -> None:
         """The program has ended."""
