@@ -101,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", parents=[launch, common], help="run a kernel")
+    run.add_argument("--timing", action="store_true", help="say where the time went, phase by phase and line by line")
     run.add_argument("--record", metavar="DIR", help="also write the launch to DIR as a case")
     replay = commands.add_parser(
         "replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches again and compare"

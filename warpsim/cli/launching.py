@@ -6,6 +6,7 @@ import functools
 import re
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
@@ -17,12 +18,15 @@ from warpsim.cli.elsewhere import executor_of
 from warpsim.cli.outcome import Unusable
 from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import DTYPES
+from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, read_array
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import load_file
 from warpsim.host.recipes import GENERATORS, recipe
 from warpsim.host.recording import record
+from warpsim.observe.timing import StopWatch
+from warpsim.report.timing import Timing
 
 
 @attrs.frozen
@@ -40,6 +44,7 @@ class Launched:
     result: LaunchResult
     arguments: list[Argument]
     unsaved: list[str]
+    timing: Timing | None = None
 
 
 def launch_options(options: Namespace) -> dict[str, Any]:
@@ -147,6 +152,8 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
 
     Files are opened before the launch and written after it, each for itself, however the launch ends.
     """
+    watch = StopWatch() if getattr(options, "timing", False) else None
+    began = time.perf_counter()
     try:
         module = load_file(options.file)
     except PtxError as problem:
@@ -156,6 +163,8 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
     name = options.kernel or next(iter(module.kernels), None)
     if name is None or name not in module.kernels:
         raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
+    if watch is not None:
+        watch.load = time.perf_counter() - began
     arguments = [argument(a) for a in options.arg]
     targets: list[tuple[Argument, Target]] = []
     try:
@@ -167,7 +176,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
         for given in arguments:
             if given.path:
                 targets.append((given, Target(given.path)))
-        result = (launch or functools.partial(_launch, getattr(options, "record", None)))(
+        result = (launch or functools.partial(_launch, getattr(options, "record", None), watch))(
             module[name],
             dims(options.grid),
             dims(options.block),
@@ -190,11 +199,19 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
             print(f"warpsim: {line}", file=sys.stderr)
         raise
     PROGRESS.erase()
-    return Launched(result, arguments, _save(targets))
+    return Launched(result, arguments, _save(targets), watch.timing() if watch is not None else None)
 
 
-def _launch(folder: str | None, kernel: Kernel, grid: Any, block: Any, args: Any, **options: Any) -> LaunchResult:
+def _launch(
+    folder: str | None, watch: StopWatch | None, kernel: Kernel, grid: Any, block: Any, args: Any, **options: Any
+) -> LaunchResult:
     """Launch, and record the launch where a folder is named."""
+    if watch is not None:
+        began = time.perf_counter()
+        kernel.module.image(kernel.device(options["device"])).plan(kernel.name)
+        watch.bind = time.perf_counter() - began
+        with defaults(timing=watch):
+            return _launch(folder, None, kernel, grid, block, args, **options)
     if folder is None:
         return kernel(grid, block, args, **options)
     return record(kernel, grid, block, args, folder, **options)

@@ -96,6 +96,8 @@ def report_launch(launch: Launched, as_json: bool) -> int:
         record = attrs.asdict(result, recurse=False)
         record["fidelity"] = [form.plain() for form in result.fidelity]
         record["profile"] = result.profile.record() if result.profile else None
+        if launch.timing is not None:
+            record["timing"] = launch.timing.record()
         record["findings"] = [finding_record(f) for f in result.findings]
         document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})
     else:
@@ -107,6 +109,8 @@ def report_launch(launch: Launched, as_json: bool) -> int:
             if isinstance(value, np.ndarray):
                 shown = np.array2string(value.reshape(-1)[:6], threshold=6)
                 print(f"  argument {number}: {value.dtype} {value.shape} {shown}{target}")
+        if launch.timing is not None:
+            print(launch.timing)
         print_findings(result.findings)
     if launch.unsaved:
         return end("; ".join(launch.unsaved), 2, False)

@@ -24,6 +24,8 @@ class Defaults:
     async_effects: str | None = None
     schedule: int | None = None
     max_seconds: float | None = None
+    timing: Any = None
+    """What takes the time of launches (`warpsim.observe.timing.StopWatch`)."""
 
 
 current = Defaults()

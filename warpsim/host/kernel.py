@@ -254,11 +254,16 @@ class Kernel:
                     if (
                         pool is None
                         or looking
+                        or defaults.current.timing is not None
                         or state.schedule
                         or not divided(state, pool, n_workers, stdout, progress)
                     ):
                         seeing = [*watchers_of(state), *looking]
-                        run(state, seeing, stdout, progress, compiled_for(engine, seeing, state))
+                        code = compiled_for(engine, seeing, state)
+                        if defaults.current.timing is None:
+                            run(state, seeing, stdout, progress, code)
+                        else:
+                            defaults.current.timing.run(state, seeing, stdout, progress, code)
                 finally:
                     for told in defaults.listeners:
                         told(state)

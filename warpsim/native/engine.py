@@ -127,6 +127,11 @@ class Compiled:
             found = self._plans[id(plan)] = kept
         return found
 
+    def reason(self, instruction: Instruction) -> str | None:
+        """Why an instruction has no machine code, where that was tried."""
+        found = (plans.known.reasons.get(id(instruction)) for plans in self._plans.values())
+        return next((reason for reason in found if reason is not None), None)
+
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a unit may begin, else ``last``."""
         plans = self._plans.get(id(group.plan)) or self.plans(group.plan)

@@ -1,0 +1,85 @@
+"""``warpsim run --timing``: every moment belongs to a phase, and lines say why they are interpreted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpsim.cli.main import main
+from warpsim.native.compiler import available
+
+LOOP = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u32 n)
+{
+    .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %q;
+    ld.param.u64 %rd1, [p];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    mov.u32 %r3, 0;
+L:  add.u32 %r3, %r3, 1;
+    mad.lo.u32 %r2, %r2, 3, %r3;
+    setp.lt.u32 %q, %r3, %r1;
+    @%q bra L;
+    bar.sync 0;
+    mad.wide.u32 %rd2, %r1, 0, %rd1;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+"""
+
+
+def timing(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: str, *more: str) -> tuple[dict[str, Any], str]:
+    """The document of a run, and what the same run prints without ``--json``."""
+    file = tmp_path / "k.ptx"
+    file.write_text(LOOP)
+    command = ["run", str(file), "--grid", "1", "--block", "32", "--arg", "zeros:u32:1", "--arg", "u32:200", "--timing"]
+    assert main([*command, "--engine", engine, *more, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main([*command, "--engine", engine, *more]) == 0
+    return document, capsys.readouterr().out
+
+
+def test_phases_and_lines_of_the_interpreter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loading, binding and steps take time, machine code none; the loop is where it goes, and checks have their share."""
+    document, text = timing(tmp_path, capsys, "interpreter")
+    found = document["timing"]
+    assert found["load"] > 0 and found["bind"] > 0 and found["interpreted"] > 0 and found["checks"] > 0
+    assert found["native"] == found["compile"] == 0
+    phases = sum(found[name] for name in ("interpreted", "checks", "native", "compile", "rest"))
+    assert found["interpreted"] < phases <= document["seconds"]
+    lines = {line["line"]: line for line in found["lines"]}
+    assert lines[13]["text"].startswith("mad.lo.u32") and lines[13]["interpreted"] > lines[19]["interpreted"]
+    assert sum(line["interpreted"] for line in lines.values()) == pytest.approx(found["interpreted"])
+    assert "nothing ran as machine code: the interpreter was asked for" in text
+    assert document["instructions"] == 4 + 200 * 4 + 4
+
+
+@pytest.mark.skipif(not available(), reason="the extra jit is not installed")
+def test_machine_code_and_what_stays_interpreted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The unit's time is where it begins; the barrier says that it runs between units. Counts are those of any run."""
+    document, text = timing(tmp_path, capsys, "compiled")
+    found = document["timing"]
+    assert found["native"] > 0
+    lines = {line["line"]: line for line in found["lines"]}
+    assert any(line["native"] > 0 for line in lines.values())
+    assert lines[16]["why"] == "a barrier: between units"
+    assert "a barrier: between units" in text
+    assert document["instructions"] == 4 + 200 * 4 + 4
+
+
+def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rules look on as ever while their time is taken."""
+    file = tmp_path / "k.ptx"
+    file.write_text(LOOP.replace("st.global.u32 [%rd2]", "st.global.u32 [%rd2+4]"))
+    command = ["run", str(file), "--grid", "1", "--block", "32", "--arg", "zeros:u32:1", "--arg", "u32:2", "--json"]
+    documents = []
+    for more in ([], ["--timing"]):
+        assert main([*command, *more]) == 1
+        documents.append(json.loads(capsys.readouterr().out)["findings"])
+    assert documents[0] == documents[1] and documents[0][0]["rule"] == "out-of-bounds"
