@@ -49,12 +49,16 @@ def test_phases_and_lines_of_the_interpreter(tmp_path: Path, capsys: pytest.Capt
     """Loading, binding and steps take time, machine code none; the loop is where it goes, and checks have their share."""
     document, text = timing(tmp_path, capsys, "interpreter")
     found = document["timing"]
-    assert found["load"] > 0 and found["bind"] > 0 and found["interpreted"] > 0 and found["checks"] > 0
+    assert found["load"] > 0
+    assert found["bind"] > 0
+    assert found["interpreted"] > 0
+    assert found["checks"] > 0
     assert found["native"] == found["compile"] == 0
     phases = sum(found[name] for name in ("interpreted", "checks", "native", "compile", "rest"))
     assert found["interpreted"] < phases <= document["seconds"]
     lines = {line["line"]: line for line in found["lines"]}
-    assert lines[13]["text"].startswith("mad.lo.u32") and lines[13]["interpreted"] > lines[19]["interpreted"]
+    assert lines[13]["text"].startswith("mad.lo.u32")
+    assert lines[13]["interpreted"] > lines[19]["interpreted"]
     assert sum(line["interpreted"] for line in lines.values()) == pytest.approx(found["interpreted"])
     assert "nothing ran as machine code: the interpreter was asked for" in text
     assert document["instructions"] == 4 + 200 * 4 + 4
@@ -82,4 +86,5 @@ def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for more in ([], ["--timing"]):
         assert main([*command, *more]) == 1
         documents.append(json.loads(capsys.readouterr().out)["findings"])
-    assert documents[0] == documents[1] and documents[0][0]["rule"] == "out-of-bounds"
+    assert documents[0] == documents[1]
+    assert documents[0][0]["rule"] == "out-of-bounds"
