@@ -48,7 +48,7 @@ class StopWatch:
     def run(self, state: LaunchState, watchers: Sequence[Any], stdout: Any, progress: Any, code: Any) -> None:
         """Run a launch with its times taken."""
         self.code, self.program, began = code, state.plan.program, time.perf_counter()
-        seeing = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
+        seeing: list[Any] = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
         try:
             engine.run(state, seeing, stdout, progress, None if code is None else _TimedCode(code, self))
         finally:

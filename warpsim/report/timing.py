@@ -8,6 +8,7 @@ import attrs
 
 SHOWN = 40
 """Lines of the table; of longer kernels it has those that took longest."""
+PHASES = ("load", "bind", "compile", "native", "interpreted", "checks", "rest")
 
 
 @attrs.define
@@ -48,8 +49,7 @@ class Timing:
         return attrs.asdict(self)
 
     def __str__(self) -> str:
-        phases = [f.name for f in attrs.fields(Timing) if f.type == "float"]
-        out = ["time in ms: " + ", ".join(f"{name} {getattr(self, name) * 1e3:,.2f}" for name in phases)]
+        out = ["time in ms: " + ", ".join(f"{name} {getattr(self, name) * 1e3:,.2f}" for name in PHASES)]
         if self.why:
             out.append(f"nothing ran as machine code: {self.why}")
         longest = sorted(self.lines, key=lambda line: -line.seconds)[:SHOWN]
