@@ -153,7 +153,12 @@ def test_a_session_of_an_editor(client):
         )
         assert [b["verified"] for b in lines["breakpoints"]] == [True, False]
         assert client.ask("setFunctionBreakpoints", breakpoints=[{"name": "twice"}])["breakpoints"][0]["line"] == 7
-        client.ask("setExceptionBreakpoints", filters=["findings"])
+        answer = client.ask(
+            "setExceptionBreakpoints",
+            filters=["findings"],
+            filterOptions=[{"filterId": "arrival"}, {"filterId": "rule", "condition": "out-of-bounds, nonsense"}],
+        )
+        assert [b["verified"] for b in answer["breakpoints"]] == [True, True, False]
 
     client.start(setup, **CALLS)
     assert client.event("stopped")["reason"] == "entry"
@@ -163,6 +168,13 @@ def test_a_session_of_an_editor(client):
     assert stop["reason"] == "breakpoint"
     frames = client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"]
     assert [(f["name"], f["line"]) for f in frames] == [("twice", 7), ("k", 25)]
+    seen = []
+    for frame in frames:
+        scope = client.ask("scopes", frameId=frame["id"])["scopes"][0]["variablesReference"]
+        seen.append({v["name"] for v in client.ask("variables", variablesReference=scope)["variables"]})
+    assert "%r0" not in seen[0]
+    assert "%r0" in seen[1]
+    assert client.ask("evaluate", expression="%r0 + 1", frameId=frames[1]["id"])["result"].startswith("1, 2, 3")
     client.ask("stepOut", threadId=stop["threadId"])
     client.event("stopped")
     assert client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]["line"] == 26
@@ -170,6 +182,11 @@ def test_a_session_of_an_editor(client):
     client.event("stopped")
     assert client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]["name"] == "twice"
     client.ask("setFunctionBreakpoints", breakpoints=[])
+    client.ask("continue", threadId=stop["threadId"])
+    stop = client.event("stopped")
+    assert (stop["reason"], stop["threadId"], stop["description"]) == ("exception", 1, "arrives at barrier 0")
+    assert client.ask("exceptionInfo", threadId=1)["description"] == "arrives at barrier 0"
+    client.ask("setExceptionBreakpoints", filters=["findings"])
     client.ask("continue", threadId=stop["threadId"])
     stop = client.event("stopped")
     assert stop["threadId"] == 2
@@ -238,6 +255,14 @@ def test_a_recorded_launch(client):
     frame = client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]
     assert (frame["source"]["name"], frame["line"]) == ("kernel.cu", 4)
     assert len(client.ask("loadedSources")["sources"]) == 2
+    lines = []
+    for request in ({}, {}, {"granularity": "instruction"}):
+        client.ask("next", threadId=stop["threadId"], **request)
+        client.event("stopped")
+        at = client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]
+        lines.append((at["line"], at["instructionPointerReference"]))
+    assert [line for line, _ in lines] == [3, 4, 4]
+    assert int(lines[2][1], 16) == int(lines[1][1], 16) + 1
     client.ask("terminate")
     client.event("terminated")
     client.process.stdin.close()

@@ -52,6 +52,19 @@ class Watchpoint:
     hits: int = 0
 
 
+@attrs.define(eq=False)
+class Catchpoint:
+    """Something at which whoever does it stops: an event by name, or a rule that is broken."""
+
+    number: int
+    what: str
+    enabled: bool = True
+    hits: int = 0
+
+
+Point = Breakpoint | Watchpoint | Catchpoint
+
+
 def spot(instruction: Instruction) -> Spot:
     """The place of an instruction."""
     return instruction.span.line, instruction.span.column

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug.evaluation import Scene
+from warpsim.debug.matrix import Matrix
 from warpsim.debug.memory import Place
 from warpsim.debug.places import DebugError, column_of, peek, places, standing
+from warpsim.debug.sparse import expanded, selected
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, instructions
 from warpsim.layout.fragment import Fragment
@@ -25,63 +27,14 @@ DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
 METADATA = {"e": "sp_meta"}
 
 
-@attrs.frozen(eq=False)
-class Matrix:
-    """An operand as it stands now: ``values`` ``[rows, columns]``, masked where who holds them does not stand here.
-
-    Of one in registers ``lanes`` (counted through the warpgroup where one holds it) and ``registers`` (names) say who holds
-    each element, of one in shared memory ``addresses``. ``axes`` names rows and columns."""
-
-    name: str
-    instruction: str
-    line: int
-    axes: tuple[str, str]
-    values: Any
-    lanes: Array | None = None
-    registers: Array | None = None
-    addresses: Array | None = None
-    note: str = ""
-
-    def owner(self, row: int, column: int) -> str:
-        """Who holds an element.
-
-        Raises:
-            DebugError: there is no such element."""
-        rows, columns = self.values.shape
-        if not (0 <= row < rows and 0 <= column < columns):
-            raise DebugError(f"{self.name} is {rows} x {columns}")
-        if self.addresses is not None:
-            address = int(self.addresses[row, column])
-            return f"shared 0x{address:x}, bank {address >> 2 & 31}"
-        assert self.lanes is not None
-        assert self.registers is not None
-        return f"lane {int(self.lanes[row, column])}, {self.registers[row, column]}"
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        rows, columns = self.values.shape
-        head = "".join(f"<th>{column}</th>" for column in range(columns))
-        body = "".join(
-            f"<tr><th>{row}</th>"
-            + "".join(
-                f'<td title="{escape(self.owner(row, column))}">{escape(str(self.values[row, column]))}</td>'
-                for column in range(columns)
-            )
-            + "</tr>"
-            for row in range(rows)
-        )
-        title = f"{self.name} of {self.instruction}: {' x '.join(self.axes)}"
-        return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"
-
-
 def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
-    """The operand ``name`` (a, b, c, d, e) of an instruction, of the warp or warpgroup in focus.
+    """The operand ``name`` (a, b, c, d, e; of sparse A a_stored, too) of an instruction, of the warp or warpgroup in focus.
 
     Raises:
         DebugError: the instruction has no such operand; says which it has."""
     name = name.strip().lower()
-    given = dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
+    whole, name = name == "a", "a" if name == "a_stored" else name
+    given = _given(instruction)
     try:
         found = instructions.operands(instruction.text, scene.launch.device.sm)
     except ValueError as problem:
@@ -91,14 +44,35 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     inside = [key for key, operand in held.items() if isinstance(operand, (Vec, Reg))]
     if scene.group is None or scene.machine is None:
         raise DebugError(f"{scene.focus} does not run")
+    sparse = "e" in found
     if name in shared:
-        return _in_shared(scene, instruction, name, given)
+        found_a = _in_shared(scene, instruction, name, given)
+        return _whole(scene, instruction, found_a, found, held) if sparse and whole else found_a
     if name not in inside:
-        known = sorted({*inside, *shared})
+        known = sorted({*inside, *shared, *(["a_stored"] if sparse else [])})
         raise DebugError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
     operand = held[name]
     assert operand is not None
-    return _in_registers(scene, instruction, name, found[name], operand)
+    if name == "e":
+        return _in_registers(scene, instruction, name, selected(found["e"], given, found["a"].fragment.bits), operand)
+    shown = _in_registers(scene, instruction, name, found[name], operand)
+    return _whole(scene, instruction, shown, found, held) if sparse and whole else shown
+
+
+def _whole(
+    scene: Scene, instruction: Instruction, stored: Matrix, found: dict[str, Any], held: dict[str, Operand | None]
+) -> Matrix:
+    """Sparse A with the elements that are not stored."""
+    operand = held["e"]
+    assert operand is not None
+    bits = found["a"].fragment.bits
+    metadata = selected(found["e"], _given(instruction), bits)
+    return expanded(stored, _in_registers(scene, instruction, "e", metadata, operand), bits)
+
+
+def _given(instruction: Instruction) -> dict[str, Operand]:
+    """The operands of an instruction by name."""
+    return dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
 
 
 def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, operand: Operand) -> Matrix:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from warpsim.debug.breakpoints import Spot, spot
 from warpsim.debug.places import DebugError, Focus, Standing, holds
 from warpsim.debug.standpoint import Standpoint
-from warpsim.debug.stops import Stops, place_of
+from warpsim.debug.stops import Stops, Struck, place_of
+from warpsim.debug.timeline import Hit
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
@@ -39,6 +40,60 @@ def out(session: Standpoint) -> Stop:
     return _follow(session, lambda group, instruction: len(group.stack) < depth)
 
 
+def line(session: Standpoint, *, into: bool) -> Stop:
+    """Until the thread begins another CUDA line, one of a called function too (``into``), or its function has returned."""
+    depth, source = _depth(session), _source(session)
+
+    def arrived(group: Group, instruction: Instruction) -> bool:
+        deep = len(group.stack)
+        if deep < depth:
+            return True
+        if deep > depth:
+            return into and instruction.source is not None
+        return instruction.source is not None and instruction.source != source
+
+    return _follow(session, arrived)
+
+
+def line_back(session: Standpoint) -> Stop:
+    """To the start of the CUDA line that the thread in focus executed last."""
+    _source(session)
+    timeline, focus, was = session.timeline, session.thread, session.timeline.step
+
+    def executed(other: tuple[str, int] | None) -> Hit:
+        def hit(machine: Machine, group: Group, instruction: Instruction) -> int:
+            source = instruction.source
+            return int(source is not None and source != other and holds(machine, group, focus))
+
+        return hit
+
+    last = timeline.latest(executed(None))
+    if last is None:
+        return _go_back(session, None, was)
+    timeline.goto(last)
+    assert timeline.group is not None
+    source = timeline.group.instruction.source
+    before = timeline.latest(executed(source))
+    if before is None and timeline.cut:
+        return _go_back(session, None, was)
+    timeline.goto(0 if before is None else before)
+    if before is not None or timeline.group is None or timeline.group.instruction.source != source:
+        timeline.forward(last, lambda machine, group, at: int(at.source == source and holds(machine, group, focus)))
+    return session.stopped("step", refocus=True)
+
+
+def _source(session: Standpoint) -> tuple[str, int] | None:
+    """The CUDA line at which the thread in focus stands, if it has one.
+
+    Raises:
+        DebugError: the module names none."""
+    code = (i for f in session.timeline.state.plan.program.functions.values() for i in f.code)
+    if all(i.source is None for i in code):
+        raise DebugError("the module names no CUDA lines: compile with -lineinfo")
+    at = session.standing()
+    return at.instruction.source if at is not None else None
+
+
 def until(session: Standpoint, spots: frozenset[Spot]) -> Stop:
     """Until the thread comes to one of these places, or its function has returned."""
     depth = _depth(session)
@@ -50,7 +105,7 @@ def anywhere(session: Standpoint) -> Stop:
     if session.timeline.ended:
         return session.stopped("end")
     stops = Stops(session)
-    return _report(session, session.timeline.forward(None, stops.ask, catch=session.stop_at_findings), stops)
+    return _report(session, session.timeline.forward(None, stops.ask, session.catches), stops)
 
 
 def back(session: Standpoint) -> Stop:
@@ -70,30 +125,45 @@ def back(session: Standpoint) -> Stop:
 
 
 def reverse(session: Standpoint) -> Stop:
-    """To the last position at which a breakpoint or a watchpoint stops; to the start where there is none."""
-    was = session.timeline.step
+    """To the last position at which `anywhere` would have stopped; to the start where there is none."""
+    timeline, was = session.timeline, session.timeline.step
     past: dict[int, Stops] = {}
+    reached: dict[int, Struck] = {}
 
     def struck(machine: Machine, group: Group, instruction: Instruction) -> int:
         run = id(machine.launch)
         if run not in past:
             past.clear()
             past[run] = Stops(session, counting=False)
-        return past[run].ask(machine, group, instruction)
+        stops = past[run]
+        answer = stops.ask(machine, group, instruction)
+        if answer and stops.struck is not None:
+            reached[timeline.step - answer + 1] = stops.struck
+        return answer
 
-    found = session.timeline.latest(struck)
+    try:
+        found = timeline.latest(struck)
+    finally:
+        timeline.accessed = timeline.occurred = None
     if found is None:
         return _go_back(session, None, was)
-    reached = next(iter(past.values())).struck if past else None
-    session.timeline.goto(found)
-    stops = Stops(session, counting=False)
-    machine, group = session.timeline.machine, session.timeline.group
-    if machine is not None and group is not None and stops.ask(machine, group, group.instruction) == 1:
-        reached = stops.struck
-    if reached is None or reached.reason == "watchpoint":
-        return session.stopped("watchpoint", refocus=True)
-    session.thread = reached.focus
-    return session.stopped(reached.reason, number=reached.number)
+    timeline.goto(found)
+    at = reached[found]
+    if (
+        timeline.machine is not None
+        and timeline.group is not None
+        and holds(timeline.machine, timeline.group, at.focus)
+    ):
+        session.thread = at.focus
+    return session.stopped(
+        at.reason,
+        refocus=at.reason != "breakpoint",
+        number=at.number,
+        old=at.old,
+        new=at.new,
+        event=at.event,
+        finding=at.finding,
+    )
 
 
 def _go_back(session: Standpoint, step: int | None, was: int) -> Stop:
@@ -167,24 +237,27 @@ def _follow(session: Standpoint, arrived: Arrived) -> Stop:
         follower.stops.passed = place_of(stood[0], stood[1])
     timeline.leaving = follower.leaving
     try:
-        reason = timeline.forward(None, follower.ask, catch=session.stop_at_findings)
+        reason = timeline.forward(None, follower.ask, session.catches)
     finally:
         timeline.leaving = None
     return _report(session, reason, follower.stops)
 
 
 def _report(session: Standpoint, reason: str, stops: Stops) -> Stop:
-    session.timeline.accessed = None
+    session.timeline.accessed = session.timeline.occurred = None
     if reason == "finding":
         assert session.timeline.found is not None
         finding = session.timeline.found[0]
         if finding.cta is not None and finding.warp is not None:
             session.thread = Focus(finding.cta, finding.warp, finding.lanes[0] if finding.lanes else 0)
-        return session.stopped("finding", refocus=True, finding=finding)
+        point = session.catcher(finding.rule)
+        if point is not None:
+            point.hits += 1
+        return session.stopped("finding", refocus=True, finding=finding, number=None if point is None else point.number)
     struck = stops.struck
     if reason == "hit" and struck is not None:
         session.thread = struck.focus
-        return session.stopped(struck.reason, number=struck.number, old=struck.old, new=struck.new)
+        return session.stopped(struck.reason, number=struck.number, old=struck.old, new=struck.new, event=struck.event)
     if reason == "hit":
         return session.stopped("step", refocus=session.standing() is None)
     return session.stopped(reason, refocus=True)

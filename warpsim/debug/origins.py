@@ -15,7 +15,7 @@ from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.machine.window import READ
+from warpsim.machine.window import READ, MemoryAccess
 from warpsim.program.program import Addr, Instruction, Param, Reg, Special, SymbolAddress, Variable, Vec
 
 DEEPEST = 32
@@ -48,10 +48,18 @@ class Origin:
         lines = [f"{indent}{self.what}: step {self.step}, CTA ({x},{y},{z}), warp {self.warp}, lane {self.lane}"]
         lines.append(f"{indent}{self.line:6}  {self.text}")
         if self.values:
-            lines.append(f"{indent}        with " + ", ".join(f"{name} = {value}" for name, value in self.values))
+            lines.append(
+                f"{indent}        with " + ", ".join(f"{name} = {_shown(value)}" for name, value in self.values)
+            )
         for source in self.sources:
             lines += source._lines(indent + "    ")
         return lines
+
+
+def _shown(value: Any) -> str:
+    """A value; what may be an address in hexadecimal."""
+    address = isinstance(value, (int, np.integer)) and int(value) >= 1 << 32
+    return hex(int(value)) if address else str(value)
 
 
 def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
@@ -61,13 +69,14 @@ def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
     if not 1 <= depth <= DEEPEST:
         raise DebugError(f"a chain has 1 to {DEEPEST} links, not {depth}")
     timeline, was, focus = session.timeline, session.timeline.step, session.thread
-    stop = session.stop
+    stop, frame = session.stop, session.frame
     target = target_of(session.scene, what, False, "lane")
+    session.frame = 0
     try:
         return _found(session, what, target, focus, depth)
     finally:
         timeline.goto(was)
-        session.thread = focus
+        session.thread, session.frame = focus, frame
         session.stop = stop
 
 
@@ -159,13 +168,14 @@ class _MemoryWriter:
         known: dict[int, bytes | None] = {}
         watch = MemoryWatch(target, self.session.scene)
 
-        def accessed(
-            machine: Any, group: Any, access: int, space: str, place: Any, nbytes: int, where: Any, active: Any
-        ) -> None:
-            if access == READ or not watch.touches(machine, space, place, nbytes, where, active, group.selection.shape):
+        def accessed(machine: Machine, group: Group, access: MemoryAccess) -> None:
+            if access.kind == READ:
                 return
-            lane = self._lane(machine, group, space, place, nbytes, where, active)
-            seen.append((timeline.step, lane))
+            found = np.flatnonzero(watch.touching(machine, group, access).reshape(-1))
+            if len(found):
+                thread = int(group.selection.threads.reshape(-1)[found[-1]])
+                cta = cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]]))
+                seen.append((timeline.step, Focus(cta, thread >> 5, thread & 31)))
 
         def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
             answer = 0
@@ -197,22 +207,6 @@ class _MemoryWriter:
             return place.read(self.target.nbytes)
         except DebugError:
             return None
-
-    def _lane(
-        self, machine: Machine, group: Group, space: str, place: Any, nbytes: int, where: Any, active: Any
-    ) -> Focus | None:
-        """The last thread of a step whose access touches the bytes."""
-        low, high = self.target.location.address, self.target.location.address + self.target.nbytes
-        shape = group.selection.shape
-        address = np.broadcast_to(place.array() if hasattr(place, "array") else np.asarray(place), shape)
-        inside = (address.astype(np.int64) < high) & (address.astype(np.int64) + nbytes > low)
-        if active is not None:
-            inside = inside & np.broadcast_to(active, shape)
-        found = np.flatnonzero(inside.reshape(-1))
-        if not len(found):
-            return None
-        thread = int(group.selection.threads.reshape(-1)[found[-1]])
-        return Focus(cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]])), thread >> 5, thread & 31)
 
 
 def _sources(instruction: Instruction) -> list[str]:

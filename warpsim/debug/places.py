@@ -126,6 +126,18 @@ def peek(group: Group, index: int) -> Array:
     return np.broadcast_to(as_array(value), group.selection.shape).reshape(-1)
 
 
+def activation(machine: Machine, group: Group, frame: int) -> Group:
+    """The function that a group executes (0), or one of those that called it, the nearest first: a group that stands at the
+    call, for looking at its registers and variables. What is set in it counts once it is flushed."""
+    if frame == 0:
+        return group
+    depth = len(group.stack) - frame
+    plan, block, _, base = group.stack[depth]
+    at = len(plan.blocks[block].instructions) - 1
+    kept = machine.frame(depth, plan)
+    return Group(kept, group.selection, plan, group.stack[:depth], block, at, base, group.generation)
+
+
 def is_written(group: Group, index: int) -> bool:
     """Whether anything was ever written to a register."""
     return group.env[index] is not None or group.frame.values[index] is not None

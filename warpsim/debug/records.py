@@ -15,9 +15,10 @@ from warpsim.machine.machine import Machine
 
 @attrs.frozen
 class Stop:
-    """Why and where a session stands. ``reason``: ``step``, ``breakpoint``, ``watchpoint``, ``finding``, ``end`` or
-    ``interrupted``; ``step`` how many steps have been begun; then the PTX line, its CUDA line, and the opcode that comes
-    next. ``number`` is that of the breakpoint or watchpoint, ``old`` and ``new`` what was watched."""
+    """Why and where a session stands. ``reason``: ``step``, ``breakpoint``, ``watchpoint``, ``catchpoint``, ``finding``,
+    ``end`` or ``interrupted``; ``step`` how many steps have been begun; then the PTX line, its CUDA line, and the opcode that comes
+    next. ``number`` is that of the breakpoint, watchpoint or catchpoint, ``old`` and ``new`` what was watched, ``event`` what has
+    happened."""
 
     reason: str
     step: int
@@ -29,6 +30,7 @@ class Stop:
     number: int | None = None
     old: Any = attrs.field(default=None, eq=False)
     new: Any = attrs.field(default=None, eq=False)
+    event: str = ""
 
 
 @attrs.frozen

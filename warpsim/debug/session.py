@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions, motion
-from warpsim.debug.breakpoints import Breakpoint, Watchpoint, resolve
+from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, resolve
 from warpsim.debug.handover import hand_over
 from warpsim.debug.html import html_of
+from warpsim.debug.listening import check_event
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.places import DebugError, Focus, chosen_focus
-from warpsim.debug.records import Stop
+from warpsim.debug.records import Call, Stop
 from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.tiles import TileTarget, tile_of
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.watching import target_of
 from warpsim.debug.writing import assign
@@ -88,13 +91,13 @@ class Session(Standpoint):
 
     # ---- motion ------------------------------------------------------------------------------
 
-    def step(self, n: int = 1) -> Stop:
-        """Execute ``n`` instructions of the warp in focus."""
-        return self._repeat(n, motion.step)
+    def step(self, n: int = 1, by: str = "instruction") -> Stop:
+        """Execute ``n`` instructions of the warp in focus, or (``by="line"``) CUDA lines."""
+        return self._repeat(n, motion.step if _unit(by) else partial(motion.line, into=True))
 
-    def next(self) -> Stop:
-        """Execute one instruction; a called function as a whole."""
-        return self._repeat(1, motion.over)
+    def next(self, n: int = 1, by: str = "instruction") -> Stop:
+        """Likewise, but a called function as a whole."""
+        return self._repeat(n, motion.over if _unit(by) else partial(motion.line, into=False))
 
     def finish(self) -> Stop:
         """Run until the present function has returned."""
@@ -121,11 +124,12 @@ class Session(Standpoint):
             raise DebugError(f"steps count from 0, {step} is before the first")
         return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
 
-    def back(self, n: int = 1) -> Stop:
-        """Undo the last ``n`` instructions of the warp in focus; stops at the start."""
-        stop = self.stop
+    def back(self, n: int = 1, by: str = "instruction") -> Stop:
+        """Undo the last ``n`` instructions of the warp in focus, or (``by="line"``) be at the starts of its last CUDA lines;
+        stops at the start."""
+        stop, move = self.stop, motion.back if _unit(by) else motion.line_back
         for _ in range(n):
-            stop = motion.back(self)
+            stop = move(self)
             if stop.step == 0:
                 break
         return stop
@@ -166,7 +170,7 @@ class Session(Standpoint):
         from warpsim.observe.profiler import Profiler
 
         profiler = Profiler()
-        self.timeline.again([profiler]).forward(catch=False)
+        self.timeline.again([profiler]).forward()
         return profiler.profile()
 
     # ---- stops -------------------------------------------------------------------------------
@@ -192,13 +196,27 @@ class Session(Standpoint):
     def watch(self, expression: str, read: bool = False, write: bool = True, scope: str = "warp") -> Watchpoint:
         """Stop behind the step that changes (``read``: before the step that reads) a register, a variable or memory.
 
+        ``matrix d`` or ``matrix d[0:8,0:8]`` is an operand of the matrix instruction here or last before, or a tile of it.
         ``scope``: a register of the ``lane`` or the ``warp`` in focus, or of ``any`` thread. Memory is watched whoever changes
         it, asynchronous copies too."""
         if scope not in ("lane", "warp", "any"):
             raise DebugError(f"scope is lane, warp or any, not {scope!r}")
+        scene = self.scene
+        target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, read, scope)
+        if read and isinstance(target, TileTarget):
+            raise DebugError("of a matrix, changes can be watched: watch matrix d")
         self._numbers += 1
-        target = target_of(self.scene, expression, read, scope)
         made = Watchpoint(self._numbers, expression, read, write, scope, target)
+        self.breakpoints[made.number] = made
+        return made
+
+    def catch(self, what: str) -> Catchpoint:
+        """Stop where a rule is broken, by its name, also where ``stop_at_findings`` is off; or behind the step in which something
+        happens: ``arrival`` at a barrier, ``barrier`` complete, ``phase`` (somebody finds that of an mbarrier over), ``async`` (copies or
+        wgmma are complete), ``visible`` (what copies wrote can be read)."""
+        check_event(what, self.timeline.state.settings.checks, self.timeline.has_watchers)
+        self._numbers += 1
+        made = Catchpoint(self._numbers, what)
         self.breakpoints[made.number] = made
         return made
 
@@ -216,11 +234,21 @@ class Session(Standpoint):
         old = self.thread
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
-            self.thread = chosen
+            self.thread, self.frame = chosen, 0
             if lane is None and self.standing() is None:
                 self.thread = self._lowest(chosen)
             self.stopped(self.stop.reason if self.stop.reason == "end" else "step")
         return self.thread
+
+    def select(self, frame: int) -> Call:
+        """Look at one of the calls of the thread in focus, as `where` counts them, with its registers and variables, until the
+        launch moves."""
+        calls = self.where()
+        if not 0 <= frame < len(calls):
+            there = f"0 to {len(calls) - 1}" if calls else "none: the thread does not run"
+            raise DebugError(f"there is no frame {frame}; frames are {there}")
+        self.frame = frame
+        return calls[frame]
 
     def _lowest(self, focus: Focus) -> Focus:
         """The lowest lane of the warp that has not exited, if there is one."""
@@ -256,3 +284,10 @@ class Session(Standpoint):
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+def _unit(by: str) -> bool:
+    """True for instructions, False for CUDA lines."""
+    if by not in ("instruction", "line"):
+        raise DebugError(f"a step is by instruction or by line, not by {by!r}")
+    return by == "instruction"

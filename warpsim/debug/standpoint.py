@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.debug.breakpoints import Breakpoint, Watchpoint, spot
+from warpsim.debug.breakpoints import Catchpoint, Point, spot
 from warpsim.debug.places import Focus, first_of, holds
 from warpsim.debug.records import Stop
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.views import Views
-from warpsim.errors import ExecutionError
+from warpsim.errors import ExecutionError, Finding
 from warpsim.host.kernel import Kernel
 
 
@@ -24,14 +24,15 @@ class Standpoint(Views):
         self.timeline = timeline
         self.scheduler_locking = "step"
         self.stop_at_findings = True
-        self.breakpoints: dict[int, Breakpoint | Watchpoint] = {}
+        self.breakpoints: dict[int, Point] = {}
         self.thread = Focus((0, 0, 0), 0, 0)
-        timeline.forward(0, catch=False)
+        self.frame = 0
+        timeline.forward(0)
         self.stop = self.stopped("step", refocus=True)
 
     def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
         """Say where the session stands; ``refocus``: on whoever's step comes next."""
-        timeline = self.timeline
+        timeline, self.frame = self.timeline, 0
         machine, group = timeline.machine, timeline.group
         if timeline.ended:
             self.ending()
@@ -53,6 +54,15 @@ class Standpoint(Views):
             reason, timeline.step, instruction.span.line, instruction.source, instruction.text, self.thread, **more
         )
         return self.stop
+
+    def catcher(self, what: str) -> Catchpoint | None:
+        """The catchpoint for an event or a rule, if there is one."""
+        points = (p for p in self.breakpoints.values() if isinstance(p, Catchpoint) and p.enabled)
+        return next((p for p in points if p.what == what), None)
+
+    def catches(self, finding: Finding) -> bool:
+        """Whether a finding stops the launch."""
+        return self.stop_at_findings or self.catcher(finding.rule) is not None
 
     def ending(self) -> None:
         """The end is reached: whoever has something to do then does it here."""

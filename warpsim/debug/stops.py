@@ -8,26 +8,30 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions
-from warpsim.debug.breakpoints import Breakpoint, Watchpoint, spot
+from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import Focus, column_of, first_of, holds
 from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.tiles import TileTarget, TileWatch
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch
+from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.machine.window import WRITE
+from warpsim.machine.window import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 
 
 @attrs.frozen(eq=False)
 class Struck:
-    """A breakpoint or watchpoint at which a launch stops, and whom it looks at then."""
+    """What a launch stops at, and whom it looks at then."""
 
     reason: str
-    number: int
+    number: int | None
     focus: Focus
     old: Any = None
     new: Any = None
+    event: str = ""
+    finding: Finding | None = None
 
 
 def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
@@ -36,7 +40,7 @@ def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
 
 
 class Stops:
-    """The breakpoints and watchpoints of a session for one motion; ``counting`` unless it is a look into the past."""
+    """The breakpoints, watchpoints and catchpoints of a session for one motion; ``counting`` unless it is a look into the past."""
 
     def __init__(self, session: Standpoint, *, counting: bool = True) -> None:
         self.session, self.counting = session, counting
@@ -46,12 +50,16 @@ class Stops:
         self._marks: dict[int, list[Breakpoint]] = {}
         self._registers: list[tuple[Watchpoint, RegisterWatch]] = []
         self._memory: list[tuple[Watchpoint, MemoryWatch]] = []
+        self._tiles: list[tuple[Watchpoint, TileWatch]] = []
         self._read: tuple[Watchpoint, Focus] | None = None
+        self._events: list[tuple[Catchpoint | None, Focus | None, str | Finding]] = []
         self._last: Focus | None = None
         self._conditions: dict[int, expressions.Node] = {}
         scene = session.scene
         for point in session.breakpoints.values():
             if not point.enabled:
+                continue
+            if isinstance(point, Catchpoint):
                 continue
             if isinstance(point, Breakpoint):
                 for line in point.lines:
@@ -60,20 +68,29 @@ class Stops:
                     self._conditions[point.number] = expressions.parse(point.condition)
             elif isinstance(point.target, RegisterTarget):
                 self._registers.append((point, RegisterWatch(point.target)))
+            elif isinstance(point.target, TileTarget):
+                self._tiles.append((point, TileWatch(point.target, session.timeline.machines())))
             elif isinstance(point.target, MemoryTarget):
                 watch_scene = Scene(scene.launch, _machine_of(session, point.target.focus), None, point.target.focus)
                 self._memory.append((point, MemoryWatch(point.target, watch_scene)))
         session.timeline.accessed = self._accessed if any(point.read for point, _ in self._memory) else None
         timeline = session.timeline
+        caught = any(isinstance(point, Catchpoint) and point.enabled for point in session.breakpoints.values())
+        timeline.occurred = self._occurred if caught or (session.stop_at_findings and not counting) else None
         if timeline.machine is not None and timeline.group is not None:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
         """0: go on; 1: stop here; 2: the step before this position is meant."""
-        if self._registers or self._memory:
+        if self._registers or self._memory or self._tiles:
             self.struck = self._changes(machine, group, instruction)
             if self.struck is not None:
                 return 2
+        if self._events:
+            self.struck = self._happened(machine, group)
+            return 2
+        if not (self._registers or self._memory or self._tiles):
+            self._last = None if self.session.timeline.occurred is None else first_of(machine, group)
         points = self._marks.get(instruction.span.line)
         if points is not None and not self._passes(machine, group):
             place = spot(instruction)
@@ -81,6 +98,28 @@ class Stops:
                 if place in point.spots and self._holds(point, machine, group):
                     return 1
         return 0
+
+    def _occurred(self, what: str, machine: Machine, group: Group | None, event: str | Finding) -> None:
+        """Something happens in a step, or a rule is broken by it (which stops a motion forward by itself)."""
+        rule = event.rule if isinstance(event, Finding) else None
+        if rule is not None and self.counting:
+            return
+        point = self.session.catcher(rule or what)
+        if point is None and (rule is None or not self.session.stop_at_findings):
+            return
+        if all(point is not known or event != text for known, _, text in self._events):
+            self._events.append((point, self._last if group is None else first_of(machine, group), event))
+
+    def _happened(self, machine: Machine, group: Group) -> Struck:
+        """What is to be said of the events of a step: the first says who is looked at."""
+        events, self._events = self._events, []
+        for caught in {id(p): p for p, _, _ in events if p is not None and self.counting}.values():
+            caught.hits += 1
+        point, focus, text = events[0]
+        number, who = None if point is None else point.number, focus or first_of(machine, group)
+        if isinstance(text, Finding):
+            return Struck("finding", number, who, finding=text)
+        return Struck("catchpoint", number, who, event="; ".join(str(e) for _, _, e in events))
 
     def _passes(self, machine: Machine, group: Group) -> bool:
         """Whether the launch stood here already: another warp went first."""
@@ -119,24 +158,26 @@ class Stops:
             change = watch.changed(machine, group, instruction)
             if change is not None and found is None and who is not None:
                 found = Struck("watchpoint", point.number, who, *change)
+        for point, tile in self._tiles:
+            seen = tile.changed(machine, group, instruction)
+            if seen is not None and found is None and who is not None:
+                found = Struck("watchpoint", point.number, who, *seen)
         scene = Scene(machine.launch, machine, group, self._last)
         for point, memory in self._memory:
             change = memory.changed(machine, scene)
             if change is not None and point.write and found is None:
                 found = Struck("watchpoint", point.number, who or self._last, *change)
         if found is not None and self.counting:
-            hit = self.session.breakpoints.get(found.number)
+            hit = self.session.breakpoints.get(found.number or 0)
             if hit is not None:
                 hit.hits += 1
         return found
 
-    def _accessed(
-        self, machine: Machine, group: Group, access: int, space: str, place: Any, nbytes: int, where: Any, active: Any
-    ) -> None:
-        if access == WRITE:
+    def _accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        if access.kind == WRITE:
             return
         for point, watch in self._memory:
-            if point.read and watch.touches(machine, space, place, nbytes, where, active, group.selection.shape):
+            if point.read and watch.touches(machine, group, access):
                 self._read = point, first_of(machine, group)
 
 

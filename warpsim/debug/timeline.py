@@ -16,19 +16,19 @@ import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
-from warpsim.debug import waiting
+from warpsim.debug.listening import Listener
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import MemoryAccess, Watcher
+from warpsim.machine.window import Watcher
 from warpsim.program.program import Instruction
 
 Hit = Callable[[Machine, Group, Instruction], int]
 """Asked before each step: 1 to stop there, 2 where the step just done is meant, 0 to go on."""
+Catch = Callable[[Finding], bool]
 COPY_EVERY = 0.2
 """Seconds of running between two copies of the state."""
 COPY_SHARE = 10
@@ -56,7 +56,7 @@ class Copy:
     state: LaunchState
 
 
-class Timeline(Watcher):
+class Timeline(Listener):
     """Runs a launch; ``step`` is the position, ``machine`` and ``group`` whose step comes next (None before the first and
     after the last).
 
@@ -68,12 +68,13 @@ class Timeline(Watcher):
         self.copies: list[Copy] = []
         self.last: int | None = None
         """How many steps the launch has, once its end was seen."""
-        self.leaving: Callable[[Machine, Group], None] | None = None
-        self.accessed: Callable[..., None] | None = None
         self._watchers = watchers
+        self.has_watchers = bool(watchers)
+        """Whether the user looks, too."""
         self._start = Copy(-1, 0, state)
         self._copyable = most_bytes > 0
-        self.interrupted = self.cut = self._catching = self._struck = False
+        self.interrupted = self.cut = self._struck = False
+        self._catching: Catch | None = None
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: Hit | None = None
         self._alarm = self._ahead = -2
@@ -100,36 +101,12 @@ class Timeline(Watcher):
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """A rule is broken; each is told of once."""
         key = (self.step, finding.rule, finding.line, finding.column)
-        if self._catching and key not in self._known:
+        if self.occurred is not None:
+            self.occurred("finding", machine, group, finding)
+        if self._catching is not None and key not in self._known and self._catching(finding):
             self._known.add(key)
             self.found = finding, self.step, self.state.running is not None
             self._alarm = -1
-
-    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Lanes access memory: whoever watches for reads wants to know."""
-        if self.accessed is not None:
-            where = access.columns if access.allocation is None else access.allocation
-            self.accessed(machine, group, access.kind, access.space, access.place, access.nbytes, where, access.active)
-
-    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies begin: as somebody listens, the machine keeps track of them."""
-
-    def mbarrier_initialised(
-        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
-    ) -> None:
-        """Where mbarriers are is noted."""
-        waiting.note_initialised(machine, group, columns, place, active)
-
-    def mbarrier_invalidated(
-        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
-    ) -> None:
-        """Where none are any more, too."""
-        waiting.note_invalidated(machine, group, columns, place, active)
-
-    def group_exiting(self, machine: Machine, group: Group) -> None:
-        """Threads leave: whoever follows them wants to know."""
-        if self.leaving is not None:
-            self.leaving(machine, group)
 
     # ---- states ------------------------------------------------------------------------------
 
@@ -218,11 +195,11 @@ class Timeline(Watcher):
 
     # ---- motion ------------------------------------------------------------------------------
 
-    def forward(self, target: int | None = None, hit: Hit | None = None, *, catch: bool = True) -> str:
+    def forward(self, target: int | None = None, hit: Hit | None = None, catch: Catch | None = None) -> str:
         """Run to position ``target``, to the first position where ``hit`` says so, or to the end; why it stopped:
         ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
 
-        ``catch``: stop for findings; such a stop stands before the step that broke the rule, where it was a step."""
+        ``catch`` says for which findings to stop; such a stop stands before the step that broke the rule, where it was a step."""
         self._hit, self._catching, self.cut, self.found = hit, catch, False, None
         try:
             return self._forward(target)
@@ -231,7 +208,7 @@ class Timeline(Watcher):
             self.cut = True
             return "interrupted"
         finally:
-            self._hit, self._catching = None, False
+            self._hit, self._catching = None, None
 
     def _forward(self, target: int | None) -> str:
         self._make_changes()
@@ -285,7 +262,7 @@ class Timeline(Watcher):
     def _again(self, step: int) -> None:
         """Leave a step that was not brought to its end, and be before it."""
         self._restore(self._nearest(step))
-        self._hit, self._catching = None, False
+        self._hit, self._catching = None, None
         self._forward(step)
 
     def restart(self) -> None:
@@ -293,7 +270,7 @@ class Timeline(Watcher):
         self.changes, self.copies = [], []
         self._known.clear()
         self._restore(self._start)
-        self.forward(0, catch=False)
+        self.forward(0)
 
     def again(self, watchers: Sequence[Watcher]) -> Timeline:
         """The same launch from its start, with all that was changed on the way, and other watchers."""
@@ -316,7 +293,7 @@ class Timeline(Watcher):
             return "target"
         if not 0 <= here < step or self._nearest(step).step > here:
             self._restore(self._nearest(step))
-        return self.forward(step, catch=False)
+        return self.forward(step)
 
     def latest(self, hit: Hit) -> int | None:
         """The last position before this one at which ``hit`` holds, if there is one. Leaves the launch anywhere."""
@@ -337,7 +314,7 @@ class Timeline(Watcher):
             self._make_changes()
             if self.machine is not None and self.group is not None:
                 note(self.machine, self.group, self.group.instruction)
-            if self.forward(high, note, catch=False) == "interrupted":
+            if self.forward(high, note) == "interrupted":
                 return None
             if found:
                 return found[-1]

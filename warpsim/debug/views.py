@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from warpsim.debug import expressions, waiting
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
-from warpsim.debug.places import Focus, Standing, chosen_focus, column_of, holds, is_written
+from warpsim.debug.matrices import matrix_at, nearest_matrix
+from warpsim.debug.matrix import Matrix
+from warpsim.debug.places import Focus, Standing, activation, chosen_focus, column_of, holds, is_written
 from warpsim.debug.places import standing as everyone
 from warpsim.debug.records import Call, Stop, WarpState, warps_of
 from warpsim.debug.timeline import Timeline
@@ -28,6 +29,8 @@ class Views:
     timeline: Timeline
     thread: Focus
     """The thread in focus."""
+    frame: int
+    """Which of its calls is looked at: 0 is the innermost."""
     stop: Stop
 
     def standing(self, focus: Focus | None = None) -> Standing | None:
@@ -42,8 +45,10 @@ class Views:
     def scene(self) -> Scene:
         """The thread in focus as expressions see it."""
         at = self.standing()
-        machine = at.machine if at is not None else machine_of(self.timeline, self.thread)
-        return Scene(self.timeline.state, machine, at.group if at is not None else None, self.thread)
+        if at is None:
+            return Scene(self.timeline.state, machine_of(self.timeline, self.thread), None, self.thread)
+        group = activation(at.machine, at.group, self.frame)
+        return Scene(self.timeline.state, at.machine, group, self.thread)
 
     @property
     def instruction(self) -> Instruction | None:
@@ -51,18 +56,20 @@ class Views:
         at = self.standing()
         return at.instruction if at is not None else None
 
-    def scene_of(self, timeline: Timeline, focus: Focus) -> Scene:
-        """The place of a thread in a launch that comes to the present position again."""
+    def scene_of(self, timeline: Timeline, focus: Focus, frame: int = 0) -> Scene:
+        """The place of a thread, or of one of its calls, in a launch that comes to the present position again."""
         machine = machine_of(timeline, focus)
         groups = (
             [at.group for at in everyone(machine) if holds(machine, at.group, focus)] if machine is not None else []
         )
-        return Scene(timeline.state, machine, groups[0] if groups else None, focus)
+        if machine is None or not groups:
+            return Scene(timeline.state, machine, None, focus)
+        return Scene(timeline.state, machine, activation(machine, groups[0], frame), focus)
 
     @property
     def _function(self) -> str | None:
         at = self.standing()
-        return at.group.plan.function.name if at is not None else None
+        return activation(at.machine, at.group, self.frame).plan.function.name if at is not None else None
 
     # ---- what --------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
+from warpsim.machine.window import MemoryAccess
 from warpsim.program.program import Instruction, Register
 
 Array = NDArray[Any]
@@ -171,24 +172,26 @@ class MemoryWatch:
         values = np.frombuffer(raw, dtype if dtype != np.bool_ else np.uint8)
         return values[0] if self.target.location.count is None and len(values) == 1 else values
 
-    def touches(
-        self, machine: Machine, space: str, place: Any, nbytes: int, where: Any, active: Any, shape: Any
-    ) -> bool:
+    def touches(self, machine: Machine, group: Group, access: MemoryAccess) -> bool:
         """Whether an access of lanes touches the bytes."""
-        at = self.target.location
+        return bool(self.touching(machine, group, access).any())
+
+    def touching(self, machine: Machine, group: Group, access: MemoryAccess) -> Array:
+        """The threads of a group whose access touches the bytes, in its shape."""
+        at, shape = self.target.location, group.selection.shape
         low, high = at.address, at.address + self.target.nbytes
-        if at.space == "generic" or space.split("::")[0] != ("global" if at.space == "const" else at.space):
-            return False
-        address = place.array() if hasattr(place, "array") else np.asarray(place)
-        inside = (address.astype(np.int64) < high) & (address.astype(np.int64) + nbytes > low)
-        if space != "global":
+        if at.space == "generic" or access.space.split("::")[0] != ("global" if at.space == "const" else at.space):
+            return np.zeros(shape, np.bool_)
+        place: Any = access.place
+        address = (place.array() if hasattr(place, "array") else np.asarray(place)).astype(np.int64)
+        inside = (address < high) & (address + access.nbytes > low)
+        if access.allocation is None:
             column = column_of(machine, self.target.focus.cta)
             if column is None:
-                return False
+                return np.zeros(shape, np.bool_)
             mine = column
             if at.space == "local":
                 mine = (self.target.focus.warp * 32 + self.target.focus.lane) * machine.batch.shape.n_ctas + column
-            inside = inside & (np.asarray(where) == mine)
-        if active is not None:
-            inside = np.broadcast_to(inside, shape) & np.broadcast_to(active, shape)
-        return bool(inside.any())
+            inside = inside & (np.asarray(access.columns) == mine)
+        active = True if access.active is None else access.active
+        return np.broadcast_to(inside, shape) & np.broadcast_to(active, shape)

@@ -51,10 +51,10 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
     for address, lane, raw in pairs:
         scene.place(at.space, address, lane).read(len(raw))  # complains before anything has changed
 
-    focus, space = scene.focus, at.space
+    focus, space, frame = scene.focus, at.space, session.frame
 
     def act(timeline: Timeline) -> None:
-        there = session.scene_of(timeline, focus)
+        there = session.scene_of(timeline, focus, frame)
         for address, lane, raw in pairs:
             there.place(space, address, lane).write(raw)
 
@@ -95,10 +95,10 @@ def _lane(scene: Scene, node: ex.Index) -> int:
 def _set_register(session: Standpoint, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
     if data.ndim and data.shape != (32,):
         raise DebugError(f"a register takes one value, or 32, not {data.size}")
-    focus = scene.focus
+    focus, frame = scene.focus, session.frame
 
     def act(timeline: Timeline) -> None:
-        there = session.scene_of(timeline, focus)
+        there = session.scene_of(timeline, focus, frame)
         group, machine = there.group, there.machine
         assert group is not None
         assert machine is not None
@@ -109,5 +109,7 @@ def _set_register(session: Standpoint, scene: Scene, register: Register, lane: i
         full = np.broadcast_to(data, 32)[chosen]
         values[at[chosen]] = full.view(values.dtype) if full.dtype.itemsize == values.dtype.itemsize else full
         group.set(register.index, values.reshape(group.selection.shape))
+        if frame:
+            group.flush(None)
 
     session.timeline.change(("set", register.name), act)

@@ -12,13 +12,22 @@ from warpsim.cli.dap.wire import Broken, Wire
 from warpsim.cli.launching import Left
 from warpsim.cli.outcome import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
+from warpsim.debug.listening import EVENTS
 from warpsim.errors import WarpsimError, describe
 
-CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest"), True)  # fmt: skip
+CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions"), True)  # fmt: skip
 FILTERS = [
-    {"filter": "findings", "label": "Findings", "description": "Stop before what breaks a rule", "default": True}
+    {"filter": "findings", "label": "Findings", "description": "Stop before what breaks a rule", "default": True},
+    {
+        "filter": "rule",
+        "label": "Findings of some rules",
+        "description": "Stop before what breaks one of these rules",
+        "supportsCondition": True,
+        "conditionDescription": "names of rules, for example out-of-bounds, uninitialised",
+    },
+    *({"filter": name, "label": f"Event: {name}", "description": f"Stop when {text}"} for name, text in EVENTS.items()),
 ]
-REASONS = {"watchpoint": "data breakpoint", "finding": "exception", "interrupted": "pause"}
+REASONS = {"watchpoint": "data breakpoint", "finding": "exception", "catchpoint": "exception", "interrupted": "pause"}
 
 
 class Adapter(Values):
@@ -197,6 +206,8 @@ class Adapter(Values):
             body["text"] = f"{stop.finding.rule}: {stop.finding.message}"
             body["description"] = stop.finding.rule
             self.wire.event("output", category="stderr", output=f"{stop.finding.severity}: {describe(stop.finding)}\n")
+        if stop.event:
+            body["text"] = body["description"] = stop.event
         if stop.number is not None:
             body["hitBreakpointIds"] = [stop.number]
         self.wire.event("stopped", **body)
@@ -222,21 +233,26 @@ class Adapter(Values):
         """Run to the next stop."""
         return self._move(given, respond, lambda session: session.cont(), {"allThreadsContinued": True})
 
+    def _unit(self, given: dict[str, Any]) -> str:
+        """What a step is: a CUDA line where the editor shows these, unless it asks for an instruction."""
+        lines = self.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
+        return "line" if lines else "instruction"
+
     def on_next(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction, or one CUDA line."""
-        return self._move(given, respond, lambda session: session.next())
+        """One instruction, or one CUDA line; a called function as a whole."""
+        return self._move(given, respond, lambda session: session.next(by=self._unit(given)))
 
     def on_stepIn(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction, into a function."""
-        return self._move(given, respond, lambda session: session.step())
+        """One instruction, or one CUDA line, into a function."""
+        return self._move(given, respond, lambda session: session.step(by=self._unit(given)))
 
     def on_stepOut(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
         """Out of the function."""
         return self._move(given, respond, lambda session: session.finish())
 
     def on_stepBack(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction back."""
-        return self._move(given, respond, lambda session: session.back())
+        """One instruction, or one CUDA line, back."""
+        return self._move(given, respond, lambda session: session.back(by=self._unit(given)))
 
     def on_reverseContinue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
         """Back to the last stop."""

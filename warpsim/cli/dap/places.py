@@ -35,6 +35,15 @@ class Places:
         gx, gy, _ = self.live().timeline.state.grid
         return (cta[0] + gx * (cta[1] + gy * cta[2])) * 32 + warp + 1
 
+    def look_at_frame(self, frame: int) -> None:
+        """Focus on a warp, and on one of its calls."""
+        thread, depth = divmod(frame, DEEPEST)
+        self.look_at(thread)
+        session = self.live()
+        session.frame = 0
+        if depth:
+            session.select(depth)
+
     def look_at(self, thread: int) -> None:
         """Focus on a warp."""
         session = self.live()
@@ -176,9 +185,26 @@ class Places:
         respond({"breakpoints": found})
 
     def on_setExceptionBreakpoints(self, given: Body, respond: Any) -> None:
-        """Whether findings stop."""
-        self.live().stop_at_findings = "findings" in (given.get("filters") or [])
-        respond()
+        """Which findings and events stop."""
+        session = self.live()
+        for number in self._set.pop("exceptions", []):
+            session.breakpoints.pop(number, None)
+        options = [{"filterId": name} for name in given.get("filters") or []] + (given.get("filterOptions") or [])
+        session.stop_at_findings = any(option["filterId"] == "findings" for option in options)
+        found: list[Body] = []
+        numbers = []
+        for option in options:
+            names = [str(option["filterId"])]
+            if names == ["rule"]:
+                names = str(option.get("condition") or "").replace(",", " ").split()
+            try:
+                numbers += [session.catch(name).number for name in names if name != "findings"]
+            except DebugError as problem:
+                found.append({"verified": False, "message": str(problem)})
+                continue
+            found.append({"verified": True})
+        self._set["exceptions"] = numbers
+        respond({"breakpoints": found})
 
     # ---- disassembly -------------------------------------------------------------------------
 

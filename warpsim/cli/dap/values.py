@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.dap.places import DEEPEST, Places
+from warpsim.cli.dap.places import Places
 from warpsim.cli.debug.formats import plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
@@ -41,8 +41,17 @@ class Values(Places):
 
     def on_scopes(self, given: Body, respond: Any) -> None:
         """What belongs to a frame: the registers of the warp and of the lane, variables, special registers."""
-        self.look_at(int(given["frameId"]) // DEEPEST)
+        frame = int(given["frameId"])
+        self.look_at_frame(frame)
         lane = self.live().thread.lane
+
+        def within(children: Children) -> Children:
+            def found() -> list[Body]:
+                self.look_at_frame(frame)
+                return children()
+
+            return found
+
         scopes = [
             ("Registers", "registers", self._registers),
             (f"Registers of lane {lane}", "registers", lambda: self._lane(lane)),
@@ -55,7 +64,7 @@ class Values(Places):
                     {
                         "name": name,
                         "presentationHint": hint,
-                        "variablesReference": self._reference(of),
+                        "variablesReference": self._reference(within(of)),
                         "expensive": False,
                     }
                     for name, hint, of in scopes
@@ -165,7 +174,7 @@ class Values(Places):
         """An expression; in the console any command of the prompt, too."""
         session, text = self.live(), str(given["expression"])
         if "frameId" in given:
-            self.look_at(int(given["frameId"]) // DEEPEST)
+            self.look_at_frame(int(given["frameId"]))
         if given.get("context") == "repl":
             try:
                 value = session.evaluate(text)
@@ -184,7 +193,21 @@ class Values(Places):
         shell = Shell(self.live(), out, colour=False)
         word = text.split()[0] if text.split() else ""
         name = shell.command(word).split()[0]
-        if name in ("info", "print", "x", "matrix", "origin", "list", "backtrace", "set", "help", "frame", "focus"):
+        if name in (
+            "info",
+            "print",
+            "x",
+            "matrix",
+            "origin",
+            "list",
+            "backtrace",
+            "set",
+            "help",
+            "frame",
+            "up",
+            "down",
+            "focus",
+        ):
             shell.obey(text)
             return out.getvalue().rstrip("\n")
         raise DebugError(f"{name} moves the launch: use the editor's buttons")
@@ -226,8 +249,12 @@ class Values(Places):
         respond({"bytesWritten": len(data)})
 
     def on_exceptionInfo(self, given: Body, respond: Any) -> None:
-        """The finding at which the launch stands."""
-        finding = self.live().stop.finding
+        """The finding or the event at which the launch stands."""
+        stop = self.live().stop
+        finding = stop.finding
+        if stop.event:
+            respond({"exceptionId": "event", "description": stop.event, "breakMode": "always"})
+            return
         if finding is None:
             raise DebugError("there is no finding here")
         details = {"message": finding.message, "typeName": finding.rule, "stackTrace": describe(finding)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from warpsim.cli.debug.parts import Part, count_of, number_of
-from warpsim.debug import Breakpoint, DebugError, Watchpoint
+from warpsim.debug import Breakpoint, Catchpoint, DebugError
+from warpsim.debug.breakpoints import Point
 from warpsim.debug.expressions import parse
+from warpsim.debug.listening import EVENTS
 from warpsim.errors import plural
 
 IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)
@@ -40,7 +42,7 @@ class Breaking(Part):
         self.say(f"{kind} {point.number} at {place}: {'line' if len(point.lines) == 1 else 'lines'} {lines}")
 
     def do_watch(self, text: str, option: str) -> None:
-        """watch WHAT [lane|warp|any]: stop when a register (of the warp in focus), a variable or memory changes."""
+        """watch WHAT [lane|warp|any]: stop when a register (of the warp in focus), a variable, memory, or matrix d[0:8,0:8] changes."""
         self._watch(text, read=False, write=True)
 
     def do_rwatch(self, text: str, option: str) -> None:
@@ -57,6 +59,16 @@ class Breaking(Part):
         what = words[0] if len(words) == 2 and words[1] == scope else text
         point = self.session.watch(what, read=read, write=write, scope=scope)
         self.say(f"Watchpoint {point.number}: {what}")
+
+    def do_catch(self, text: str, option: str) -> None:
+        """catch WHAT: stop where a rule is broken (by its name), or for an event: arrival, barrier, phase, async, visible."""
+        if not text:
+            raise DebugError(
+                "catch WHAT: the name of a rule, or "
+                + "; ".join(f"{name}: {meaning}" for name, meaning in EVENTS.items())
+            )
+        point = self.session.catch(text)
+        self.say(f"Catchpoint {point.number}: {text}")
 
     def do_delete(self, text: str, option: str) -> None:
         """delete [N...] (d): take breakpoints and watchpoints away; without number, all."""
@@ -77,7 +89,7 @@ class Breaking(Part):
         for point in map(self._point, text.split()) if text else list(self.session.breakpoints.values()):
             point.enabled = on
 
-    def _point(self, text: str) -> Breakpoint | Watchpoint:
+    def _point(self, text: str) -> Point:
         number = number_of(text, "a breakpoint")
         if number not in self.session.breakpoints:
             raise DebugError(f"no breakpoint {number}")
@@ -88,7 +100,7 @@ class Breaking(Part):
         words = text.split()
         point = self._point(words[0] if words else "")
         if not isinstance(point, Breakpoint):
-            raise DebugError("watchpoints are not passed; disable it")
+            raise DebugError("only breakpoints are passed; disable it")
         point.ignore = count_of(" ".join(words[1:]), 0)
         self.say(f"Breakpoint {point.number} is passed {plural(point.ignore, 'time')}.")
 
@@ -97,7 +109,7 @@ class Breaking(Part):
         number, _, condition = text.partition(" ")
         point = self._point(number)
         if not isinstance(point, Breakpoint):
-            raise DebugError("watchpoints have no condition")
+            raise DebugError("only breakpoints have a condition")
         if condition.strip():
             parse(condition)
         point.condition = condition.strip() or None
@@ -113,15 +125,19 @@ class Breaking(Part):
         self.scripts[number] = [line for line in lines if line.strip() != "silent"]
 
     def info_breakpoints(self, text: str) -> None:
-        """Breakpoints and watchpoints."""
+        """Breakpoints, watchpoints and catchpoints."""
         points = self.session.breakpoints
         if not points:
-            self.say("No breakpoints or watchpoints.")
+            self.say("No breakpoints, watchpoints or catchpoints.")
         for number, point in points.items():
             what = (
-                f"break {point.place}, {'line' if len(point.lines) == 1 else 'lines'} {', '.join(map(str, point.lines[:8]))}"
-                if isinstance(point, Breakpoint)
-                else f"{'a' if point.read and point.write else 'r' if point.read else ''}watch {point.expression}"
+                f"catch {point.what}"
+                if isinstance(point, Catchpoint)
+                else (
+                    f"break {point.place}, {'line' if len(point.lines) == 1 else 'lines'} {', '.join(map(str, point.lines[:8]))}"
+                    if isinstance(point, Breakpoint)
+                    else f"{'a' if point.read and point.write else 'r' if point.read else ''}watch {point.expression}"
+                )
             )
             more = [f"hit {plural(point.hits, 'time')}"] if point.hits else []
             if isinstance(point, Breakpoint):

@@ -109,12 +109,17 @@ class Infos(Part):
         for variable in [*plan.function.variables, *self.session.timeline.state.plan.program.variables]:
             self._variable(spaces.get(variable.space, variable.space.value), variable.name, variable.type.name)
 
+    info_args = info_locals
+    info_threads = info_warps
+
     def _variable(self, space: str, name: str, type: str) -> None:
         try:
             value = self.session.evaluate(name)
             data = np.asarray(value)
             long = data.ndim and not isinstance(value, np.ma.MaskedArray) and len(data) > 8
             shown = show(data[:8])[:-1] + f", ...}} ({len(data)} elements)" if long else show(value)
+            if data.ndim == 0 and data.dtype == np.uint64 and data >= 1 << 32:  # an address
+                shown = hex(int(data))
         except DebugError as problem:
             shown = str(problem).splitlines()[0]
         self.say(f"  .{space} .{type} {name} = {shown}")

@@ -9,8 +9,8 @@ import numpy as np
 
 from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, short, show
 from warpsim.cli.debug.infos import Infos
-from warpsim.cli.debug.parts import number_of
-from warpsim.debug import DebugError
+from warpsim.cli.debug.parts import count_of, number_of
+from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.memory import WORDS
 from warpsim.debug.watching import location_of
@@ -115,6 +115,13 @@ class Looking(Infos):
                 raise DebugError("set scheduler-locking step (or on): only the warp in focus steps; off: all move")
             self.session.scheduler_locking = "off" if words[1] == "off" else "step"
             return
+        if words[:1] == ["step-by"]:
+            if len(words) != 2 or words[1] not in ("line", "instruction"):
+                raise DebugError(
+                    "set step-by line: step, next and reverse-step go by CUDA lines; set step-by instruction"
+                )
+            self.step_by = words[1]
+            return
         if words[:1] == ["stop-at-findings"]:
             if len(words) != 2 or words[1] not in ("on", "off"):
                 raise DebugError("set stop-at-findings on|off")
@@ -212,25 +219,43 @@ class Looking(Infos):
     # ---- text --------------------------------------------------------------------------------
 
     def do_backtrace(self, text: str, option: str) -> None:
-        """backtrace (bt, where): the calls of the thread in focus, innermost first."""
+        """backtrace (bt, where): the calls of the thread in focus, innermost first; the one looked at with a star."""
         calls = self.session.where()
         for number, call in enumerate(calls):
-            source = f" at {source_name(call.source)}" if call.source is not None else ""
-            self.say(f"#{number}  {call.function}, line {call.line}{source}: {call.text}")
+            mark = "*" if number == self.session.frame > 0 else "#"
+            self.say(f"{mark}{number}  {call_text(call)}")
         if not calls:
             self.say(f"{self.session.thread} does not run.")
 
     def do_frame(self, text: str, option: str) -> None:
-        """frame (f): the line at which the thread in focus stands."""
+        """frame [N] (f): where the thread in focus stands; look at the N-th of its calls, its registers and variables."""
+        if text:
+            self._select(number_of(text, "a frame"))
+            return
         self.say(self.whereabouts())
         calls = self.session.where()
         if calls:
-            self.say(f"{calls[0].line:6}  {calls[0].text.expandtabs(1)}")
+            call = calls[self.session.frame]
+            self.say(f"{call.line:6}  {call.text.expandtabs(1)}")
+
+    def do_up(self, text: str, option: str) -> None:
+        """up [N]: look at the function that called this one; print, info and set mean its registers and variables."""
+        self._select(self.session.frame + count_of(text))
+
+    def do_down(self, text: str, option: str) -> None:
+        """down [N]: look at the function that this one called."""
+        self._select(self.session.frame - count_of(text))
+
+    def _select(self, frame: int) -> None:
+        call = self.session.select(frame)
+        self.listed = None
+        self.say(f"#{frame}  {call_text(call)}")
 
     def do_list(self, text: str, option: str) -> None:
         """list [LINE] (l): the text around the present line, or around another; again: what follows."""
         lines = self.session.timeline.state.plan.program.lines
-        here = self.session.stop.line
+        calls = self.session.where()
+        here = calls[self.session.frame].line if calls else self.session.stop.line
         if text:
             middle = number_of(text, "a line")
             if not 1 <= middle <= len(lines):
@@ -265,3 +290,9 @@ class Looking(Infos):
         old = self.previous.get(name)
         changed = old is None or old.tobytes() != values.tobytes()
         return f"{'*' if changed and self.previous else ' '} {name:>12}  {short(values)}"
+
+
+def call_text(call: Call) -> str:
+    """A call in a line."""
+    source = f" at {source_name(call.source)}" if call.source is not None else ""
+    return f"{call.function}, line {call.line}{source}: {call.text}"

@@ -24,6 +24,7 @@ class Part:
     previous: dict[str, Any]
     shown_source: tuple[str, int] | None
     listed: int | None
+    step_by: str
 
 
 def count_of(text: str, least: int = 1) -> int:

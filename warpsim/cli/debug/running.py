@@ -30,21 +30,28 @@ class Running(Part):
     # ---- commands ----------------------------------------------------------------------------
 
     def do_step(self, text: str, option: str) -> None:
-        """step [N] (s): execute N instructions of the warp in focus."""
-        self.move(lambda: self.session.step(count_of(text)))
+        """step [N] (s): execute N instructions of the warp in focus; CUDA lines after "set step-by line"."""
+        self.move(lambda: self.session.step(count_of(text), self.step_by))
 
     def do_next(self, text: str, option: str) -> None:
         """next [N] (n): likewise, but a called function runs as a whole."""
-        n = count_of(text)
+        self.move(lambda: self.session.next(count_of(text), self.step_by))
 
-        def moves() -> Stop:
-            for _ in range(n):
-                stop = self.session.next()
-                if stop.reason != "step":
-                    break
-            return stop
+    def do_stepi(self, text: str, option: str) -> None:
+        """stepi [N] (si): execute N instructions of the warp in focus."""
+        self.move(lambda: self.session.step(count_of(text)))
 
-        self.move(moves)
+    def do_nexti(self, text: str, option: str) -> None:
+        """nexti [N] (ni): likewise, but a called function runs as a whole."""
+        self.move(lambda: self.session.next(count_of(text)))
+
+    def do_step_line(self, text: str, option: str) -> None:
+        """step-line [N] (sl): run until the warp in focus begins another CUDA line, N times."""
+        self.move(lambda: self.session.step(count_of(text), "line"))
+
+    def do_next_line(self, text: str, option: str) -> None:
+        """next-line [N] (nl): likewise, but a called function runs as a whole."""
+        self.move(lambda: self.session.next(count_of(text), "line"))
 
     def do_finish(self, text: str, option: str) -> None:
         """finish (fin): run until the present function has returned."""
@@ -79,21 +86,31 @@ class Running(Part):
         self.move(lambda: self.session.goto(count_of(text, 0)))
 
     def do_reverse_step(self, text: str, option: str) -> None:
-        """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus."""
-        self.move(lambda: self.session.back(count_of(text)))
+        """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus; CUDA lines after "set step-by line"."""
+        self.move(lambda: self.session.back(count_of(text), self.step_by), back=True)
+
+    def do_reverse_stepi(self, text: str, option: str) -> None:
+        """reverse-stepi [N] (rsi): undo the last N instructions of the warp in focus."""
+        self.move(lambda: self.session.back(count_of(text)), back=True)
+
+    def do_reverse_step_line(self, text: str, option: str) -> None:
+        """reverse-step-line [N] (rsl): be at the start of the CUDA line that the warp in focus executed last, N times."""
+        self.move(lambda: self.session.back(count_of(text), "line"), back=True)
 
     def do_reverse_continue(self, text: str, option: str) -> None:
         """reverse-continue (rc): go back to the last breakpoint or change of what is watched."""
-        self.move(self.session.reverse_cont)
+        self.move(self.session.reverse_cont, back=True)
 
     # ---- stops -------------------------------------------------------------------------------
 
-    def move(self, action: Callable[[], Stop]) -> None:
+    def move(self, action: Callable[[], Stop], *, back: bool = False) -> None:
         """Let the launch move, and say where it stands then."""
         before = self.session.thread
         self.previous = {name: values.copy() for name, values in self.session.registers.items()}
         with interruptible(self.session):
             stop = action()
+        if back and stop.step == 0 and stop.reason == "step":
+            self.say("Nothing lies further back: this is the start of the launch.")
         self.report(stop, before)
 
     def report(self, stop: Stop, before: Focus | None) -> None:
@@ -109,6 +126,8 @@ class Running(Part):
             self.say(self.paint(f"Breakpoint {stop.number}", "1"))
         elif stop.reason == "watchpoint":
             self._report_change(stop)
+        elif stop.reason == "catchpoint":
+            self.say(self.paint(f"Catchpoint {stop.number}", "1") + f": {stop.event}")
         elif stop.reason == "interrupted":
             self.say("Interrupted.")
         calls = self.session.where()
@@ -122,18 +141,16 @@ class Running(Part):
         elif stop.reason != "finding":
             self.say(f"{self.session.thread} has exited")
         self.show_displays()
-        if stop.reason in ("breakpoint", "watchpoint"):
+        if stop.number is not None:
             self.queue = [*self.scripts.get(stop.number or 0, []), *self.queue]
 
     def _report_change(self, stop: Stop) -> None:
         point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
         what = getattr(point, "expression", "")
-        self.say(
-            self.paint(f"Watchpoint {stop.number}: {what}", "1")
-            if stop.number is not None
-            else "A watched value changes here."
-        )
-        if stop.old is not None:
+        self.say(self.paint(f"Watchpoint {stop.number}: {what}", "1"))
+        if stop.event:
+            self.say(f"  {stop.event}")
+        elif stop.old is not None:
             self.say(f"  old {show(stop.old)}")
             self.say(f"  new {show(stop.new)}")
 

@@ -17,11 +17,11 @@ from warpsim.debug import DebugError, Session
 from warpsim.errors import Finding, WarpsimError
 
 ALIASES = {
-    "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "step", "stepi": "step",
-    "ni": "next", "nexti": "next", "fin": "finish", "u": "until", "advance": "until", "b": "break", "br": "break", "tb": "tbreak",
+    "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "stepi", "sl": "step-line", "nl": "next-line",
+    "ni": "nexti", "fin": "finish", "u": "until", "advance": "until", "b": "break", "br": "break", "tb": "tbreak",
     "d": "delete", "p": "print", "inspect": "print", "call": "print", "disp": "display", "i": "info", "inf": "info", "l": "list",
-    "bt": "backtrace", "where": "backtrace", "f": "frame", "rs": "reverse-step", "rsi": "reverse-step", "back": "reverse-step",
-    "reverse-stepi": "reverse-step", "rc": "reverse-continue", "q": "quit", "exit": "quit", "h": "help", "?": "help",
+    "bt": "backtrace", "where": "backtrace", "f": "frame", "rs": "reverse-step", "rsi": "reverse-stepi", "rsl": "reverse-step-line",
+    "back": "reverse-step", "rn": "reverse-step", "reverse-next": "reverse-step", "dn": "down", "disas": "list", "disassemble": "list", "rc": "reverse-continue", "q": "quit", "exit": "quit", "h": "help", "?": "help",
     "registers": "info registers", "memory": "x", "cuda": "focus", "dis": "disable", "en": "enable",
 }  # fmt: skip
 COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(/[^\s]*)?\s*(.*)", re.DOTALL)
@@ -43,6 +43,7 @@ class Shell(Running, Breaking, Looking):
         self.displays: dict[int, tuple[str, str]] = {}
         self.scripts: dict[int, list[str]] = {}
         self.previous: dict[str, Any] = {}
+        self.step_by = "instruction"
         self.shown_source: tuple[str, int] | None = None
         self.listed: int | None = None
         self.depth = 0
