@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.debug import DebugError, Session
+from warpsim.debug import DebugError, Session, timeline
 
 KERNELS = Path(__file__).parent / "kernels"
 FAULTY = (KERNELS / "faulty.ptx").read_text()
@@ -165,6 +165,21 @@ def test_back_and_forth(session):
     assert before.keys() == session.registers.keys()
     assert all(np.array_equal(before[name], session.registers[name]) for name in before)
     assert session.back(100).step == 0
+
+
+@pytest.mark.parametrize("stride", [1, 3, 1000])
+def test_back_by_several(session, monkeypatch, stride):
+    """So many instructions back at once is where one after the other leads, however many copies of the state there are."""
+    monkeypatch.setattr(timeline, "COPY_EVERY", 0)
+    monkeypatch.setattr(timeline, "COPY_SHARE", 0)
+    monkeypatch.setattr(timeline, "STRIDE", stride)
+    session.until(36)
+    one_by_one = [session.back().step for _ in range(15)]
+    for n in (2, 7, 15):
+        session.goto(0)
+        session.until(36)
+        assert session.back(n).step == one_by_one[n - 1]
+    assert session.back(0).step == session.stop.step
 
 
 def test_reverse_cont(session):

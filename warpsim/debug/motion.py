@@ -108,8 +108,9 @@ def anywhere(session: Standpoint) -> Stop:
     return _report(session, session.timeline.forward(None, stops.ask, session.catches), stops)
 
 
-def back(session: Standpoint) -> Stop:
-    """To where the thread in focus was about to execute its last instruction; to the start where there was none."""
+def back(session: Standpoint, n: int = 1) -> Stop:
+    """To where the thread in focus was about to execute its last instruction, or the ``n``-th from behind; to the start where
+    there were not so many."""
     focus, was = session.thread, session.timeline.step
     last: list[Where | None] = [None]
 
@@ -121,7 +122,7 @@ def back(session: Standpoint) -> Stop:
         last[0] = here
         return 0 if again else 1
 
-    return _go_back(session, session.timeline.latest(executed), was)
+    return _go_back(session, session.timeline.latest(executed, n), was)
 
 
 def reverse(session: Standpoint) -> Stop:

@@ -127,9 +127,11 @@ class Session(Standpoint):
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
         """Undo the last ``n`` instructions of the warp in focus, or (``by="line"``) be at the starts of its last CUDA lines;
         stops at the start."""
-        stop, move = self.stop, motion.back if _unit(by) else motion.line_back
+        if _unit(by):
+            return motion.back(self, n) if n > 0 else self.stop
+        stop = self.stop
         for _ in range(n):
-            stop = move(self)
+            stop = motion.line_back(self)
             if stop.step == 0:
                 break
         return stop

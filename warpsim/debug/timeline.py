@@ -295,14 +295,15 @@ class Timeline(Listener):
             self._restore(self._nearest(step))
         return self.forward(step)
 
-    def latest(self, hit: Hit) -> int | None:
-        """The last position before this one at which ``hit`` holds, if there is one. Leaves the launch anywhere."""
-        before = high = self.step
+    def latest(self, hit: Hit, n: int = 1) -> int | None:
+        """The last position (or the ``n``-th from behind) before this one at which ``hit`` holds, if there is one. Leaves the
+        launch anywhere."""
+        high = self.step
         found: list[int] = []
 
         def note(machine: Machine, group: Group, instruction: Instruction) -> int:
             answer = hit(machine, group, instruction)
-            if answer and self.step - answer + 1 < before:
+            if answer and self.step - answer + 1 < high:
                 found.append(self.step - answer + 1)
             return 0
 
@@ -316,8 +317,9 @@ class Timeline(Listener):
                 note(self.machine, self.group, self.group.instruction)
             if self.forward(high, note) == "interrupted":
                 return None
-            if found:
-                return found[-1]
+            if len(found) >= n:
+                return found[-n]
+            n -= len(found)
             high = kept.step
         return None
 
