@@ -117,6 +117,19 @@ def first_of(machine: Machine, group: Group) -> Focus:
     return Focus(cta_at(machine, column), warp, int(group.selection.threads.flat[0]) & 31)
 
 
+def warps_in(machine: Machine, group: Group) -> list[Focus]:
+    """The warps of a group, each by its first thread there."""
+    selection = group.selection
+    if selection.n_warps == 1:
+        return [first_of(machine, group)]
+    shape = selection.shape
+    ctas, threads = (np.broadcast_to(a, shape).reshape(-1) for a in (selection.ctas, selection.threads))
+    found: dict[tuple[int, int], int] = {}
+    for column, thread in sorted(zip(ctas.tolist(), threads.tolist(), strict=True)):
+        found.setdefault((column, thread >> 5), thread & 31)
+    return [Focus(cta_at(machine, column), warp, lane) for (column, warp), lane in found.items()]
+
+
 def peek(group: Group, index: int) -> Array:
     """A register's value in every thread of a group, flat, as the machine keeps it."""
     value = group.env[index]

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.debug.places import Focus, Standing, first_of, places, ranges, standing
+from warpsim.debug.places import Focus, places, ranges, standing, warps_in
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 
@@ -62,21 +62,8 @@ def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
     for machine in machines:
         for at in standing(machine):
             name, instruction = at.group.plan.function.name, at.instruction
-            for focus in _warps_of(at):
+            for focus in warps_in(at.machine, at.group):
                 lanes = ranges(np.flatnonzero(places(machine, at.group, focus) >= 0))
                 line, text = instruction.span.line, instruction.text
                 found.append(WarpState(focus.cta, focus.warp, lanes, line, text, name, at.state))
     return tuple(sorted(found, key=lambda w: (w.cta[::-1], w.warp, int(w.lanes.split("-")[0].split(",")[0]))))
-
-
-def _warps_of(at: Standing) -> list[Focus]:
-    """The warps of a group, each by its first lane."""
-    selection = at.group.selection
-    if selection.n_warps == 1:
-        return [first_of(at.machine, at.group)]
-    gx, gy, _ = at.machine.launch.grid
-    pairs = sorted(
-        set(zip(selection.ctas.reshape(-1).tolist(), (selection.threads.reshape(-1) >> 5).tolist(), strict=True))
-    )
-    numbers = [(int(at.machine.batch.ctas[column]), warp) for column, warp in pairs]
-    return [Focus((n % gx, n // gx % gy, n // (gx * gy)), warp) for n, warp in numbers]

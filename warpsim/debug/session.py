@@ -43,7 +43,8 @@ class Session(Standpoint):
 
     It stands before the first instruction of the first warp. Every warp is a group of its own here, so that one step is one
     instruction of one warp (of four, where a wgmma instruction takes a warpgroup), and CTAs run one after the other as far
-    as they do not wait for each other; values and findings are those of a launch. The launch runs on a copy of the device's
+    as they do not wait for each other; values and findings are those of a launch. With ``schedule=`` the order is that of a launch
+    with this seed: a group may hold several warps then, and all move as that order has it. The launch runs on a copy of the device's
     memory: arrays get what the kernel wrote when the end is reached.
 
     Args:
@@ -77,9 +78,8 @@ class Session(Standpoint):
         with self.device.lock:
             memory = self.device.memory
             try:
-                state = kernel.begin(
-                    grid, block, args, mapped, self.device, **{**chosen, "batch_threads": 1, "by_warp": True}
-                )
+                warps = {} if options.get("schedule") is not None else {"batch_threads": 1, "by_warp": True}
+                state = kernel.begin(grid, block, args, mapped, self.device, **{**chosen, **warps, "keeps": True})
                 self._allocations: list[Allocation] = memory.everything()
                 state.memory = copy.deepcopy(memory)
                 memory.settle()

@@ -81,7 +81,8 @@ class Standpoint(Views):
         gx, gy, _ = self.timeline.state.grid
         x, y, z = self.thread.cta
         number = x + gx * (y + gy * z)
-        self.timeline.prefer(None if self.scheduler_locking == "off" else (number, self.thread.warp))
+        free = self.scheduler_locking == "off" or self.timeline.state.schedule is not None
+        self.timeline.prefer(None if free else (number, self.thread.warp))
 
     def here(self, spots: frozenset[tuple[int, int]]) -> bool:
         """Whether the thread in focus stands at one of these places."""

@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import Focus, column_of, first_of, holds
+from warpsim.debug.places import Focus, column_of, first_of, holds, warps_in
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.tiles import TileTarget, TileWatch
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch
@@ -131,13 +131,12 @@ class Stops:
     def _holds(self, point: Breakpoint, machine: Machine, group: Group) -> bool:
         focus = self.session.thread if holds(machine, group, self.session.thread) else first_of(machine, group)
         if point.number in self._conditions:
-            scene = Scene(machine.launch, machine, group, focus)
-            value = scene.evaluate(self._conditions[point.number])
-            truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & scene.lanes()
-            if not truth.any():
+            others = [] if group.selection.n_warps == 1 else warps_in(machine, group)
+            met = (self._where(point, machine, group, each) for each in [focus, *others])
+            found = next((each for each in met if each is not None), None)
+            if found is None:
                 return False
-            if not truth[focus.lane]:
-                focus = attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))
+            focus = found
         if self.counting:
             point.hits += 1
             if point.ignore > 0:
@@ -147,6 +146,15 @@ class Stops:
                 self.session.breakpoints.pop(point.number, None)
         self.struck = Struck("breakpoint", point.number, focus)
         return True
+
+    def _where(self, point: Breakpoint, machine: Machine, group: Group, focus: Focus) -> Focus | None:
+        """The thread of a warp for which a condition holds: that in focus, or the first."""
+        scene = Scene(machine.launch, machine, group, focus)
+        value = scene.evaluate(self._conditions[point.number])
+        truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & scene.lanes()
+        if not truth.any():
+            return None
+        return focus if truth[focus.lane] else attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))
 
     def _changes(self, machine: Machine, group: Group, instruction: Instruction) -> Struck | None:
         who, self._last = self._last, first_of(machine, group)

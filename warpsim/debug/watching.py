@@ -12,7 +12,7 @@ from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, Focus, column_of, first_of, of_type, peek, places, standing
+from warpsim.debug.places import DebugError, Focus, column_of, of_type, peek, places, standing, warps_in
 from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
@@ -86,18 +86,18 @@ class RegisterWatch:
     def __init__(self, target: RegisterTarget) -> None:
         self.target = target
         self._writes: dict[int, bool] = {}
-        self._before: tuple[Machine, Focus, Array, Array] | None = None
+        self._before: list[tuple[Machine, Focus, Array, Array]] = []
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> tuple[Any, Any] | None:
         """Old and new value where the last step changed it; the step that comes next is noted."""
-        found = self._compare()
-        self._before = None
+        found = next((change for before in self._before if (change := self._compare(*before)) is not None), None)
+        self._before = []
         if self._may_write(instruction) and group.plan.function.name == self.target.function:
-            focus = first_of(machine, group)
             watched = self.target.focus
-            if watched is None or (watched.cta, watched.warp) == (focus.cta, focus.warp):
-                at = places(machine, group, focus)
-                self._before = machine, focus, at >= 0, self._values(group, at)
+            for focus in warps_in(machine, group):
+                if watched is None or (watched.cta, watched.warp) == (focus.cta, focus.warp):
+                    at = places(machine, group, focus)
+                    self._before.append((machine, focus, at >= 0, self._values(group, at)))
         return found
 
     def _may_write(self, instruction: Instruction) -> bool:
@@ -111,10 +111,8 @@ class RegisterWatch:
     def _values(self, group: Group, at: Array) -> Array:
         return of_type(peek(group, self.target.register.index)[at].copy(), self.target.register.type.dtype)
 
-    def _compare(self) -> tuple[Any, Any] | None:
-        if self._before is None:
-            return None
-        machine, focus, lanes, before = self._before
+    def _compare(self, machine: Machine, focus: Focus, lanes: Array, before: Array) -> tuple[Any, Any] | None:
+        """Old and new value of a warp, of which these ``lanes`` have executed a step."""
         after, known = before.copy(), np.zeros(32, np.bool_)
         for at in standing(machine) if column_of(machine, focus.cta) is not None else ():
             if at.group.plan.function.name == self.target.function:

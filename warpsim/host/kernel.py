@@ -303,6 +303,7 @@ class Kernel:
         schedule: int | None = None,
         batch_threads: int = BATCH_THREADS,
         by_warp: bool = False,
+        keeps: bool = False,
     ) -> LaunchState:
         """A launch before its first step; ``mapped`` takes the addresses at which arguments were mapped. The caller holds the
         lock of the device."""
@@ -329,6 +330,7 @@ class Kernel:
             batch_bytes=bytes_at_once(chosen),
             whole_warps=DIVERGENCE in chosen,
             by_warp=by_warp,
+            keeps=keeps,
         )
         plan = self.module.image(device).plan(self.name)
         self._check(plan, device, grid3, block3, shared_mem)

@@ -104,7 +104,7 @@ def live_after(plan: FunctionPlan, target: int | None, following: int | None) ->
 def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
     """The group's threads where ``mask`` holds, and the others, each with its registers (those in ``live``)."""
     selection = group.selection
-    if machine.launch.settings.by_warp:
+    if machine.launch.settings.keeps:
         live = None
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)

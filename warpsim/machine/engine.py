@@ -188,7 +188,9 @@ class Run:
         telling = self._telling
         waiting = len(batch.runnable)
         limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
-        left = None if state.schedule is None else state.schedule.quantum()
+        left, state.left = state.left, None
+        if left is None and state.schedule is not None:
+            left = state.schedule.quantum()
         while True:
             if compiled is not None and compiled.advance(machine, group, limit):
                 if group.block < 0:  # in parts
@@ -201,6 +203,7 @@ class Run:
             if told:
                 pause = self._pauses(machine, group, block)
                 if pause is not None:
+                    state.left = left if pause else None
                     return pause
             elif group.at == 0:
                 self._count(machine, block, group)
@@ -236,6 +239,7 @@ class Run:
                 if told:
                     pause = self._tell(machine, group, block)
                     if pause is not None:
+                        state.left = left + stop - group.at if pause and left is not None else None
                         return pause
             group.at = stop
             if stop < len(steps):

@@ -43,6 +43,7 @@ def run_debugger(options: Namespace) -> int:
             result = run_case(path, device=options.device, numerics=options.numerics, launch=launch, **given)
             if not options.json:
                 print_case(result, options.bits)
+            show_profile(result.profile, options)
             return report_cases([result], options)
         done = launch_from(options, launch)
         show_profile(done.result.profile, options)

@@ -70,7 +70,7 @@ class Memory(Reach, RowAccess):
         """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
 
         ``shared`` is the update in shared memory where it differs; ``room`` as for `apply_atomic`."""
-        returns = returns and not (self.unused and not self.machine.launch.settings.by_warp)
+        returns = returns and not (self.unused and not self.machine.launch.settings.keeps)
         name = space_of(space)
         if name == "":
 

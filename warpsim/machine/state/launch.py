@@ -46,8 +46,9 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     whole_warps: bool = True
     by_warp: bool = False
-    """For debuggers: a group is lanes of one warp (of one warpgroup at an instruction that takes four), and what registers
-    hold is kept though nothing reads it again."""
+    """For debuggers: a group is lanes of one warp (of one warpgroup at an instruction that takes four)."""
+    keeps: bool = False
+    """For debuggers: what registers hold is kept though nothing reads it again."""
 
 
 @attrs.define(eq=False)
@@ -69,6 +70,8 @@ class LaunchState:
     shared_size: int = attrs.field()
     schedule: Schedule | None = None
     """Another legal order than the usual one."""
+    left: int | None = None
+    """How many instructions the group that runs may still execute in such an order; None where it has not begun."""
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """How many batches have begun."""
