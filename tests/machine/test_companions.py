@@ -75,7 +75,7 @@ def test_lists_of_lanes():
     lanes.read(0)
     machine = SimpleNamespace(
         batch=SimpleNamespace(shape=SHAPE),
-        launch=SimpleNamespace(settings=SimpleNamespace(by_warp=False)),
+        launch=SimpleNamespace(settings=SimpleNamespace(keeps=False)),
         window=Window(),
         group=lambda selection, plan, *rest: group(selection, frame, plan),
     )

@@ -135,7 +135,7 @@ class Infos(Part):
         """Barriers at which somebody has arrived, and who waits."""
         for barrier in self.session.barriers():
             name = "of the cluster" if barrier.number is None else str(barrier.number)
-            waits = f"; warps {', '.join(map(str, barrier.waiting))} wait" if barrier.waiting else ""
+            waits = _waiting(barrier.waiting)
             self.say(f"  {cta(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}")
         if not self.session.barriers():
             self.say("Nobody has arrived at a barrier.")
@@ -143,7 +143,7 @@ class Infos(Part):
     def info_mbarriers(self, text: str) -> None:
         """The mbarriers in use: phase, what it lacks, who waits."""
         for found in self.session.mbarriers():
-            waits = f"; warps {', '.join(map(str, found.waiting))} wait" if found.waiting else ""
+            waits = _waiting(found.waiting)
             self.say(
                 f"  {cta(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
                 f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
@@ -197,3 +197,10 @@ class Infos(Part):
             f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
             f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back"
         )
+
+
+def _waiting(warps: tuple[int, ...]) -> str:
+    """Who waits."""
+    if len(warps) == 1:
+        return f"; warp {warps[0]} waits"
+    return f"; warps {', '.join(map(str, warps))} wait" if warps else ""
