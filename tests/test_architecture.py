@@ -96,6 +96,7 @@ OPCODES_ELSEWHERE = {
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
     "testing/bounds.py": "which arithmetic a bound is for, in the words of whoever writes the test",
     "debug/matrices.py": "likewise, of the instruction that a session shows",
+    "debug/listening.py": "names of events",
     "cli/debug/shell.py": "gdb's commands have names of their own",
     "native/forms.py": "the .op of atomics that commute",
     "native/lower.py": "ufuncs of NumPy and instructions of LLVM",
