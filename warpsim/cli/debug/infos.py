@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,13 @@ class Infos(Part):
         return sorted(name[5:] for name in dir(self) if name.startswith("info_"))
 
     def info_registers(self, text: str) -> None:
-        """Registers that hold anything, those that changed since the last stop with a star; or one by lane."""
+        """Registers that hold anything, those that changed since the last stop with a star; one by lane, or some: %r1*."""
         held = self.session.registers
-        if text:
+        if "*" in text or "?" in text:
+            held = {name: held[name] for name in held if fnmatch.fnmatchcase(name, text)}
+            if not held:
+                raise DebugError(f"no register {text} that anything was written to")
+        elif text:
             chosen = [name for name in held if name == text or name == "%" + text]
             if not chosen:
                 raise DebugError(f"no register {text} that anything was written to")
