@@ -182,6 +182,19 @@ def test_back_by_several(session, monkeypatch, stride):
     assert session.back(0).step == session.stop.step
 
 
+@pytest.mark.parametrize("limit", [0, 20_000, 1 << 20])
+def test_history_is_bounded(monkeypatch, limit):
+    """Copies of the state take no more than they may; going back is as exact with few of them as with many."""
+    for name in ("COPY_EVERY", "COPY_SHARE", "STRIDE"):
+        monkeypatch.setattr(timeline, name, 0)
+    made = Session(warpsim.load(CALLS)["k"], (1,), (64,), (np.zeros(64, np.uint32), 5), history_bytes=limit)
+    made.cont()
+    assert made.timeline.bytes <= limit
+    assert bool(made.timeline.copies) == (limit > 0)
+    made.goto(35)
+    assert (made.stop.line, made.evaluate("s[1:4]").tolist()) == (29, [2, 4, 6])
+
+
 def test_reverse_cont(session):
     """The last breakpoint or change before; the start where there is none."""
     session.break_at(19)

@@ -1,6 +1,6 @@
 """Time: a launch run forward step by step, copies of its state on the way, and any earlier step again from them.
 
-A step is what one group executes at once, and groups are warps here (`Settings.by_warp`). Position ``n`` is the state in
+A step is what one group executes at once, and groups are warps here (`Settings.by_warp`) but in the order of a seed. Position ``n`` is the state in
 which ``n`` steps have been begun and the next has not. It follows from the start and from what the user changed on the way
 (`Change`), and so is the same however one comes to it.
 """
@@ -60,7 +60,8 @@ class Timeline(Listener):
     """Runs a launch; ``step`` is the position, ``machine`` and ``group`` whose step comes next (None before the first and
     after the last).
 
-    ``most_bytes`` bounds what copies may take. Where that is nothing, going back runs again from the start."""
+    ``most_bytes`` bounds what copies may take, and may be changed. Where that is nothing, going back runs again from the
+    start."""
 
     def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -72,7 +73,6 @@ class Timeline(Listener):
         self.has_watchers = bool(watchers)
         """Whether the user looks, too."""
         self._start = Copy(-1, 0, state)
-        self._copyable = most_bytes > 0
         self.interrupted = self.cut = self._struck = False
         self._catching: Catch | None = None
         self._known: set[tuple[int, str, int, int]] = set()
@@ -140,7 +140,7 @@ class Timeline(Listener):
 
     def _thin_out(self) -> None:
         """Drop copies, such that the gaps grow with the distance from the present position."""
-        while len(self.copies) > MOST_COPIES or self._bytes() > self.most_bytes:
+        while len(self.copies) > MOST_COPIES or self.bytes > self.most_bytes:
             if not self.copies:
                 return
             steps = [self._start.step, *[kept.step for kept in self.copies]]
@@ -150,7 +150,8 @@ class Timeline(Listener):
             ]
             del self.copies[gaps.index(min(gaps))]
 
-    def _bytes(self) -> int:
+    @property
+    def bytes(self) -> int:
         """What the copies take besides what they share with each other."""
         found = {id(array): array.nbytes for kept in self.copies for array in arrays_of(kept.state)}
         shared = {id(array) for array in arrays_of(self._start.state)}
@@ -238,7 +239,7 @@ class Timeline(Listener):
             if self.interrupted:
                 self.interrupted, self.cut = False, True
                 return "interrupted"
-            if self._copyable and self.group is not None and time.monotonic() > self._next_copy:
+            if self.most_bytes > 0 and self.group is not None and time.monotonic() > self._next_copy:
                 self._keep_copy()
         return "end"
 

@@ -200,7 +200,8 @@ class Infos(Part):
         )
         self.say(
             f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
-            f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back"
+            f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back, in"
+            f" {plural(session.timeline.bytes, 'byte')} of at most {session.timeline.most_bytes:,}"
         )
 
 

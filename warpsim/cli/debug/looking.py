@@ -122,6 +122,11 @@ class Looking(Infos):
                 )
             self.step_by = words[1]
             return
+        if words[:1] == ["history-bytes"]:
+            if len(words) != 2:
+                raise DebugError("set history-bytes N: what copies of the state for going back may take")
+            self.session.timeline.most_bytes = count_of(words[1], 0)
+            return
         if words[:1] == ["stop-at-findings"]:
             if len(words) != 2 or words[1] not in ("on", "off"):
                 raise DebugError("set stop-at-findings on|off")
