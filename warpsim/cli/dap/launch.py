@@ -14,6 +14,7 @@ OPTIONS = {
     "numerics": "--numerics",
     "maxInstructions": "--max-instructions",
     "maxSeconds": "--max-seconds",
+    "schedule": "--schedule",
 }
 LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": "--shared", "cluster": "--cluster"}
 

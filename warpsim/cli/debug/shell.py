@@ -14,7 +14,9 @@ from warpsim.cli.debug.breaking import Breaking
 from warpsim.cli.debug.looking import Looking
 from warpsim.cli.debug.running import Running
 from warpsim.debug import DebugError, Session
+from warpsim.debug.listening import EVENTS
 from warpsim.errors import Finding, WarpsimError
+from warpsim.host.checks import EVERY
 
 ALIASES = {
     "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "stepi", "sl": "step-line", "nl": "next-line",
@@ -171,6 +173,9 @@ class Shell(Running, Breaking, Looking):
                 return [word for word in self.infos() if word.startswith(text)]
             if name == "help":
                 return [word for word in self.names() if word.startswith(text)]
+            if name == "catch":
+                checks = self.session.timeline.state.settings.checks
+                return sorted(word for word in {*EVENTS, *(checks & EVERY)} if word.startswith(text))
             if name in ("break", "tbreak", "until"):
                 functions = self.session.timeline.state.plan.program.functions
                 places = [*functions, *(label for f in functions.values() for label in f.labels)]
