@@ -48,6 +48,29 @@ def test_words_of_gdb(prompt):
     assert answers[11].splitlines()[0] == "Breakpoint 1"
 
 
+def test_words_of_this_debugger(prompt):
+    """Beginnings of words, steps by kind, calls below, events, registers by pattern, the room for going back."""
+    answers = prompt(
+        "ste", "nex 2", "set step-by inch", "sl", "catch arrival", "b twice", "c", "up", "i r %r*", "bt", "fr 0", "fr 7", "d 2",
+        "c", "rc", "info breakpoints", "i r %q*", "set history-bytes 0", "i program", "catch nothing", "rsi 3", "q",
+    )  # fmt: skip
+
+    assert answers[1].endswith("    18  mov.u32 %r0, %tid.x;")
+    assert answers[2].endswith("    20  setp.lt.u32 %p, %r0, 40;")
+    assert answers[3].startswith("set step-by line")
+    assert answers[4] == "the module names no CUDA lines: compile with -lineinfo"
+    assert answers[8] == "#1  k, line 25: call (b), twice, (a);"
+    assert [line.split()[0] for line in answers[9].splitlines()] == ["%rd0", "%r0", "%r3"]
+    assert answers[10].splitlines()[1].startswith("*1  k")
+    assert answers[11] == "#0  twice, line 7: ld.param.u32 %x0, [a];"
+    assert answers[12] == "there is no frame 7; frames are 0 to 1"
+    assert answers[14].startswith("Catchpoint 1: arrives at barrier 0\nk, CTA (0,0,0), warp 0")
+    assert answers[15].splitlines()[0] == "Catchpoint 1: arrives at barrier 0"
+    assert answers[16] == "  1  catch arrival; hit 1 time"
+    assert "of at most 0" in answers[19]
+    assert answers[20].startswith("no event or rule 'nothing'; events are arrival")
+
+
 def test_values(prompt):
     """Formats, memory, displays, and a value that is set."""
     answers = prompt(

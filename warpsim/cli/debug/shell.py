@@ -114,6 +114,8 @@ class Shell(Running, Breaking, Looking):
         if word in names:
             return word
         found = [name for name in names if name.startswith(word)]
+        if found and all(name.startswith(found[0]) for name in found):  # step before stepi and step-line
+            return found[0]
         if len(found) != 1:
             many = f"ambiguous: {', '.join(found)}" if found else "no command; try: help"
             raise DebugError(f"{word!r} is {many}")

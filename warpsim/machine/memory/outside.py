@@ -38,7 +38,7 @@ def shared_advice(launch: LaunchState) -> str:
         return INDEX
     given = launch.settings.dynamic_shared
     if not given:
-        return "pass shared_mem= (--shared on the command line): the kernel uses dynamic shared memory, and this launch gives it none"
+        return "pass shared_mem=: the kernel uses dynamic shared memory, and this launch gives it none"
     return f"pass more than shared_mem={given}, or check the index"
 
 
