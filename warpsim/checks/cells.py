@@ -8,27 +8,79 @@ from __future__ import annotations
 
 import copy
 
+import attrs
 import numpy as np
 
+from warpsim.machine.selection import Axis, Rect, Shape
 from warpsim.machine.state.word_space import WIDEST
 from warpsim.machine.values import Array
 
 SHIFT = 32
 THREAD = (1 << SHIFT) - 1
 LARGEST = 16
+MOST = 64
+"""Accesses that are kept as they are."""
+
+
+Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
+"""The axes of a selection, the extents of its batch, and the number of the batch's first thread."""
+
+
+@attrs.frozen
+class Strided:
+    """An access in which each lane has bytes of its own, at ``start`` plus strides from the beginning of an allocation, within
+    ``low`` and ``high``."""
+
+    low: int
+    high: int
+    start: int
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+    nbytes: int
+    lanes: Lanes
+    now: int
+
+    @property
+    def order(self) -> list[int]:
+        """The axes as they follow each other in memory."""
+        return sorted(range(len(self.shape)), key=lambda axis: -abs(self.strides[axis]))
+
+    def same_bytes(self, other: Strided) -> bool:
+        """Whether each lane accesses what it does in another access."""
+        return (self.start, self.strides, self.nbytes, self.lanes) == (
+            other.start,
+            other.strides,
+            other.nbytes,
+            other.lanes,
+        )
+
+    def stamps(self, threads: Array) -> Array:
+        """What it leaves in cells, in the order of memory."""
+        order = self.order
+        stamp: Array = np.empty((*[self.shape[axis] for axis in order], 1), np.int64)
+        np.bitwise_or(threads.transpose(order)[..., None], self.now << SHIFT, out=stamp)
+        return stamp
+
+    def view(self, held: Array, granule: int, order: list[int]) -> Array:
+        """Its cells, in the order of memory."""
+        shape = (*[self.shape[axis] for axis in order], self.nbytes // granule)
+        steps = (*[self.strides[axis] // granule * 8 for axis in order], 8)
+        return np.ndarray(shape, np.int64, held, self.start // granule * 8, steps)
 
 
 class Cells:
     """Cells of ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost).
 
-    ``narrow`` says that there were strong writes of less than gpu scope."""
+    ``narrow`` says that there were strong writes of less than gpu scope. Accesses of which no two meet are kept as they are
+    until somebody looks at a cell."""
 
     def __init__(self, size: int, width: int) -> None:
         self.size = max(size, WIDEST)
         self.width = width
         self.granule = LARGEST
         self.narrow = False
-        self.kinds: dict[str, Array] = {}
+        self._kinds: dict[str, Array] = {}
+        self._kept: dict[str, list[Strided]] = {}
         self._owned: set[str] = set()
 
     CACHES = frozenset({"_owned"})
@@ -36,16 +88,47 @@ class Cells:
     def __deepcopy__(self, memo: object) -> Cells:
         """Both share the cells of each kind, until one of them asks for those to write to."""
         twin = copy.copy(self)
-        twin.kinds, twin._owned = dict(self.kinds), set()
+        twin._kinds, twin._owned = dict(self._kinds), set()
+        twin._kept = {kind: list(notes) for kind, notes in self._kept.items()}
         self._owned.clear()
         return twin
+
+    @property
+    def kinds(self) -> dict[str, Array]:
+        """The cells of each kind that there are (see `of`)."""
+        if self._kept:
+            self._settle()
+        return self._kinds
+
+    def keep(self, note: Strided, *, write: bool) -> bool:
+        """Keep an access as it is, where that does; False where cells are needed."""
+        if self._kinds:
+            return False
+        kind, others = "write" if write else "read", [other for notes in self._kept.values() for other in notes]
+        meeting = [other for other in others if other.low < note.high and note.low < other.high]
+        if len(others) >= MOST or not all(note.same_bytes(other) for other in meeting):
+            self._settle()
+            return False
+        notes = self._kept.setdefault(kind, [])
+        self._kept[kind] = [*[other for other in notes if not any(other is m for m in meeting)], note]
+        return True
+
+    def _settle(self) -> None:
+        """Leave what was kept in the cells."""
+        kept, self._kept = self._kept, {}
+        for kind, notes in kept.items():
+            held = self.of(kind)
+            for note in notes:
+                axes, extents, base = note.lanes
+                threads = Rect(Shape(*extents), axes).positions + base
+                note.view(held, self.granule, note.order)[...] = note.stamps(threads)
 
     def fit(self, nbytes: int) -> None:
         """Granules of at most ``nbytes``."""
         wanted = nbytes & -nbytes
         if wanted < self.granule:
             times = self.granule // wanted
-            for name, cells in self.kinds.items():
+            for name, cells in self._kinds.items():
                 rows = cells.reshape(-1, self.width)
                 used = np.flatnonzero(rows.any(axis=1))  # most of a large memory nobody has touched
                 finer = np.zeros((len(rows), times, self.width), cells.dtype)
@@ -63,7 +146,7 @@ class Cells:
         return found if kind in self._owned else self._have(kind, found.copy())
 
     def _have(self, kind: str, cells: Array) -> Array:
-        self.kinds[kind] = cells
+        self._kinds[kind] = cells
         self._owned.add(kind)
         return cells
 

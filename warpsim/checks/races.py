@@ -13,9 +13,11 @@ import numpy as np
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race_events import GPU, Note
 from warpsim.checks.race_findings import IN_TURN, UNFENCED, RaceFindings
+from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
+from warpsim.machine.events import ATOMIC, MemoryAccess
 from warpsim.machine.selection import Rect
-from warpsim.machine.values import Array
+from warpsim.machine.values import Affine, Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -114,28 +116,24 @@ class Races(RaceFindings):
         self.flat(machine, group, self.shared_cells, at, step, who, who, write, np.repeat(columns, nbytes // step))
         self.settle(machine, group, None, None)
 
-    def globals(
-        self,
-        machine: Machine,
-        group: Group,
-        allocation: Allocation,
-        place: Array,
-        nbytes: int,
-        mask: Array | None,
-        *,
-        write: bool,
-        reads: bool = False,
-    ) -> None:
+    def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """An access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
         cells = self.launch.cells.get(allocation.number)
         if cells is None:
             cells = self.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
+        weak = not self.note.level
+        if weak and type(access.at) is Affine and access.active is None:
+            lanes, write = group.selection, access.writes
+            if note_strided(cells, allocation, access.at, access.nbytes, lanes, self.base, self.now, write=write):
+                return
         threads = group.selection.positions + self.base
-        self._lanes(machine, group, cells, place - allocation.start, nbytes, threads, mask, write, allocation)
-        if self.note.level:
-            self.strong(group, cells, place, mask, reads or not write, write, None, allocation.start)
+        place, mask, write = access.place, access.active, access.writes
+        self._lanes(machine, group, cells, place - allocation.start, access.nbytes, threads, mask, write, allocation)
+        if not weak:
+            reads = access.kind == ATOMIC or not write
+            self.strong(group, cells, place, mask, reads, write, None, allocation.start)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""

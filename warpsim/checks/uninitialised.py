@@ -163,7 +163,7 @@ class Uninitialised(WrittenBytes):
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores write; others may meet what nobody wrote."""
-        place, nbytes, active = access.place, access.nbytes, access.active
+        place, nbytes, active = access.at, access.nbytes, access.active
         if access.allocation is not None:
             written = written_bits(access.allocation)
             if access.kind == WRITE:

@@ -122,16 +122,7 @@ class RaceWatcher(Watcher):
             return
         races = self._at(machine, group)
         if access.allocation is not None:
-            races.globals(
-                machine,
-                group,
-                access.allocation,
-                access.place,
-                access.nbytes,
-                access.active,
-                write=access.writes,
-                reads=access.kind == ATOMIC,
-            )
+            races.globals(machine, group, access.allocation, access)
         else:
             races.shared(
                 machine,

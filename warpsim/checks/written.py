@@ -253,7 +253,7 @@ class WrittenBytes(Watcher):
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores of lanes."""
         if access.kind == WRITE and access.allocation is not None:
-            mark(written_bits(access.allocation), access.place, access.nbytes, access.active)
+            mark(written_bits(access.allocation), access.at, access.nbytes, access.active)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 import numpy as np
 
-from warpsim.machine.values import Array
+from warpsim.machine.values import Affine, Array
 
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import Allocation
@@ -34,9 +34,8 @@ class MemoryAccess:
     """READ, WRITE or ATOMIC."""
     space: str
     """"global", "local", "shared" or "shared::cluster"."""
-    place: Any
-    """The byte addresses, an int or an int64 array: absolute in global memory, else offsets. Affine maybe where memory with a
-    companion is told of."""
+    at: Any
+    """The byte addresses as the machine has them: an int, an int64 array or, in global memory, an `Affine`."""
     nbytes: int
     allocation: Allocation | None
     """What is accessed of global memory."""
@@ -48,6 +47,11 @@ class MemoryAccess:
     """Of a store: marks the lanes that do not find in memory what they store, before it and (in `memory_written`) after it."""
     everywhere: bool = False
     """All columns are accessed alike, each at every ``place``."""
+
+    @property
+    def place(self) -> Any:
+        """The byte addresses, an int or an int64 array: absolute in global memory, else offsets."""
+        return self.at.array().view(np.int64) if type(self.at) is Affine else self.at
 
     @property
     def writes(self) -> bool:

@@ -16,6 +16,8 @@ from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import FLAT, Affine, Array, as_array
 
+I64 = np.dtype(np.int64)
+
 
 class GlobalAccess(Port):
     """The part of the port that reaches the device's allocations."""
@@ -38,9 +40,9 @@ class GlobalAccess(Port):
                 return None
             allocation.own()
         if self.window.memory_accessed is not None and not write:
-            self.tell_global(READ, allocation, base.array().astype(np.int64) + offset, nbytes, None)
+            self.tell_global(READ, allocation, Affine(first, strides, base.extents, I64), nbytes, None)
         if allocation.companion is not None:
-            place = Affine(first, strides, base.extents, base.dtype)
+            place = Affine(first, strides, base.extents, I64)
             self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, None)
         at = first - allocation.start
         if count == 1:
@@ -129,7 +131,7 @@ class GlobalAccess(Port):
         self,
         access: int,
         allocation: Allocation,
-        place: Array,
+        place: Array | Affine,
         nbytes: int,
         active: Array | None,
         differs: Callable[[], Array] | None = None,
@@ -151,6 +153,8 @@ class GlobalAccess(Port):
         """Tell of a store where it is allowed, allocation by allocation."""
         base, offset = address.base, address.offset
         nbytes = values[0].dtype.itemsize * len(values)
+        if type(base) is Affine and self.active is None and self._tell_affine_store(base, offset, nbytes, values):
+            return
         array = as_array(base).view(np.int64)
         allocation = self.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
         if allocation is not None and not misaligned(array, offset, nbytes):
@@ -167,6 +171,23 @@ class GlobalAccess(Port):
             allocation, here = self.globals.allocation(int(which)), good & (owner == which)
             differs = partial(self._differs_global, allocation, place, here, values)
             self.tell_global(WRITE, allocation, place, nbytes, here, differs)
+
+    def _tell_affine_store(self, base: Affine, offset: int, nbytes: int, values: tuple[Array, ...]) -> bool:
+        """Likewise where affine addresses lie in one allocation; False where they do not."""
+        first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
+        if first + pattern.low < 0 or not pattern.aligned or first % nbytes:
+            return False
+        allocation = self.globals.find(first + pattern.low, first + pattern.high)
+        if allocation is None:
+            return False
+        place = Affine(first, base.strides, base.extents, I64)
+        self.tell_global(
+            WRITE, allocation, place, nbytes, None, partial(self._differs_affine, allocation, place, values)
+        )
+        return True
+
+    def _differs_affine(self, allocation: Allocation, place: Affine, values: tuple[Array, ...]) -> Array:
+        return self._differs_global(allocation, place.array(), None, values)
 
     def _differs_global(
         self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
