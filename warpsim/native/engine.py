@@ -10,9 +10,9 @@ import attrs
 
 from warpsim.isa.spec import Scope
 from warpsim.machine.waiting import LAPS
+from warpsim.native.bodies import Bodies
 from warpsim.native.compiler import available
 from warpsim.native.lower import Unlowerable
-from warpsim.native.matrices import Matrices
 from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, is_uniform, value_of
 from warpsim.native.trace import Untraceable
 from warpsim.native.units import Former, Known, Options, Shape, kinds_of
@@ -112,7 +112,7 @@ class Compiled:
 
     def __init__(self, eager: bool, collectives: bool, units: bool = True) -> None:
         self.eager, self.collectives, self.units = eager, collectives, units
-        self.bodies = Matrices(eager)
+        self.bodies = Bodies(eager)
         self.runner = Runner(_MINE.scratch)
         self.budget = Budget()
         self._plans: dict[int, Plans] = {}
