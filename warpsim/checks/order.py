@@ -370,13 +370,13 @@ class Order:
         inside = (at >= 0) & (at < self.rows * n_ctas)
         if inside.any():
             mine, at = left[inside], at[inside]
-            pairs, group = np.unique(numbers[mine] * n_ctas + at % n_ctas, return_inverse=True)
+            pairs, group = _grouped(numbers[mine] * n_ctas + at % n_ctas)
             rows = [self.table[k // n_ctas].get(self.base + k % n_ctas) for k in pairs.tolist()]
             told = np.array([row is not None for row in rows])
             if told.any():
                 latest = np.zeros((len(rows), self.rows), np.int64)
                 latest[told] = np.stack([row for row in rows if row is not None])
-                ordered[mine] |= times[mine] < latest[group.reshape(-1), at // n_ctas]
+                ordered[mine] |= times[mine] < latest[group, at // n_ctas]
         left = left[~inside]
         for number in np.unique(numbers[left]).tolist():
             mine = left[numbers[left] == number]
@@ -387,3 +387,17 @@ class Order:
                 here &= at % n_ctas == cta - base
                 chosen = mine[here]
                 ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]
+
+
+def _grouped(keys: Array) -> tuple[Array, Array]:
+    """Distinct keys, and which each is: without sorting where they lie close together."""
+    low = int(keys.min())
+    size = int(keys.max()) - low + 1
+    if size > 4 * len(keys):
+        distinct, group = np.unique(keys, return_inverse=True)
+        return distinct, group.reshape(-1)
+    places: Array = np.zeros(size, np.int64)
+    places[keys - low] = 1
+    distinct = np.flatnonzero(places)
+    places[distinct] = np.arange(len(distinct))
+    return distinct + low, places[keys - low]
