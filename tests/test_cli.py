@@ -21,6 +21,7 @@ def test_replay_bundled(capsys):
     assert case["ok"]
     assert case["bits_equal"]
     assert case["outputs"][0]["max_ulp"] == 0
+    assert {"instruction", "sm", "standing", "evidence", "count"} <= set(case["fidelity"][0])
 
 
 def test_replay_difference(tmp_path, capsys):

@@ -94,8 +94,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Launches of fixtures are the test's."""
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """The test's defaults hold, and what its launches find counts."""
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """As for fixtures."""
+    return (yield from _watched(item))
+
+
+def _watched(item: pytest.Item) -> Generator[None, Any, Any]:
     from warpsim.testing.sessions import watched
 
     with watched(item):
@@ -107,7 +123,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist hands over what it has seen; everybody else writes it."""
     from warpsim.testing.sessions import finish
 
-    finish(session.config)
+    finish(session)
 
 
 @pytest.hookimpl(optionalhook=True)

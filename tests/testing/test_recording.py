@@ -9,6 +9,7 @@ import pytest
 
 import warpsim
 from warpsim.cli import main
+from warpsim.debug import Session
 from warpsim.host.case_writing import write_case
 from warpsim.host.cases import Case, run_case, schema
 from warpsim.host.json_schema import problems
@@ -199,3 +200,35 @@ def test_run_record(tmp_path, capsys):
     assert main(["run", SAXPY, *words, "--record", str(tmp_path / "x")]) == 0
     assert main(["replay", str(tmp_path / "x"), "--bits"]) == 0
     assert "x: equal in every bit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_session_is_recorded(tmp_path, ended):
+    """The launch of a debugging session, before its end or behind it: what it was given, although it changes that in place."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry twice(.param .u64 x, .param .u64 y)
+{
+ .reg .b64 %x, %y, %t; .reg .b32 %i, %v;
+ ld.param.u64 %x, [x]; ld.param.u64 %y, [y];
+ mov.u32 %i, %tid.x; mul.wide.u32 %t, %i, 4;
+ add.s64 %x, %x, %t; add.s64 %y, %y, %t;
+ ld.global.u32 %v, [%x]; add.u32 %v, %v, %v; st.global.u32 [%x], %v; st.global.u32 [%y], %v;
+ ret;
+}
+"""
+    kernel = warpsim.load(text)["twice"]
+    x, y = np.arange(32, dtype=np.uint32), kernel.module.device.array(np.zeros(32, np.uint32))
+    session = Session(kernel, 1, 32, (x, y))
+    session.step(9)
+    if ended:
+        session.cont()
+    session.record(tmp_path / "case", note="from a session")
+
+    assert x.tolist() == [(2 if ended else 1) * i for i in range(32)]
+    assert y.get().tolist() == [2 * i if ended else 0 for i in range(32)]
+    assert Case.read(tmp_path / "case").data["in_x"].tolist() == list(range(32))
+    assert run_case(tmp_path / "case").bits_equal
+    session.cont()
+    assert x.tolist() == y.get().tolist() == [2 * i for i in range(32)]

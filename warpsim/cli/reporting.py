@@ -62,7 +62,10 @@ def report_cases(results: list[CaseResult], options: Namespace, interrupted: boo
 
 
 def _case_json(result: CaseResult) -> dict[str, Any]:
-    record: dict[str, Any] = attrs.asdict(result, recurse=True, filter=lambda field, value: field.name != "profile")
+    record: dict[str, Any] = attrs.asdict(
+        result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity")
+    )
+    record["fidelity"] = [form.plain() for form in result.fidelity]
     if result.profile is not None:
         record["profile"] = result.profile.record()
     record["findings"] = [finding_record(f) for f in result.findings]

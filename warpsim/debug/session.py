@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions, motion
@@ -24,8 +27,9 @@ from warpsim.debug.tiles import TileTarget, tile_of
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.watching import target_of
 from warpsim.debug.writing import assign
-from warpsim.errors import Finding
+from warpsim.errors import ExecutionError, Finding
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
+from warpsim.host.recording import record
 from warpsim.machine.state.global_memory import Allocation
 
 if TYPE_CHECKING:
@@ -74,6 +78,7 @@ class Session(Standpoint):
         self._told_end = False
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
         self._profiled = bool(options.get("profile"))
+        self._given = (grid, block, list(args), chosen)
         mapped: list[int] = []
         with self.device.lock:
             memory = self.device.memory
@@ -261,6 +266,27 @@ class Session(Standpoint):
         return focus
 
     # ---- change and result -------------------------------------------------------------------
+
+    def record(self, directory: str | os.PathLike[str], *, note: str = "") -> None:
+        """Write the launch as a case, as `warpsim.testing.record` does: what it was given, and what it leaves behind when nobody
+        changes anything on the way. The session and the caller's arrays stay as they are.
+
+        Raises:
+            LaunchError: the directory cannot be written.
+        """
+        grid, block, args, options = self._given
+        with self.device.lock:
+            memory = self.device.memory
+            kept = [(a, a.data.copy(), copy.deepcopy(a.companion)) for a in self._allocations if not a.read_only]
+            hand_over(self.timeline.start.memory, memory, self._allocations, frozenset())
+            try:
+                with contextlib.suppress(ExecutionError):  # recorded without outputs, to be replayed
+                    record(self.kernel, grid, block, args, directory, note=note, device=self.device, **options)
+            finally:
+                for allocation, data, companion in kept:
+                    np.copyto(allocation.data, data)
+                    allocation.companion = companion
+                memory.version += 1
 
     def set(self, what: str, value: Any) -> None:
         """Change a register (in all lanes that stand here, or ``%r3[5]``), a variable, or memory; ``value`` is a number, an

@@ -266,6 +266,11 @@ class Timeline(Listener):
         self._hit, self._catching = None, None
         self._forward(step)
 
+    @property
+    def start(self) -> LaunchState:
+        """The launch before its first step."""
+        return self._start.state
+
     def restart(self) -> None:
         """Be at the first position of a launch to which nothing was done."""
         self.changes, self.copies = [], []

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
 
 if TYPE_CHECKING:
+    from warpsim.machine.fidelity import Executed
     from warpsim.report.profile import Profile
 
 MALFORMED = (
@@ -57,6 +58,8 @@ class CaseResult:
     findings: tuple[Finding, ...]
     outputs: tuple[OutputResult, ...]
     profile: Profile | None = attrs.field(default=None, repr=False)
+    fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
+    """What the bits of each executed instruction form rest on."""
 
 
 @functools.cache
@@ -255,9 +258,11 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     instructions = 0
     findings: tuple[Finding, ...] = ()
     profile: Profile | None = None
+    fidelity: Sequence[Executed] = ()
     try:
         result = ready.launch(**options)
         instructions, findings, profile = result.instructions, result.findings, result.profile
+        fidelity = result.fidelity
     except WarpsimError as problem:
         error, findings = str(problem), problem.findings
     seconds = time.perf_counter() - started
@@ -268,7 +273,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     if case.get("expect_error"):
         failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
         text = None if failed else (error or "the launch was expected to fail, and did not")
-        return CaseResult(name, failed, failed, seconds, instructions, printed, text, findings, ())
+        return CaseResult(name, failed, failed, seconds, instructions, printed, text, findings, (), fidelity=fidelity)
     outputs: tuple[OutputResult, ...] = ()
     if error is None:
         with reading(ready.case.path):
@@ -277,7 +282,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
             error = f"printed {printed[:200]!r}, not {ready.case.stdout[:200]!r}"
     ok = error is None and all(o.ok for o in outputs)
     equal = ok and all(o.bits_equal for o in outputs)
-    return CaseResult(name, ok, equal, seconds, instructions, printed, error, findings, outputs, profile)
+    return CaseResult(name, ok, equal, seconds, instructions, printed, error, findings, outputs, profile, fidelity)
 
 
 def _typed(name: str, got: Array, expected: Array) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,10 @@ class Settings:
     forms: Forms = attrs.field(factory=Forms)
     said: list[str] = attrs.field(factory=list)
     """What to say at the end."""
+    outside: list[str] = attrs.field(factory=list)
+    """Findings of launches outside of tests, as modules are imported: nobody else would count them."""
+    running: int = 0
+    """How many tests are running."""
 
     def launch_options(self) -> dict[str, Any]:
         """For the launch of a case, where it does not say otherwise itself."""
@@ -52,10 +57,18 @@ class Settings:
 
     def launched(self, state: Any) -> None:
         """A launch has ended."""
+        if not self.running and self.findings == "fail":
+            self.outside += [describe(finding) for finding in _errors(state)]
         if self.coverage:
             self.lines.add(state)
         if self.fidelity:
             self.forms.add(state)
+
+
+def _errors(state: Any) -> list[Finding]:
+    """Findings of severity error that a launch has only collected."""
+    collects = state.settings.on_finding == "collect"
+    return [f for f in state.findings.values() if f.severity == "error"] if collects else []
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -71,10 +84,18 @@ def configure(config: pytest.Config) -> None:
     """
     settings = config.stash[_KEY] = _read(config)
     for folder in settings.cases:
-        if not any(folder.glob("**/case.json")):
+        found = [path.parent.relative_to(folder).parts for path in folder.glob("**/case.json")]
+        if not found:
             raise pytest.UsageError(f"--warpsim-cases: no case.json below {folder}")
+        for pattern in config.getini("norecursedirs"):
+            if hidden := next((parts for parts in found if fnmatch.filter(parts, pattern)), None):
+                raise pytest.UsageError(
+                    f"--warpsim-cases: {folder.joinpath(*hidden)} would not be collected: norecursedirs has {pattern!r}"
+                )
         if str(folder) not in config.args:
             config.args.append(str(folder))
+    defaults.listeners.append(settings.launched)
+    config.add_cleanup(lambda: defaults.listeners.remove(settings.launched))
 
 
 def _read(config: pytest.Config) -> Settings:
@@ -171,16 +192,21 @@ def watched(item: pytest.Item) -> Iterator[None]:
     settings = settings_of(item.config)
     collected: list[Finding] = []
 
-    def launched(state: Any) -> None:
-        settings.launched(state)
-        if state.settings.on_finding == "collect":
-            collected.extend(f for f in state.findings.values() if f.severity == "error")
-
     device = device_of(item) if _target(item) else None
-    with defaults.defaults(**_defaults(item), device=device), defaults.listening(launched):
-        yield
+    settings.running += 1
+    try:
+        with (
+            defaults.defaults(**_defaults(item), device=device),
+            defaults.listening(lambda state: collected.extend(_errors(state))),
+        ):
+            yield
+    except (pytest.skip.Exception, pytest.xfail.Exception):
+        if not collected:
+            raise
+    finally:
+        settings.running -= 1
     allowed = _marks(item).get("findings", settings.findings)
-    if collected and allowed != "allow" and hasattr(item, "obj"):
+    if collected and allowed != "allow" and not getattr(item, "judges_findings", False):
         __tracebackhide__ = True
         said = "\n".join(describe(f) for f in collected)
         pytest.fail(
@@ -192,13 +218,21 @@ def watched(item: pytest.Item) -> Iterator[None]:
 # ---- the end of a session ------------------------------------------------------------------------
 
 
-def finish(config: pytest.Config) -> None:
+def finish(session: pytest.Session) -> None:
     """The session is over: a worker of pytest-xdist hands over what it has seen, everybody else writes the coverage."""
+    config = session.config
     settings = settings_of(config)
     output = getattr(config, "workeroutput", None)
     if output is not None:
-        output[HANDED] = {"lines": settings.lines.plain(), "forms": settings.forms.plain()}
+        output[HANDED] = {
+            "lines": settings.lines.plain(),
+            "forms": settings.forms.plain(),
+            "outside": settings.outside,
+        }
         return
+    for found in dict.fromkeys(settings.outside):
+        settings.said += ["a launch outside of any test broke a rule:", *found.splitlines()]
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     if settings.fidelity:
         settings.said += settings.forms.summary()
     if settings.coverage:
@@ -211,3 +245,4 @@ def take_over(config: pytest.Config, output: dict[str, Any]) -> None:
         settings = settings_of(config)
         settings.lines.merge(output[HANDED]["lines"])
         settings.forms.merge(output[HANDED]["forms"])
+        settings.outside += output[HANDED]["outside"]

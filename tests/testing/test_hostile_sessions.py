@@ -1,0 +1,138 @@
+"""Attempts to end a session with a finding or a difference in exit status 0."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsim.host import recording
+from warpsim.testing import assert_matches, replaying
+
+pytest_plugins = ["pytester"]
+SAXPY = Path(__file__).parents[2] / "programs" / "saxpy"
+ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
+IMPORTED = (recording, assert_matches, replaying)
+"""An inner pytest of this process forgets the modules that it was the first to import."""
+RACES = """
+import numpy as np, pytest, unittest, warpsim
+PTX = '''.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) {
+ .reg .b64 %a;
+ .reg .b32 %t;
+ ld.param.u64 %a, [p];
+ mov.u32 %t, %tid.x;
+ st.global.u32 [%a], %t;
+ ret;
+}
+'''
+def launch():
+    return warpsim.load(PTX)["k"](1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect")
+"""
+
+
+@pytest.fixture
+def case(pytester):
+    """A case that differs from its recording."""
+    folder = pytester.path / "cases" / "bad"
+    shutil.copytree(SAXPY, folder)
+    with np.load(folder / "data.npz") as stored:
+        data = dict(stored)
+    data["out_y"][5] += 1
+    np.savez(folder / "data.npz", **data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("why", "source"),
+    [
+        ("in a fixture", "@pytest.fixture\ndef out():\n    return launch()\ndef test_it(out): pass"),
+        ("in a module's fixture", "@pytest.fixture(scope='module')\ndef out():\n    launch()\ndef test_it(out): pass"),
+        ("as a fixture is torn down", "@pytest.fixture\ndef out():\n    yield\n    launch()\ndef test_it(out): pass"),
+        ("before a test skips itself", "def test_it():\n    launch()\n    pytest.skip('no GPU')"),
+        ("before a test expects to fail", "def test_it():\n    launch()\n    pytest.xfail('known')"),
+        ("in setup_method", "class TestIt:\n    def setup_method(self): launch()\n    def test_it(self): pass"),
+        ("in unittest", "class TestIt(unittest.TestCase):\n    def test_it(self): launch()"),
+        ("in unittest's setUpClass",
+         "class TestIt(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls): launch()\n    def test_it(self): pass"),
+        ("in a thread",
+         "import threading\ndef test_it():\n    t = threading.Thread(target=launch)\n    t.start()\n    t.join()"),
+        ("as a module is imported", "launch()\ndef test_it(): pass"),
+        ("beside a marker that judges other things", "@pytest.mark.ptx(target='sm_90')\ndef test_it(): launch()"),
+    ],
+)  # fmt: skip
+def test_a_finding_is_no_success(pytester, why, source):
+    """Wherever a launch collects an error, the session fails and names the rule."""
+    pytester.makepyfile(RACES + source)
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    assert result.ret == 1, why
+    result.stdout.fnmatch_lines(["*race: *"])
+
+
+def test_a_finding_in_an_import_of_a_worker(pytester):
+    """Workers of pytest-xdist hand over what they saw outside of tests."""
+    pytester.makepyfile(RACES + "launch()\ndef test_it(): pass")
+    command = [sys.executable, "-m", "pytest", *ALONE[:4], "-n", "1"]
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=100)
+
+    assert done.returncode == 1
+    assert "a launch outside of any test broke a rule" in done.stdout
+
+
+@pytest.mark.parametrize("folder", ["build", ".hidden", "dist/deep", "venv"])
+def test_folders_that_pytest_does_not_enter(pytester, case, folder):
+    """A case below a folder of norecursedirs would vanish: an error where cases were asked for by their folder."""
+    shutil.move(case, pytester.path / "cases" / folder)
+    shutil.copytree(SAXPY, pytester.path / "cases" / "good")
+    result = pytester.runpytest_inprocess(*ALONE, "--warpsim-cases", "cases")
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*{folder} would not be collected: norecursedirs has *"])
+
+
+@pytest.mark.parametrize("lost", ["kernel.ptx", "data.npz", "case.json"])
+@pytest.mark.parametrize("words", [("cases",), ("--warpsim-cases=cases",), ("cases/bad/case.json",)], ids=str)
+def test_a_case_whose_file_is_broken(pytester, case, lost, words):
+    """Whichever of its files is not there or is none, and however it is asked for."""
+    (case / lost).unlink()
+    (case / lost).symlink_to("/nowhere") if lost == "case.json" else None
+    assert pytester.runpytest_inprocess(*ALONE, *words).ret != 0
+    (case / lost).unlink(missing_ok=True)
+    (case / lost).write_bytes(b"\xff\x00{")
+    assert pytester.runpytest_inprocess(*ALONE, *words).ret != 0
+
+
+def test_markers_of_a_case(pytester, case):
+    """A case that is expected to fail and does not fails."""
+    (case / "case.json").write_text(json.dumps(json.loads((SAXPY / "case.json").read_text()) | {"markers": ["xfail"]}))
+    shutil.copy(SAXPY / "data.npz", case)
+
+    result = pytester.runpytest_inprocess(*ALONE, "cases")
+    result.assert_outcomes(failed=1)
+
+
+def test_options_that_turn_things_off(pytester, case):
+    """No plugin that pytest has, or leaves out, turns a difference into a success; deselecting everything is none either."""
+    for words in (
+        ("-p", "no:terminal"), ("-p", "no:cacheprovider"), ("-p", "no:xdist"), ("-p", "no:python"), ("-p", "no:skipping"),
+        ("-p", "no:assertion", "--assert=plain"), ("-q", "-q", "--no-header", "--no-summary"), ("--lf",), ("-k", "good"),
+        ("-m", "none"), ("--deselect", "cases/bad/case.json::bad"), ("--maxfail=5", "--stepwise"),
+    ):  # fmt: skip
+        assert pytester.runpytest_inprocess(*ALONE, "cases", *words).ret != 0, words
+
+
+@pytest.mark.long
+def test_a_worker_that_crashes(pytester, case):
+    """A worker that dies takes no case with it."""
+    pytester.makepyfile("import os\ndef test_dies(): os._exit(0)")
+    command = [sys.executable, "-m", "pytest", *ALONE[:4], "-n", "1", "--max-worker-restart=0"]
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, timeout=100, env=dict(os.environ))
+
+    assert done.returncode != 0
