@@ -13,7 +13,7 @@ import pytest
 
 from warpsim.driver import library
 from warpsim.driver.abi import binding, cu_entry, rt_device, rt_launch
-from warpsim.driver.abi.calls import CALLS, PROCESS, guarded
+from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.rt_errors import NAMES
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -232,3 +232,14 @@ def test_a_kernel_that_cannot_be_had(tmp_path, monkeypatch):
     assert call("cuMemFree_v2", 16) == 1
     assert '"severity": "error", "result": "CUDA_ERROR_NO_BINARY_FOR_GPU"' in (tmp_path / "report").read_text()
     assert (tmp_path / "report").read_text().count('"error"') == 1
+
+
+def test_an_interrupted_call(capsys):
+    """An interrupt cannot leave a function that C called: it is told, and every later call fails."""
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    assert guarded(Call("cuCtxSynchronize", "", stopped))() == 999
+    assert call("cuMemAlloc_v2", ctypes.c_uint64(), 4) == 999
+    assert "cuCtxSynchronize was interrupted: KeyboardInterrupt" in capsys.readouterr().err

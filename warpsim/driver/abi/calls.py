@@ -193,6 +193,10 @@ def guarded(declared: Call) -> Callable[..., int]:
             print(f"warpsim: {declared.name} failed; please report it:", file=sys.stderr)
             traceback.print_exc()
             return int(Result.UNKNOWN)
+        except BaseException as problem:  # Ctrl-C, the time limit of a test: C cannot pass it on; what follows fails
+            print(f"warpsim: {declared.name} was interrupted: {type(problem).__name__}", file=sys.stderr)
+            PROCESS.driver.error = Result.UNKNOWN
+            return int(Result.UNKNOWN)
 
     if os.environ.get("WARPSIM_TRACE"):
         enter = _traced(declared.name, enter)
