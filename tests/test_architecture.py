@@ -169,10 +169,13 @@ def test_opcode_tests_are_found(planted):
     assert list(opcode_tests(planted, set(spec.opcodes())))
 
 
+IMPORTS = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
+
+
 def imported_by(source, name, modules):
     """The modules among ``modules`` that a module imports anywhere: for types alone and inside functions, too."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.parse("\n".join(IMPORTS.findall(source))).body:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

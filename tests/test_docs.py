@@ -22,6 +22,9 @@ THEIRS = ()
 """Pages whose examples have tests of their own."""
 PAGES = [Path("README.md"), *sorted(p.relative_to(ROOT) for p in DOCS.rglob("*.md") if p.name not in THEIRS)]
 
+DEAR = {"testing.md"}
+"""Pages whose examples run seconds."""
+
 
 @pytest.fixture
 def blocks(monkeypatch):
@@ -30,7 +33,10 @@ def blocks(monkeypatch):
     return importlib.import_module("docs.tools.blocks")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[p.as_posix() for p in PAGES])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.long] * (p.name in DEAR), id=p.as_posix()) for p in PAGES],
+)
 def test_every_example(blocks, page):
     """Each code block of a page runs, and prints what stands below it."""
     assert blocks.run_page(ROOT / page) == []
@@ -76,7 +82,17 @@ GALLERY_RULES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GALLERY_RULES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=[pytest.mark.long]
+            * (n in ("attention_overlapped", "stream_k", "gemm_specialised", "flash_attention")),
+        )
+        for n in GALLERY_RULES
+    ],
+)
 def test_a_bundled_program_without_a_line(monkeypatch, tmp_path, name):
     """Each page of the gallery takes out a line, and the rule that it names finds it; every program has a page and a source."""
     monkeypatch.syspath_prepend(ROOT)

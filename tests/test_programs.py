@@ -20,9 +20,12 @@ triton_matmul_persistent triton_matmul_dequantised triton_sort_gather triton_sca
 private_histograms work_queue barrier_votes fp8_formats_sm90 bf16_math gemm_multicast its_lock
 interleaved_32b_plain bit_fields lane_locks far_angles triton_attention attention gemm_stream_k mandelbrot
 rays bodies block_primitives gemm_ss_tf32 gemm_fp8_mixed triton_matmul_warp_specialised numba_julia
-random_walks chacha
+random_walks chacha device_heap gemm_pingpong gemm_specialised stream_k deep_recursion pipeline_roles
+standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d split_barrier
 """
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
+LAUNCHED = {"hello", "saxpy", "histogram", "softmax_triton", "gemm_tma", "stream_k"}
+"""Bundled programs whose script runs by default; all have the recorded launch above."""
 SILENT = {"gemm_pingpong", "gemm_stream_k", "cluster_ring", "bulk_stream", "attention"}
 """Pipelines with every fence: there is nothing to note either."""
 FINDINGS = {"assert_fails": ["assert"], "warp_votes": ["membermask", "membermask"]}
@@ -46,7 +49,7 @@ def test_every_bit(path):
     assert result.outputs or path.name in ("assert_fails", "printf_vprintf")
 
 
-@pytest.mark.parametrize("threads", [32, 1 << 10, 1 << 16])
+@pytest.mark.parametrize("threads", [32, pytest.param(1 << 10, marks=pytest.mark.long), 1 << 16])
 @pytest.mark.parametrize("name", ["saxpy", "histogram", "reduce_shfl", "softmax_rows", "mma_f16_gemm"])
 def test_batch_size_changes_no_bit(name, threads):
     """The law of batches: CTAs run one by one or side by side give the same bits."""
@@ -56,7 +59,13 @@ def test_batch_size_changes_no_bit(name, threads):
     assert result.bits_equal
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "programs").glob("*/launch.py")), ids=lambda p: p.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, marks=[pytest.mark.long] * (p.parent.name not in LAUNCHED), id=p.parent.name)
+        for p in sorted((ROOT / "programs").glob("*/launch.py"))
+    ],
+)
 def test_launch_py(path, capsys):
     """The script beside each bundled program runs and holds what it asserts."""
     runpy.run_path(str(path))

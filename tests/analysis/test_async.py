@@ -124,7 +124,14 @@ def without(lines, text, number=0):
     return changed, at + 1
 
 
-@pytest.mark.parametrize("name", ["attention", "gemm_fp8_mixed", "gemm_pingpong", "bulk_stream", "gemm_ss_f16"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(n, marks=pytest.mark.long) for n in ("attention", "gemm_fp8_mixed", "gemm_pingpong")),
+        "bulk_stream",
+        "gemm_ss_f16",
+    ],
+)
 def test_recorded_initialisations(name):
     """Without the fence after mbarrier.init the first bulk load is named, with the first object."""
     lines = recorded(name)

@@ -139,10 +139,10 @@ def line_of(lines, text, number=0):
 @pytest.mark.parametrize(
     "name",
     [
-        *("gemm_rs_bf16", "gemm_s8"),
+        "gemm_s8",
         *(
             pytest.param(name, marks=pytest.mark.long)
-            for name in ("gemm_ss_f16", "gemm_cp_async", "gemm_pingpong", "attention")
+            for name in ("gemm_rs_bf16", "gemm_ss_f16", "gemm_cp_async", "gemm_pingpong", "attention")
         ),
     ],
 )

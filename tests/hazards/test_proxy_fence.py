@@ -125,8 +125,8 @@ def test_global_memory():
     ("name", "line", "expected"),
     [
         ("gemm_pingpong", 686, {("error", 699, 559)}),
-        ("gemm_stream_k", 767, {("error", 780, 749)}),
-        ("cluster_ring", 85, {("error", 195, 75), ("error", 221, 75)}),
+        pytest.param("gemm_stream_k", 767, {("error", 780, 749)}, marks=pytest.mark.long),
+        pytest.param("cluster_ring", 85, {("error", 195, 75), ("error", 221, 75)}, marks=pytest.mark.long),
         ("bulk_stream", 214, {("error", 226, 212), ("warning", 185, 212)}),
         ("gemm_cp_async", 240, {("note", 261, 88), ("note", 278, 88)}),
         # the fence before came before the copies
@@ -147,7 +147,7 @@ def test_a_fence_taken_out(ablation, name, line, expected):
         # the barrier behind wait_group: others store where the copy reads
         pytest.param("gemm_pingpong", 555, (559, 699), marks=pytest.mark.long),
         pytest.param("gemm_pingpong", 689, (699, 559), marks=pytest.mark.long),
-        ("gemm_stream_k", 57, (123, 50)),  # the barrier behind mbarrier.init
+        pytest.param("gemm_stream_k", 57, (123, 50), marks=pytest.mark.long),  # the barrier behind mbarrier.init
         ("bulk_stream", 216, (226, 212)),
         ("gemm_pingpong", 302, (978, 241)),  # wgmma read what the next load overwrites
     ],

@@ -70,7 +70,8 @@ CORRECT = (
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * n.endswith("_sm80")) for n in CORRECT.split()]
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n.endswith("_sm80") or n == "its_lock")) for n in CORRECT.split()],
 )
 def test_recorded_kernels_do_not_race(ablation, name):
     """Correct programs have no finding but notes: Triton's threads store equal values to one place."""

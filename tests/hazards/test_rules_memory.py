@@ -35,8 +35,8 @@ CONSTANT = [
     ("read-only", "mov.u64 %rd6, map; cvta.param.u64 %rd6, %rd6;\nst.u32 [%rd6], %r1;//!", "mov.u64 %rd6, map; cvta.param.u64 %rd6, %rd6;\nld.u32 %r10, [%rd6];"),
 ]  # fmt: skip
 LIMITS = [
-    ("limit", "mov.u32 %r10, 0;\nL: add.u32 %r10, %r10, 2;//!\nsetp.ne.u32 %p5, %r10, 1;\n@%p5 bra L;", "mov.u32 %r10, 0;\nL: add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 1000;\n@%p5 bra L;"),
-    ("limit", "L: ld.volatile.global.u32 %r10, [%rd1];//!\nadd.u32 %r10, %r10, 1; st.volatile.global.u32 [%rd1], %r10; setp.ne.u32 %p5, %r10, 0;\n@%p5 bra L;", "L: ld.volatile.global.u32 %r10, [%rd1];\nadd.u32 %r10, %r10, 1; st.volatile.global.u32 [%rd1], %r10; setp.lt.u32 %p5, %r10, 999;\n@%p5 bra L;", {"block": 1}),
+    ("limit", "mov.u32 %r10, 0;\nL: add.u32 %r10, %r10, 2;//!\nsetp.ne.u32 %p5, %r10, 1;\n@%p5 bra L;", "mov.u32 %r10, 0;\nL: add.u32 %r10, %r10, 1; setp.lt.u32 %p5, %r10, 100;\n@%p5 bra L;"),
+    ("limit", "L: ld.volatile.global.u32 %r10, [%rd1];//!\nadd.u32 %r10, %r10, 1; st.volatile.global.u32 [%rd1], %r10; setp.ne.u32 %p5, %r10, 0;\n@%p5 bra L;", "L: ld.volatile.global.u32 %r10, [%rd1];\nadd.u32 %r10, %r10, 1; st.volatile.global.u32 [%rd1], %r10; setp.lt.u32 %p5, %r10, 99;\n@%p5 bra L;", {"block": 1}),
     ("limit", "mov.u32 %r10, 0;\nL: bar.sync 0; add.u32 %r10, %r10, 2;//!\nsetp.ne.u32 %p5, %r10, 1;\n@%p5 bra L;", "mov.u32 %r10, 0;\nL: bar.sync 0; add.u32 %r10, %r10, 2;\nsetp.ne.u32 %p5, %r10, 100;\n@%p5 bra L;"),
 ]  # fmt: skip
 INIT = [

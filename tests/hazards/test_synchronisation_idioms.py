@@ -73,8 +73,13 @@ def module():
     return warpsim.load(Path(__file__).parent / "data" / "idioms.ptx")
 
 
-@pytest.mark.parametrize("effects", ["eager", "at_wait"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "effects"),
+    [
+        *((name, "at_wait") for name in CASES),
+        *(pytest.param(name, "eager", marks=pytest.mark.long) for name in CASES),
+    ],
+)
 def test_correct_idioms(module, name, effects):
     """No rule is broken, and the result is that of the definition."""
     grid, block, make, place, expected = CASES[name]

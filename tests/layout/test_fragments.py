@@ -98,7 +98,7 @@ def test_quad_pairs(operand, by_rows, bits):
     assert fragment.layout.is_bijection
 
 
-@pytest.mark.parametrize("n", [8, 24, 256])
+@pytest.mark.parametrize("n", [8, 24, pytest.param(256, marks=pytest.mark.long)])
 def test_wgmma_accumulator(n):
     """Thread 32 w + 4 g + t: rows 16 w + g and 16 w + g + 8, columns 8 j + 2 t and the next."""
     fragment = fragments.accumulator(64, n, 32)

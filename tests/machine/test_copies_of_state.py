@@ -21,7 +21,6 @@ SHORT = {
     "saxpy": MODES[2:3],
     "histogram": MODES[2:3],
     "mma_f16_gemm": MODES[3:],
-    "gemm_fp8_scaled": MODES[3:],
 }
 CASES = [
     pytest.param(

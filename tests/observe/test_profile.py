@@ -159,7 +159,7 @@ LAST:
     assert (second.executions, second.lanes, second.partial) == (3, 48, 0)
 
 
-@pytest.mark.parametrize("program", ["reduce_shfl", "histogram", "softmax_rows", "gemm_multicast"])
+@pytest.mark.parametrize("program", ["reduce_shfl", "histogram", "softmax_rows", pytest.param("gemm_multicast", marks=pytest.mark.long)])  # fmt: skip
 def test_sums(program):
     """The lines sum up to what the launch counts, and are the same whenever asynchronous effects appear."""
     found = []

@@ -22,6 +22,7 @@ def pages(tmp_path, capsys):
     return tmp_path
 
 
+@pytest.mark.long
 def test_pages_open(pages, browser):
     """A browser finds the rows of the tables and the cells of the drawings."""
     profile, layout = (browser.dom(pages / f"{name}.html") for name in ("profile", "layout"))

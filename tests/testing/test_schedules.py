@@ -17,7 +17,7 @@ CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "ca
 SEEN = {"aggregated_atomics", "library_cluster", "votes_and_matches", "warp_votes", "register_counts_twice"}
 """Kernels that write down which lanes stand together (activemask), or in which order atomics came: their results are the
 order's by design. In the last nanosleep alone keeps two warpgroups apart at one barrier."""
-FEW = ("barrier_votes", "named_barriers", "grid_sync")
+FEW = ("barrier_votes", "named_barriers", pytest.param("grid_sync", marks=pytest.mark.long))
 RACED = [(c.parent, n) for c in CASES for n, line in enumerate((c.parent / "kernel.ptx").read_text().split("\n"), 1)
          if re.search(r"\b(bar\.sync|barrier\.sync|bar\.warp\.sync)\b", line)]  # fmt: skip
 """Every barrier of the recorded kernels."""
