@@ -65,6 +65,7 @@ NEAREST = {
     ".": ["host", "testing/test_plugin.py", "test_cli.py"],
 }  # fmt: skip
 """Tests by folder of the package; ``.`` has its own files."""
+NOT_COLLECTED = "a test that cannot be collected"
 SHARE = 20
 """Seconds of tests for a mutant with a map."""
 SECONDS = 400
@@ -290,7 +291,12 @@ def chosen(count: int, seed: int, folders: list[str], only: list[str]) -> list[M
 def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     """What kills the package in a folder: the first test that fails, ``""`` if none does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
-    command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", *[str(ROOT / "tests" / t) for t in tests]]
+    command += [
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        f"--rootdir={ROOT}",
+        *[t if t.startswith("-") else str(ROOT / "tests" / t) for t in tests],
+    ]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
     clock = None if seconds is None else PATIENCE * seconds
@@ -304,15 +310,9 @@ def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     if done.returncode == 0:
         return ""
     if done.returncode == 4:
-        return "a test that cannot be collected"
+        return NOT_COLLECTED
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
-
-
-def collected(copy: Path) -> set[str]:
-    """The tests that there are."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", str(ROOT / "tests")]  # fmt: skip
-    return set(subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True).stdout.splitlines())
 
 
 class Map:
@@ -322,10 +322,6 @@ class Map:
         found = json.loads(Path(path).read_text())
         self.tests: dict[str, list[str]] = found["tests"]
         self.seconds: dict[str, float] = found["seconds"]
-
-    def only(self, there: set[str]) -> None:
-        """Forget tests that are gone."""
-        self.tests = {name: kept for name, ids in self.tests.items() if (kept := [i for i in ids if i in there])}
 
     def tests_of(self, mutant: Mutant) -> list[str]:
         """Tests that come to the innermost function around a mutant, or else to any of its file; one of each test function
@@ -367,7 +363,12 @@ def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None)
         if known is not None:
             tests = known.tests_of(mutant)
             if tests:
-                return run(copy, [t.removeprefix("tests/") for t in tests], 3 * SHARE + 30)
+                tests = [t.removeprefix("tests/") for t in tests]
+                killer = run(copy, tests, 3 * SHARE + 30)
+                target.write_bytes(before)
+                if killer == NOT_COLLECTED and run(copy, ["--collect-only", *tests]) == NOT_COLLECTED:
+                    sys.exit("the map names tests that are gone: make it anew")
+                return killer
             nearest = True
         killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
         return killer or ("" if nearest else run(copy, ["."]))
@@ -402,8 +403,6 @@ def main() -> int:
         mutants = chosen(options.count, options.seed, options.folder, options.only)
         whole = sorted({test for mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
         known = Map(options.map) if options.map else None
-        if known is not None:
-            known.only(collected(copy))
         if not options.list and known is None and (failed := run(copy, whole if options.nearest else ["."], None)):
             sys.exit(f"the package as it is: {failed}")
         for number, mutant in enumerate(mutants):
