@@ -13,7 +13,7 @@ import numpy as np
 
 from warpsim.analysis.flow import registers_of
 from warpsim.checks.origins import REGISTER, Origins
-from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory
+from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Undefined
 from warpsim.machine.address import Address
@@ -21,7 +21,7 @@ from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
-from warpsim.program.program import Instruction, Operand, Reg, Vec
+from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -325,19 +325,19 @@ def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effec
     return before, after
 
 
-def bit_ports(machine: Machine, group: Group, form: Form, active: Any) -> dict[str, Any]:
+def bit_ports(machine: Machine, group: Group, form: Form, active: Any, combines: bool = False) -> dict[str, Any]:
     """The ports of a body of single threads that is to move undefined bits: memory gives and takes such bits, copies are made
     at once."""
     ports = {p: port(machine, p, group, active) for p in form.ports}
-    return {**ports, **stand_ins(machine, group, form, active)}
+    return {**ports, **stand_ins(machine, group, form, active, combines)}
 
 
-def stand_ins(machine: Machine, group: Group, form: Form, active: Any) -> dict[str, Any]:
+def stand_ins(machine: Machine, group: Group, form: Form, active: Any, combines: bool = False) -> dict[str, Any]:
     """Those of a form's ports that move undefined bits instead of values."""
     names = form.ports & {"memory", "async_groups", "bulk"}
     if not names:
         return {}
-    memory = UndefinedMemory(machine, group, active)
+    memory = UndefinedMemory(machine, group, active, combines)
     return {name: memory if name == "memory" else AtOnce(memory) for name in names}
 
 
@@ -361,13 +361,18 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
 
 
 def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
-    """What an atomic leaves in global memory is reported; its result is undefined with its operands."""
-    operands = instruction.operands[instruction.form.n_dest :]
+    """What an atomic leaves in global memory is reported; shared memory, and its result, are undefined with its operands."""
+    form, op = instruction.form, instruction.op
+    operands = instruction.operands[form.n_dest :]
     whole = _any_rule(plan, instruction)
     getters = _getters(plan, instruction)
 
     def rule(machine: Machine, group: Group, active: Any) -> Any:
-        where = _global_lanes(group, instruction.op, getters[0](machine, group))
+        where = _global_lanes(group, op, getters[0](machine, group))
+        if where is not None:
+            bits = [_bits_of(group, o) if not isinstance(o, Addr) else get(machine, group) for o, get in zip(operands, getters, strict=True)]  # fmt: skip
+            with muted(machine):
+                form.function(op, *bits, **bit_ports(machine, group, form, active, combines=True))
         if where is not False:
             _report_value(
                 machine, group, operands[1:], _both(where, active), "the operand of an atomic on global memory"

@@ -10,6 +10,7 @@ import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
+from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.values import Array, as_array
@@ -29,13 +30,13 @@ class UndefinedMemory:
 
     A body that only moves bits tells with this port which bits of its result nobody wrote."""
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, active: Array | None, combines: bool = False) -> None:
+        self.machine, self.combines = machine, combines
         self.port = _Companions(machine, group, active)
 
     def among(self, active: Array) -> UndefinedMemory:
         """The port of only these of its threads."""
-        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active)
+        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, self.combines)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
@@ -56,9 +57,27 @@ class UndefinedMemory:
             if companion is not None:
                 companion.reopen()
 
-    def atomic(self, space: str, address: Address, type: ScalarType, *_: Any, returns: bool, **__: Any) -> Array | None:
-        """The undefined bits of the old value; what memory holds stays as undefined as it was."""
-        return self.load(space, address, type)[0] if returns else None
+    def atomic(
+        self,
+        space: str,
+        address: Address,
+        type: ScalarType,
+        _: Any,
+        values: tuple[Array, ...],
+        *,
+        returns: bool,
+        **__: Any,
+    ) -> Array | None:
+        """The undefined bits of the old value; what memory holds stays as undefined as it was, and where ``combines`` is undefined
+        with the values that are combined with it."""
+        old = self.load(space, address, type)[0] if returns or self.combines else None
+        if self.combines and old is not None:
+            unsigned = old.dtype.type
+            for value in values:
+                unsure = as_array(value).view(old.dtype) != 0
+                old_or_whole = old | np.where(unsure, ~unsigned(0), unsigned(0))
+                self.store(space, address, type, (old_or_whole,))
+        return old if returns else None
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """The undefined bits of matrix rows."""
@@ -82,7 +101,11 @@ class AtOnce:
     def remote(
         self, dst: Address, bar: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
     ) -> None:
-        """A store in the cluster that is made now."""
+        """A store in the cluster: made now, or kept with the one that is in flight."""
+        machine = self.memory.machine
+        if late(machine) and operation is None:
+            machine.batch.transfers.open[-1].undefined = values
+            return
         store_remote(self.memory, dst, type, values, operation)
 
 

@@ -32,6 +32,7 @@ from warpsim.checks.undefined_bits import (
     undefined,
     unwritten,
 )
+from warpsim.checks.undefined_copies import landed
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.spec import Scope
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.transfers import Transfer
 
 
 class Passage:
@@ -176,6 +178,12 @@ class Uninitialised(WrittenBytes):
             bits.mark(place, access.columns, access.everywhere, nbytes, active)
         elif bits.lacks(place, access.columns, access.everywhere, nbytes, active):
             self._meet(machine, group)
+
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
+    ) -> None:
+        """What copies carry that is undefined is so where they land."""
+        landed(machine, group, active, transfer, which)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any

@@ -131,6 +131,7 @@ class Window:
     async_issued: Callable[..., None] | None
     async_started: Callable[..., None] | None
     async_waited: Callable[..., None] | None
+    async_delivered: Callable[..., None] | None
     async_signalled: Callable[..., None] | None
     async_visible: Callable[..., None] | None
     wgmma_fenced: Callable[..., None] | None

@@ -304,6 +304,11 @@ class Watcher:
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The threads that started these copies have waited for them."""
 
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
+    ) -> None:
+        """These copies have written their bytes, at a step of ``group``."""
+
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """These copies have counted at their mbarriers."""
 

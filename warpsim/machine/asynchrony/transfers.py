@@ -182,6 +182,8 @@ def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfe
     outer, machine.delivering = machine.delivering, late(machine) or transfer.kind != CP_ASYNC
     moves.deliver(machine, group, active, transfer.work, which)
     machine.delivering = outer
+    if machine.window.async_delivered is not None and transfer.work is not None:
+        machine.window.async_delivered(machine, group, active, transfer, which)
     if transfer.signal is not None:
         _count(machine, transfer.signal, which)
         if machine.window.async_signalled is not None:

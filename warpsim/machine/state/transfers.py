@@ -157,6 +157,8 @@ class Transfer:
     """The group of each receiver, and the phase of its mbarrier when the copy began."""
     place: Instruction | None = None
     serial: int = 0
+    undefined: tuple[Array, ...] | None = None
+    """A companion of the values that a `RemoteStore` carries."""
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
     landed: Array = attrs.field(init=False)

@@ -1,0 +1,100 @@
+"""Undefined bits of asynchronous copies: they travel with a copy, and land with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.checks.undefined_memory import UndefinedMemory, muted
+from warpsim.checks.written import ALL, WrittenBits
+from warpsim.machine.asynchrony.moves import copy_threads, store_remote
+from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.state.transfers import BoxLoad, RemoteStore, RunLoad, ThreadCopy, Transfer, Which
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+U32 = np.dtype(np.uint32)
+
+
+def landed(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
+    """Copies have written their bytes, which count as written now: those that carry undefined bits leave them there.
+
+    Without late effects, copies of single threads have done so already, when they were started."""
+    work = transfer.work
+    with muted(machine):
+        if isinstance(work, (RunLoad, BoxLoad)):
+            _land(machine, work, which)
+        elif late(machine) and isinstance(work, ThreadCopy):
+            memory = _of_receivers(machine, work, which)
+            copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
+        elif late(machine) and isinstance(work, RemoteStore) and transfer.undefined is not None:
+            memory = _of_receivers(machine, work, which)
+            store_remote(memory, work.dst, work.type, transfer.undefined, None)
+
+
+def _of_receivers(machine: Machine, work: ThreadCopy | RemoteStore, which: Which) -> UndefinedMemory:
+    assert work.group is not None
+    selection = work.group.selection
+    chosen = np.zeros(selection.n, np.bool_)
+    chosen[work.lanes[which]] = True
+    return UndefinedMemory(machine, work.group, chosen.reshape(selection.shape))
+
+
+def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
+    """What bulk copies have brought into shared memory is as written as it was where they read it."""
+    bits = machine.batch.shared.companion
+    assert isinstance(bits, WrittenBits)
+    to = work.to
+    if isinstance(work, RunLoad):
+        steps = np.arange(0, work.nbytes, 4)
+        address = to.start[which][:, None] + steps
+        if work.source is not None:
+            written = bits.gather(work.source.start[which][:, None] + steps, work.source.columns[which][:, None], U32)
+        else:
+            written = _of_runs(machine, work.address[to.lane[which]], work.nbytes)
+        if work.reduction is not None:
+            assert work.type is not None
+            elements = np.ascontiguousarray(written).view(f"u{work.type.bytes}")
+            whole = elements == np.iinfo(elements.dtype).max
+            written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
+    else:
+        address = work.boxes.shared(to.start[which])
+        written = _of_boxes(machine, work, which)
+    if (written == np.iinfo(written.dtype).max).all():
+        return
+    columns = np.broadcast_to(to.columns[which][:, None], address.shape)
+    if isinstance(work, RunLoad) and work.reduction is not None:
+        written = written & bits.gather(address, columns, U32)
+    bits.scatter(address, columns, np.ascontiguousarray(written))
+    bits.reopen()
+
+
+def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
+    """Which bits of runs of global memory are written: words ``[runs, nbytes / 4]``."""
+    out = np.full((len(addresses), nbytes), 0xFF, np.uint8)
+    for allocation in machine.launch.memory.accompanied():
+        assert allocation.companion is not None
+        for row in np.flatnonzero((addresses >= allocation.start) & (addresses + nbytes <= allocation.end)):
+            at = int(addresses[row]) - allocation.start
+            out[row] = allocation.companion.data[at : at + nbytes]
+    return out.view(np.uint32)
+
+
+def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
+    """Which bits of the elements of boxes are written; what lies outside of the tensor is filled."""
+    boxes = work.boxes
+    place, inside = boxes.elements(work.to.lane[which])
+    size = boxes.dtype.itemsize
+    out = np.full((*place.shape, size), ALL & 0xFF, np.uint8)
+    for allocation in machine.launch.memory.accompanied():
+        assert allocation.companion is not None
+        address = boxes.fields.address + place
+        here = inside & (address >= allocation.start) & (address + size <= allocation.end)
+        if here.any():
+            at: Any = address[here] - allocation.start
+            out[here] = allocation.companion.data[at[:, None] + np.arange(size)]
+    return out.view(boxes.dtype)[..., 0]
