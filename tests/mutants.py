@@ -291,12 +291,8 @@ def chosen(count: int, seed: int, folders: list[str], only: list[str]) -> list[M
 def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     """What kills the package in a folder: the first test that fails, ``""`` if none does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
-    command += [
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        f"--rootdir={ROOT}",
-        *[t if t.startswith("-") else str(ROOT / "tests" / t) for t in tests],
-    ]
+    command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}"]
+    command += [t if t.startswith("-") else f"{ROOT}/tests/{t}" for t in tests]  # no Path: "//" may stand in a name
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
     clock = None if seconds is None else PATIENCE * seconds
@@ -352,20 +348,25 @@ class Map:
         return chosen
 
 
+def put(target: Path, data: bytes) -> None:
+    """Write a file of the package, and forget what was compiled of it."""
+    target.write_bytes(data)
+    for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
+        compiled.unlink()
+
+
 def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None) -> str:
     """What kills a mutant."""
     target = copy / mutant.path
     before = target.read_bytes()
     try:
-        target.write_bytes(mutated(mutant).encode())
-        for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
-            compiled.unlink()
+        put(target, mutated(mutant).encode())
         if known is not None:
             tests = known.tests_of(mutant)
             if tests:
                 tests = [t.removeprefix("tests/") for t in tests]
                 killer = run(copy, tests, 3 * SHARE + 30)
-                target.write_bytes(before)
+                put(target, before)
                 if killer == NOT_COLLECTED and run(copy, ["--collect-only", *tests]) == NOT_COLLECTED:
                     sys.exit("the map names tests that are gone: make it anew")
                 return killer
@@ -373,9 +374,7 @@ def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None)
         killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
         return killer or ("" if nearest else run(copy, ["."]))
     finally:
-        target.write_bytes(before)
-        for compiled in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
-            compiled.unlink()
+        put(target, before)
 
 
 def line_of(text: str, number: int) -> str:

@@ -119,6 +119,13 @@ def test_breakpoints(prompt):
     assert any("The launch has ended" in answer for answer in answers)
 
 
+def test_passing_breakpoints(prompt):
+    """ignore N COUNT passes breakpoint N so many times, whatever N is."""
+    answers = prompt("b 26", "b 33", "ignore 2 1", "c", "c", "q")
+
+    assert answers[3] == "Breakpoint 2 is passed 1 time."
+
+
 def test_a_script(prompt, tmp_path):
     """-x and -ex come first, in their order; the end is that of a run, and its files are written."""
     (tmp_path / "script").write_text("# a comment\nbreak 33\ncontinue\n")

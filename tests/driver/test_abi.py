@@ -113,6 +113,36 @@ def test_errors_of_the_run_time():
         assert ctypes.string_at(call("cudaGetErrorName", code)).decode() == name
 
 
+def test_pinned_memory():
+    """What is given back is gone: a second time it is no pinned memory."""
+    address = ctypes.c_uint64()
+    assert call("cudaHostAlloc", address, 64, 0) == 0
+    assert call("cudaFreeHost", address.value) == 0
+    assert call("cudaFreeHost", address.value) == 1
+
+
+def test_a_launch_with_attributes():
+    """cudaLaunchConfig_t: grid, block, shared memory, stream, attributes, each where the structure has it."""
+    text = ctypes.create_string_buffer((HEAD + RAW).encode())
+    stub, out, stream = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64()
+    handle = call("__cudaRegisterFatBinary", text)
+    assert call("__cudaRegisterFunction", handle, stub, 0, ctypes.create_string_buffer(b"raw"), -1, 0, 0, 0, 0, 0) == 0
+    address, value = ctypes.c_uint64(), ctypes.c_float(2.5)
+    assert call("cudaMalloc", address, 4) == 0
+    assert call("cudaStreamCreate", stream) == 0
+    params = (ctypes.c_uint64 * 2)(ctypes.addressof(address), ctypes.addressof(value))
+    attributes = ctypes.create_string_buffer(128)
+    config = ctypes.create_string_buffer(
+        struct.pack("<6IQQQII", 1, 1, 1, 1, 1, 1, 0, stream.value, ctypes.addressof(attributes), 0, 0)
+    )
+    assert call("cudaLaunchKernelExC", config, stub, params) == 0
+    assert call("cudaStreamSynchronize", stream.value) == 0
+    assert call("cudaMemcpy", out, address.value, 4, 2) == 0
+    assert struct.pack("<I", out.value) == struct.pack("<f", 2.5)
+    assert call("cudaStreamDestroy", stream.value) == 0
+    assert call("cudaLaunchKernelExC", config, stub, params) == 400
+
+
 def test_properties():
     """cudaDeviceProp has the sizes that CUDA 12 and 13 give it, and the fields where they put them."""
     old, new = rt_device.properties_of(0, old=True), rt_device.properties_of(0, old=False)

@@ -229,6 +229,16 @@ def test_graph_order(gpu):
         driver.GraphExec(graph)
 
 
+def test_edges_stay_within_a_graph(gpu):
+    """A node of another graph is no dependency."""
+    one, other = driver.Graph(), driver.Graph()
+    node = one.add(driver.Nothing())
+
+    assert one.add(driver.Nothing(), [node, node]).before == [node]
+    with pytest.raises(DriverError, match="another graph"):
+        other.add(driver.Nothing(), [node])
+
+
 def test_dynamic_shared_memory_has_to_be_asked_for(gpu):
     """More than 48 KiB takes an attribute, as on a GPU."""
     function = gpu.load(HEAD + ADD).function("add")

@@ -239,3 +239,14 @@ def test_notebooks_show_drawings():
     ):
         for part in thing._repr_html_().split("</svg>")[:-1]:
             ElementTree.fromstring(part[part.index("<svg") :] + "</svg>")
+
+
+@pytest.mark.parametrize("layouts", ["row.row", "row.col", "col.row", "col.col"])
+def test_operands_of_wmma_lie_as_they_are_loaded(layouts):
+    """B of a product is by rows or columns as its second layout says, A as the first; on a V100 they lie differently."""
+    product = instructions.operands(f"wmma.mma.sync.aligned.{layouts}.m16n16k16.f32.f32", 70)
+    a, b = layouts.split(".")
+
+    for name, layout in (("a", a), ("b", b)):
+        load = instructions.operands(f"wmma.load.{name}.sync.aligned.{layout}.m16n16k16.f16", 70)
+        assert product[name].fragment.layout == load[name].fragment.layout

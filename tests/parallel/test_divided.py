@@ -187,3 +187,10 @@ def test_wrong_arguments(bad):
     """What is no number of workers and no executor is refused."""
     with pytest.raises(warpsim.LaunchError, match=next(iter(bad))):
         kernel("")((1,), (32,), (np.zeros(32, np.uint32),), **bad)
+
+
+def test_what_a_worker_prints():
+    """Text on a worker's standard output is no answer of its."""
+    with Processes(1) as pool:
+        assert pool.submit(print, "said", flush=True).result(60) is None
+        assert pool.submit(abs, -3).result(60) == 3

@@ -139,6 +139,24 @@ def test_target(target, instruction, enough):
     warpsim.load(text(instruction, HEAD.replace("sm_90a", enough)))
 
 
+@pytest.mark.parametrize("type", ["u16x2", "s16x2", "bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2"])
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        ".global .T x;",
+        ".entry f(.param .T x) { ret; }",
+        ".func f(.reg .T x) { ret; }",
+        ".entry f() { .reg .T x; ret; }",
+    ],
+)
+def test_types_of_instructions(type, declaration):
+    """Nothing is declared as a type that ptxas 13.0 takes in instructions only."""
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(HEAD + declaration.replace("T", type))
+
+    assert (caught.value.findings[0].rule, caught.value.findings[0].line) == ("directive", 4)
+
+
 @pytest.mark.parametrize(("size", "rule"), [(32, "unsupported"), (16, "directive")])
 def test_address_size(size, rule):
     """Addresses have 64 bits; the assembler itself no longer takes 32."""

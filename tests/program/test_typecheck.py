@@ -165,3 +165,16 @@ def test_verdict(case):
     assert (found is None) == case["accepted"]
     if found is not None and case["line"] is not None:
         assert found.line == case["line"]
+
+
+@pytest.mark.parametrize("formal", ["f16x2", "b32", "u32", "f32"])
+@pytest.mark.parametrize("actual", ["f16x2", "b32", "u32", "f32", "s32"])
+def test_registers_handed_over(formal, actual):
+    """Floats and integers are not each other's arguments; packed halves are bits (20 verdicts of ptxas 13.0)."""
+    text = f".version 8.7\n.target sm_90a\n.func fn(.reg .{formal} b)\n{{\nret;\n}}\n.entry k()\n{{\n.reg .{actual} r;\ncall fn, (r);\nret;\n}}\n"
+    if {formal, actual} in ({"f32", "u32"}, {"f32", "s32"}):
+        with pytest.raises(PtxError) as caught:
+            load_program(parse(text))
+        assert [(f.rule, f.line) for f in caught.value.findings] == [("operand-type", 10)]
+    else:
+        load_program(parse(text))

@@ -62,18 +62,18 @@ class UndefinedMemory:
         space: str,
         address: Address,
         type: ScalarType,
-        _: Any,
-        values: tuple[Array, ...],
+        update: Any,
+        operands: tuple[Array, ...],
         *,
         returns: bool,
-        **__: Any,
+        **_: Any,
     ) -> Array | None:
         """The undefined bits of the old value; what memory holds stays as undefined as it was, and where ``combines`` is undefined
         with the values that are combined with it."""
         old = self.load(space, address, type)[0] if returns or self.combines else None
         if self.combines and old is not None:
             unsigned = old.dtype.type
-            for value in values:
+            for value in operands:
                 unsure = as_array(value).view(old.dtype) != 0
                 old_or_whole = old | np.where(unsure, ~unsigned(0), unsigned(0))
                 self.store(space, address, type, (old_or_whole,))

@@ -23,7 +23,7 @@ from warpsim.program.program import (
     Targets,
     Variable,
 )
-from warpsim.program.resolve import FunctionBuilder, Prototype, Resolver, Scope, VectorRegister
+from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Prototype, Resolver, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.parser import read
@@ -125,7 +125,6 @@ MAX_PARAM_BYTES = 32764
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 227 * 1024
 """Of an sm_90 or sm_100, which have the most."""
-UNDECLARABLE = frozenset(("bf16", "bf16x2", "tf32", "e4m3", "e5m2"))
 LEAST_VERSION = {
     **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
@@ -403,7 +402,7 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
             resolver.problems.add("directive", item.span, "a .pred register cannot be a vector")
         elif node.vector > 1 and node.vector * type.bits > 128:
             resolver.problems.add("directive", item.span, f"a vector of {node.vector} .{type.name} is over 128 bits")
-        if type.name in UNDECLARABLE or type.bits == 4:
+        if type.name in OF_INSTRUCTIONS or type.bits == 4:
             resolver.problems.add(
                 "directive", node.span, f"no register can be declared .{type.name}", f"use .b{max(type.bits, 8)}"
             )

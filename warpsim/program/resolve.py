@@ -17,6 +17,8 @@ from warpsim.types import TYPES, ScalarType, StateSpace
 
 Symbol = Any
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
+OF_INSTRUCTIONS = frozenset(["bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2"])
+"""Types that nothing can be declared as."""
 MAX_PARAM_ALIGN = 128
 """Of a parameter of a function."""
 MOST_VARIABLES = 1 << 20
@@ -209,8 +211,9 @@ class Resolver:
         """What a declaration may not be, whatever it declares."""
         if type.kind == "p":
             self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
-        if type.name in ("e4m3", "e5m2", "e4m3x2", "e5m2x2"):
-            self.problems.add("directive", node.span, f".{type.name} is a type of instructions only", "use .b8")
+        if type.name in OF_INSTRUCTIONS:
+            message = f".{type.name} is a type of instructions only"
+            self.problems.add("directive", node.span, message, f"use .b{type.bits}")
         if node.vector * type.bits > 128 and node.vector > 1:
             message = f"a vector of {node.vector} .{type.name} is over 128 bits"
             self.problems.add("directive", node.span, message)
@@ -318,7 +321,10 @@ class Resolver:
 
     def _parameter(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, of: str) -> None:
         """What a parameter may not be."""
-        if type.name == "f16x2" and node.space == "param" and of != "entry" and not item.dimensions:
+        if type.name in OF_INSTRUCTIONS and (node.vector > 1 or not item.dimensions):
+            message = f".{type.name} is a type of instructions only"
+            self.problems.add("directive", node.span, message, f"use .b{type.bits}")
+        if type.name == "f16x2" and node.space == "param" and not item.dimensions:
             self.problems.add("directive", node.span, f"{item.name}: no parameter is .f16x2", "use .b32")
         if type.kind == "p" and (node.space == "param" or item.dimensions):
             self.problems.add("directive", node.span, f"{item.name} is a .pred: it must be a register")
@@ -332,8 +338,6 @@ class Resolver:
             self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
         if node.space == "reg" and item.dimensions:
             self.problems.add("directive", node.span, f"{item.name} is an array: it cannot lie in registers")
-        if node.vector > 1 and type.name in ("e4m3x2", "e5m2x2"):
-            self.problems.add("directive", node.span, f"there are no vectors of .{type.name}", "use .b16")
         if of != "entry" and node.align is not None and node.align > MAX_PARAM_ALIGN:
             message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
             self.problems.add("directive", node.span, message)
