@@ -140,6 +140,19 @@ def test_watched_memory(session):
     assert session.cont().reason == "end"
 
 
+def test_watched_local_memory():
+    """Local memory is the thread's in focus: of warp 1, lane 3, and of no other."""
+    text = """.version 8.0\n.target sm_90a\n.address_size 64
+    .visible .entry k(.param .u64 p) { .reg .b32 %r; .reg .b64 %d; .local .u32 mine;
+    mov.u32 %r, %tid.x; st.local.u32 [mine], %r; ld.local.u32 %r, [mine]; ret; }"""
+    session = Session(warpsim.load(text)["k"], (1,), (64,), (np.zeros(1, np.uint32),))
+    session.focus(warp=1, lane=3)
+    session.watch("mine")
+    stop = session.cont()
+
+    assert (stop.reason, stop.new) == ("watchpoint", 35)
+
+
 def test_watched_registers(session):
     """A register of the warp in focus, of one lane, of any warp."""
     session.watch("%r0")

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.driver import library
 from warpsim.driver.abi import binding, cu_entry, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
@@ -119,6 +120,33 @@ def test_pinned_memory():
     assert call("cudaHostAlloc", address, 64, 0) == 0
     assert call("cudaFreeHost", address.value) == 0
     assert call("cudaFreeHost", address.value) == 1
+
+
+def test_where_an_allocation_lies():
+    """Base and size of what an address lies in; elsewhere nothing is found."""
+    address, base, size = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cuInit", 0) == 0
+    assert call("cuDevicePrimaryCtxRetain", base, 0) == call("cuCtxSetCurrent", base.value) == 0
+    assert call("cuMemAlloc_v2", address, 1000) == 0
+    assert call("cuMemGetAddressRange_v2", base, size, address.value + 999) == 0
+    assert (base.value, size.value) == (address.value, 1000)
+    assert call("cuMemGetAddressRange_v2", base, size, 4096) == 500
+
+
+def test_im2col_maps():
+    """cuTensorMapEncodeIm2col reads one corner after the other."""
+    words = [ctypes.create_string_buffer(struct.pack(f, *v)) for f, v in (
+        ("<4Q", (64, 32, 16, 8)), ("<3Q", (128, 4096, 65536)), ("<2i", (-1, -2)), ("<2i", (3, 1)), ("<4I", (1, 1, 1, 1)))]  # fmt: skip
+    dims, strides, lower, upper, elements = words
+    made = ctypes.create_string_buffer(128)
+    arguments = (made, 6, 4, 1 << 20, dims, strides, lower, upper, 64, 32, elements, 0, 3, 0, 0)
+    assert call("cuTensorMapEncodeIm2col", *arguments) == 0
+    expected = warpsim.TensorMap.im2col(
+        1 << 20, data_type="FLOAT16", global_dim=(64, 32, 16, 8), global_strides=(128, 4096, 65536),
+        pixel_box_lower_corner=(-1, -2), pixel_box_upper_corner=(3, 1), channels_per_pixel=64, pixels_per_column=32,
+        swizzle="128B",
+    )  # fmt: skip
+    assert made.raw == bytes(expected.encode(1 << 20))
 
 
 def test_a_launch_with_attributes():

@@ -85,3 +85,9 @@ def test_bijection(text, bijection, onto):
     layout = Layout.parse(text)
 
     assert (bijection, onto) == (layout.is_bijection, layout.is_onto)
+
+
+def test_one_element():
+    """The layout of one element has one mode of size 1: whatever picks it finds it."""
+    assert Layout((), ()).compose(Layout(1, 0)) == Layout(1, 0)
+    assert Layout((), ()).compose(Layout(3, 1)) == Layout(3, 0)

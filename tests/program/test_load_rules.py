@@ -80,6 +80,7 @@ MODULES = [
     ("linkage", ".entry k() { .extern .local .u32 a; }", ".entry k() { .local .u32 a; }"),
     ("linkage", ".extern .global .u32 a = 5;", ".visible .global .u32 a = 5;"),
     ("directive", ".entry k() .maxntid 1, 2, 3, 4 { ret; }", ".entry k() .maxntid 1, 2, 3 { ret; }"),
+    ("directive", ".entry k() .maxntid 32 .reqntid 32 { ret; }", ".entry k() .reqntid 32 { ret; }"),
     ("undeclared", ".alias f, g;", ".func g() { ret; } .func f(); .alias f, g;"),
     ("redeclared", ".func f() { ret; } .func f() { ret; }", ".func f(); .func f() { ret; }"),
     ("syntax", ".entry k( { ret; }", ".entry k() { ret; }"),

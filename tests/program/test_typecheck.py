@@ -178,3 +178,64 @@ def test_registers_handed_over(formal, actual):
         assert [(f.rule, f.line) for f in caught.value.findings] == [("operand-type", 10)]
     else:
         load_program(parse(text))
+
+
+def line_of(text):
+    """The line of a module's first error, 0 where there is none."""
+    try:
+        load_program(parse(text))
+    except PtxError as error:
+        return error.findings[0].line
+    return 0
+
+
+WORDS, HALVES = "u32 b32 s32", "u16 b16 u32 b32 s32"
+SPECIAL_REGISTERS = {
+    **dict.fromkeys(("tid.x", "ntid.y", "ctaid.z", "nctaid.x"), HALVES),
+    **dict.fromkeys(("laneid", "warpid", "nwarpid", "smid", "nsmid", "lanemask_eq", "clock", "clock_hi"), WORDS),
+    **dict.fromkeys(("globaltimer_lo", "envreg1", "pm0", "total_smem_size", "dynamic_smem_size"), WORDS),
+    **dict.fromkeys(("clusterid.x", "cluster_ctaid.y", "cluster_ctarank", "reserved_smem_offset_0"), WORDS),
+    **dict.fromkeys(("clock64", "globaltimer", "pm0_64", "current_graph_exec"), "u64 b64"),
+    **{"gridid": f"{HALVES} u64 b64", "is_explicit_cluster": "pred", "tid": ""},
+}
+"""The types as which ptxas 13.0 lets mov read each."""
+
+
+@pytest.mark.parametrize("name", SPECIAL_REGISTERS)
+def test_widths_of_special_registers(name):
+    """mov reads a special register as the types of the assembler, and as no other."""
+    registers = {
+        "u16": "h",
+        "b16": "h",
+        "u32": "r",
+        "b32": "r",
+        "s32": "r",
+        "u64": "q",
+        "b64": "q",
+        "f32": "f",
+        "pred": "p",
+    }
+    taken = []
+    for type, register in registers.items():
+        declared = ".reg .b16 h; .reg .b32 r; .reg .b64 q; .reg .f32 f; .reg .pred p;"
+        text = f".version 8.7\n.target sm_90a\n.entry k()\n{{\n{declared}\nmov.{type} {register}, %{name};\nret;\n}}\n"
+        taken += [type] * (line_of(text) == 0)
+
+    assert sorted(taken) == sorted(SPECIAL_REGISTERS[name].split())
+
+
+@pytest.mark.parametrize(
+    ("version", "target", "line"),
+    [
+        *[(v, s, 6) for v in ("7.8", "8.0", "8.1", "8.7") for s in ("sm_80", "sm_86")],
+        *[("8.0", "sm_89", 6), ("8.1", "sm_89", 0), ("8.7", "sm_89", 0)],
+        *[("7.8", "sm_90", 0), ("8.0", "sm_90a", 0), ("8.7", "sm_90a", 0)],
+    ],
+)
+@pytest.mark.parametrize("instruction", ["cvt.rn.satfinite.e4m3x2.f32 h, f, f;", "cvt.rn.f16x2.e5m2x2 r, h;"])
+def test_targets_of_small_floats(version, target, line, instruction):
+    """Conversions of e4m3 and e5m2 need PTX 7.8 for sm_90 and 8.1 for sm_89 (verdicts of ptxas 13.0)."""
+    declared = ".reg .b16 h; .reg .b32 r; .reg .f32 f;"
+    text = f".version {version}\n.target {target}\n.entry k()\n{{\n{declared}\n{instruction}\nret;\n}}\n"
+
+    assert line_of(text) == line

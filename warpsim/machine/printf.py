@@ -110,7 +110,7 @@ def _hexadecimal(value: float, precision: str) -> str:
         whole = (whole + (1 << (cut - 1)) - 1 + (whole >> cut & 1)) >> cut
         lead, digits = f"{whole >> 4 * keep:x}", f"{whole & (1 << 4 * keep) - 1:0{keep}x}" if keep else ""
     elif precision:
-        digits = digits.ljust(int(precision[1:] or 0), "0")
+        digits = digits.ljust(int(precision[1:]), "0")
     else:
         digits = digits.rstrip("0")
     return f"{sign}0x{lead}{'.' if digits else ''}{digits}p{exponent}"
