@@ -215,3 +215,42 @@ def test_undefined_data_for_another_cta():
     result = warpsim.load(head + body + "ret;\n}\n")["k"](1, 1, (np.zeros(256, np.uint32),) * 2, checks="all")
 
     assert {f.rule for f in result.findings} == set()
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4,%r5,%r6,%r7}, [%r3];",
+        "ldmatrix.sync.aligned.m8n8.x4.b16 {%r4,%r5,%r6,%r7}, [%rd1];",
+    ],
+)
+def test_rows_that_nobody_wrote(load):
+    """ldmatrix brings undefined bits to a product, by shared and by generic addresses."""
+    text = f""".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{
+    .reg .b32 %r<40>; .reg .b64 %rd<9>; .shared .align 128 .b8 s[512];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, s; shl.b32 %r3, %r1, 4; add.u32 %r3, %r3, %r2; cvt.u64.u32 %rd1, %r3;
+    cvta.shared.u64 %rd1, %rd1; WRITE
+    {load}
+    mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {{%r10,%r11}}, {{%r4,%r5,%r6,%r7}}, {{%r1,%r1}}, {{%r1,%r1}};
+    ret;\n}}"""
+    found = []
+    for write in ("", "st.shared.v4.b32 [%r3], {%r1,%r1,%r1,%r1}; bar.sync 0;"):
+        kernel = warpsim.load(text.replace("WRITE", write))["k"]
+        result = kernel((1,), (32,), (np.zeros(4, np.uint32),), on_finding="collect")
+        found.append([(f.rule, f.line) for f in result.findings])
+
+    assert found == [[("uninitialised", 10)], []]
+
+
+@pytest.mark.parametrize(("written", "expected"), [(16, []), (15, [("uninitialised", 10)])])
+def test_lanes_that_take_no_part(written, expected):
+    """The result of a warp is undefined with the lanes that take part in it, and not with others."""
+    text = f""".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{
+    .reg .b32 %r<9>; .reg .b64 %rd; .reg .pred %p, %q; .shared .b32 s[32];
+    ld.param.u64 %rd, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, s; mad.lo.u32 %r2, %r1, 4, %r2;
+    setp.lt.u32 %q, %r1, {written}; @%q st.shared.u32 [%r2], %r1; ld.shared.u32 %r3, [%r2];
+    setp.ge.u32 %p, %r1, 16; @%p bra END; redux.sync.add.u32 %r4, %r3, 0xFFFF;
+    st.global.u32 [%rd], %r4;\nEND: ret;\n}}"""
+    result = warpsim.load(text)["k"]((1,), (32,), (np.zeros(4, np.uint32),), on_finding="collect")
+
+    assert [(f.rule, f.line) for f in result.findings] == expected

@@ -140,6 +140,16 @@ def test_target(target, instruction, enough):
     warpsim.load(text(instruction, HEAD.replace("sm_90a", enough)))
 
 
+def test_halves_since_they_came():
+    """fma.f16 came with PTX 4.2, for sm_53."""
+    module = ".version 4.2\n.target sm_53\n.address_size 64\n.entry k()\n{\n.reg .b16 %h<4>;\nfma.rn.f16 %h0, %h1, %h2, %h3;\nret;\n}\n"
+    warpsim.load(module)
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(module.replace("sm_53", "sm_52"))
+
+    assert (caught.value.findings[0].rule, caught.value.findings[0].line) == ("target", 7)
+
+
 @pytest.mark.parametrize("type", ["u16x2", "s16x2", "bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2"])
 @pytest.mark.parametrize(
     "declaration",

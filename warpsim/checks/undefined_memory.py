@@ -12,7 +12,6 @@ from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.window import Window
 from warpsim.types import ScalarType
@@ -80,9 +79,7 @@ class UndefinedMemory:
         return old if returns else None
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
-        """The undefined bits of matrix rows."""
-        if space_of(space) == "" or not space.startswith("shared"):
-            return tuple([np.zeros(address.shape, np.uint32)] * count)
+        """The undefined bits of matrix rows, which lie in shared memory."""
         with muted(self.machine):
             words = self.port.read_words(space, address, count)
         return tuple([~w for w in words])
