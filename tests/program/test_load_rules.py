@@ -140,9 +140,13 @@ def test_target(target, instruction, enough):
     warpsim.load(text(instruction, HEAD.replace("sm_90a", enough)))
 
 
-def test_halves_since_they_came():
-    """fma.f16 came with PTX 4.2, for sm_53."""
-    module = ".version 4.2\n.target sm_53\n.address_size 64\n.entry k()\n{\n.reg .b16 %h<4>;\nfma.rn.f16 %h0, %h1, %h2, %h3;\nret;\n}\n"
+@pytest.mark.parametrize(
+    "instruction", ["fma.rn.f16 %h0, %h1, %h2, %h3;", "add.f16 %h0, %h1, %h2;", "mul.f16x2 %r0, %r1, %r2;"]
+)
+def test_halves_since_they_came(instruction):
+    """Arithmetic of halves came with PTX 4.2, for sm_53."""
+    head = ".version 4.2\n.target sm_53\n.address_size 64\n.entry k()\n{\n.reg .b16 %h<4>; .reg .b32 %r<4>;\n"
+    module = f"{head}{instruction}\nret;\n}}\n"
     warpsim.load(module)
     with pytest.raises(warpsim.PtxError) as caught:
         warpsim.load(module.replace("sm_53", "sm_52"))
