@@ -55,8 +55,8 @@ def values(seed: int, high: int = 1 << 32) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
-@pytest.mark.parametrize("c", [0, 31, 0x1F1F, 0x181F, 0x1C03, 0x1000])
-@pytest.mark.parametrize("b", [0, 1, 5, 16, 31, 33])
+@pytest.mark.parametrize("c", [0, 31, 0x181F, 0x1C03])
+@pytest.mark.parametrize("b", [0, 5, 31, 33])
 def test_shuffle_by_a_constant(mode: str, c: int, b: int) -> None:
     """shfl.sync with constant lane and clamp reads the lane that the manual's pseudo-code names."""
     a = values(1)

@@ -32,7 +32,7 @@ def nearest(exact):
     return min(around, key=lambda a: (abs(Fraction(float(a)) - exact), int(a.view(np.uint32)) & 1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(FINITE, FINITE, FINITE)
 def test_fma_is_rounded_once(a, b, c):
     """fma equals the nearest f32 of the exact value."""
@@ -45,7 +45,7 @@ def test_fma_is_rounded_once(a, b, c):
 
 
 @pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(a=FINITE, b=FINITE)
 def test_directed_add(mode, a, b):
     """Directed sums lie on their side of the exact value, with no f32 between."""

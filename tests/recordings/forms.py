@@ -172,13 +172,13 @@ def simulated(forms: list[str]) -> dict[str, np.ndarray | str]:
     return results
 
 
-def differences(path: str | Path, half: int | None = None) -> list[str]:
-    """The recorded forms (or every other one, from 0 or 1 on) that the simulator does otherwise, with the first operands
-    for which it does."""
+def differences(path: str | Path, part: int | None = None, parts: int = 1) -> list[str]:
+    """The recorded forms (or every so many of them, from ``part`` on) that the simulator does otherwise, with the first
+    operands for which it does."""
     wrong = []
     want = recorded(path)
-    if half is not None:
-        want = dict(list(want.items())[half::2])
+    if part is not None:
+        want = dict(list(want.items())[part::parts])
     for form, got in simulated(list(want)).items():
         if isinstance(got, str):
             wrong.append(f"{form} {got}")
