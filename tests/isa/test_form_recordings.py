@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
 
 import forms
 
-
 PARTS = 4
 
 
