@@ -21,7 +21,8 @@ private_histograms work_queue barrier_votes fp8_formats_sm90 bf16_math gemm_mult
 interleaved_32b_plain bit_fields lane_locks far_angles triton_attention attention gemm_stream_k mandelbrot
 rays bodies block_primitives gemm_ss_tf32 gemm_fp8_mixed triton_matmul_warp_specialised numba_julia
 random_walks chacha device_heap gemm_pingpong gemm_specialised stream_k deep_recursion pipeline_roles
-standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d split_barrier
+standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d split_barrier cluster_ring stencil_3d gemm_rs_fp8
+triton_matmul_tma half_math library_roles
 """
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 LAUNCHED = {"hello", "saxpy", "histogram", "softmax_triton", "gemm_tma", "stream_k"}

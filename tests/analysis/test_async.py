@@ -129,7 +129,7 @@ def without(lines, text, number=0):
     [
         *(pytest.param(n, marks=pytest.mark.long) for n in ("attention", "gemm_fp8_mixed", "gemm_pingpong")),
         "bulk_stream",
-        "gemm_ss_f16",
+        pytest.param("gemm_ss_f16", marks=pytest.mark.long),
     ],
 )
 def test_recorded_initialisations(name):

@@ -9,7 +9,7 @@ from warpsim.cli.main import main
 from .conftest import ROOT, findings, recorded
 
 CASES = sorted(p for f in ("programs", "tests/cases") for p in (ROOT / f).glob("*/kernel.ptx"))
-LARGE = 24_000
+LARGE = 16_000
 """Bytes."""
 
 

@@ -53,7 +53,7 @@ def module():
     return warpsim.load(Path(__file__).parent / "data" / "synchronisation.ptx")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n == "pipeline_copy")) for n in CASES])
 def test_correct_patterns(module, name):
     """No rule is broken, and the result is that of the definition."""
     grid, block, make, expected = CASES[name]

@@ -134,6 +134,7 @@ def test_cases_are_files(pytester, cases):
     assert 'name="bad"' in (pytester.path / "j.xml").read_text()
 
 
+@pytest.mark.long
 def test_workers_lose_no_case(pytester, cases):
     """Under pytest-xdist the same cases run, and a difference ends in status 1; -k and node ids choose."""
     status, said = inner(pytester, "-n1", "-v", "--warpsim-coverage=cov", "--warpsim-cases=cases")

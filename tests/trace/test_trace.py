@@ -211,6 +211,7 @@ def test_command_line(tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.json"]
 
 
+@pytest.mark.long
 def test_costs_nothing_unasked():
     """A launch without a tracer does not even load one."""
     code = "import sys, warpsim; warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']((1,), (1,), ()); print([m for m in sys.modules if m.startswith('warpsim.trace') or m.startswith('warpsim.observe')])"

@@ -22,6 +22,7 @@ def page(tmp_path_factory):
     return path, tracer.trace()
 
 
+@pytest.mark.long
 def test_opens(page, browser):
     """The script runs to its end, and shows the step that was asked for: its line, who waits, what is in flight."""
     path, trace = page
