@@ -254,3 +254,33 @@ def test_lanes_that_take_no_part(written, expected):
     result = warpsim.load(text)["k"]((1,), (32,), (np.zeros(4, np.uint32),), on_finding="collect")
 
     assert [(f.rule, f.line) for f in result.findings] == expected
+
+
+SAME = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 o)\n{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [o]; mov.u32 %r1, 7;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("atom.global.exch.b32 %r3, [%rd1], %r1;\nld.global.u32 %r2, [%rd1];", []),
+        ("atom.global.add.u32 %r2, [%rd1], %r1;\n", [("uninitialised", 9)]),
+        ("red.global.add.u32 [%rd1], %r1;\nld.global.u32 %r2, [%rd1];", [("uninitialised", 9)]),
+        (
+            "stacksave.u64 %rd5; alloca.u64 %rd3, 16; st.local.u32 [%rd3], %r1; ld.local.u32 %r2, [%rd3];\n"
+            "stackrestore.u64 %rd5; alloca.u64 %rd3, 16;",
+            [],
+        ),
+        (
+            "stacksave.u64 %rd5; alloca.u64 %rd3, 16; st.local.u32 [%rd3], %r1;\n"
+            "stackrestore.u64 %rd5; alloca.u64 %rd3, 16; ld.local.u32 %r2, [%rd3];",
+            [("uninitialised", 9)],
+        ),
+    ],
+)
+def test_memory_that_is_given_empty(body, expected):
+    """Global memory of the device and a stack that grows hold nothing; an exchange writes, an addition does not."""
+    module = warpsim.load(SAME + body + "\nst.global.u32 [%rd2], %r2; ret; }\n")
+    empty = module.device.empty((64,), np.uint32)
+    result = module["k"]((1,), (1,), (empty, np.zeros(64, np.uint32)), on_finding="collect")
+
+    assert [(f.rule, f.line) for f in result.findings] == expected

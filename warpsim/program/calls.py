@@ -160,10 +160,10 @@ def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
 
 
 def _alike(type: ScalarType, other: ScalarType) -> bool:
-    """Whether two types have one width and do not mix floats with integers; packed ones are bits."""
+    """Whether two types have one width and do not mix floats with integers."""
     if type.bits != other.bits or (type.kind == "p") != (other.kind == "p"):
         return False
-    kinds = {"b" if "x2" in t.name else "i" if t.kind in "us" else t.kind for t in (type, other)}
+    kinds = {"i" if t.kind in "us" else t.kind for t in (type, other)}
     return "b" in kinds or len(kinds) == 1
 
 
