@@ -180,6 +180,17 @@ def test_properties():
     assert struct.unpack_from("<i", new, 384) == (132,)
 
 
+def test_attributes():
+    """What cuDeviceGetAttribute says of an H100: 227 KiB of shared memory where a kernel asks, 132 SMs, warps of 32."""
+    out = ctypes.c_uint32()
+    found = {}
+    for number in (97, 16, 10):
+        assert call("cuInit", 0) == call("cuDeviceGetAttribute", out, number, 0) == 0
+        found[number] = out.value
+
+    assert found == {97: 227 * 1024, 16: 132, 10: 32}
+
+
 def test_what_a_fatbin_wrapper_registers():
     """A kernel and a variable of a program, by the addresses of their stubs."""
     text = ctypes.create_string_buffer((HEAD + ".visible .global .u32 v = 3;\n" + RAW).encode())

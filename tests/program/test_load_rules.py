@@ -82,6 +82,16 @@ MODULES = [
     ("directive", ".entry k() .maxntid 1, 2, 3, 4 { ret; }", ".entry k() .maxntid 1, 2, 3 { ret; }"),
     ("directive", ".entry k() .maxntid 32 .reqntid 32 { ret; }", ".entry k() .reqntid 32 { ret; }"),
     ("undeclared", ".alias f, g;", ".func g() { ret; } .func f(); .alias f, g;"),
+    (
+        "redeclared",
+        ".extern .global .u32 a[4]; .visible .global .u32 a[5];",
+        ".extern .global .u32 a[4]; .visible .global .u32 a[4];",
+    ),
+    (
+        "syntax",
+        ".entry k() { .reg .u32 r; mov.u32 r, \u0663; ret; }",
+        ".entry k() { .reg .u32 r; /* a\nb */ mov.u32 r, 3; /*\n*/ ret; }",
+    ),
     ("redeclared", ".func f() { ret; } .func f() { ret; }", ".func f(); .func f() { ret; }"),
     ("syntax", ".entry k( { ret; }", ".entry k() { ret; }"),
 ]
