@@ -173,7 +173,7 @@ def _describe(
 def _cut(before: Array, after: Array, touched: Touched | None) -> tuple[int, int, str]:
     """The first and the last byte of an allocation that matter, and the type of its elements."""
     if touched is None:
-        return 0, len(before) - len(before) % ALIGNMENT or len(before), "u8"
+        return 0, len(before), "u8"
     changed = np.flatnonzero(before != after)
     if len(changed):
         touched.add(int(changed[0]), int(changed[-1]) + 1)
