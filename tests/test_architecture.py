@@ -280,3 +280,22 @@ def test_the_machine_names_no_watcher_and_no_rule():
 def test_watchers_and_rules_are_found(planted):
     """The test above sees rules and watchers, however they are named."""
     assert list(watchers_and_rules(planted, rules_of_watchers()))
+
+
+LONG = {"native/helpers.py", "native/emit.py", "native/lower.py", "native/runs.py", "native/trace.py"} | {
+    "isa/spec.py",
+    "program/build.py",
+    "program/operands.py",
+}
+"""Files that are longer than a file should be; none may join them, and one that is short again leaves them."""
+
+
+def test_files_hold_one_thing():
+    """A file has about 400 lines at most."""
+    long = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if len(path.read_text(encoding="utf-8").splitlines()) > 415
+    }
+
+    assert long - LONG == set()

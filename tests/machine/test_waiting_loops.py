@@ -186,7 +186,7 @@ LOOPS = {
 @pytest.mark.parametrize("body", LOOPS.values(), ids=LOOPS)
 def test_a_loop_that_cannot_end(body, monkeypatch):
     """It is named long before the budget of instructions is used up, with its lines."""
-    monkeypatch.setattr("warpsim.machine.waiting.LAPS", 64)
+    monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 64)
     with pytest.raises(warpsim.ExecutionError) as caught:
         launch("\n" + body, checks="none", max_instructions=200_000)
     found = caught.value.findings[0]
@@ -210,5 +210,5 @@ ENDING = {
 @pytest.mark.parametrize("body", ENDING.values(), ids=ENDING)
 def test_a_long_loop_that_ends(body, monkeypatch):
     """Whatever changes what its condition depends on lets it run to its end, however often it is looked at."""
-    monkeypatch.setattr("warpsim.machine.waiting.LAPS", 16)
+    monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 16)
     launch(body, block=64, max_instructions=10**6)

@@ -87,11 +87,11 @@ class Cells:
 
     def __deepcopy__(self, memo: object) -> Cells:
         """Both share the cells of each kind, until one of them asks for those to write to."""
-        twin = copy.copy(self)
-        twin._kinds, twin._owned = dict(self._kinds), set()
-        twin._kept = {kind: list(notes) for kind, notes in self._kept.items()}
+        copied = copy.copy(self)
+        copied._kinds, copied._owned = dict(self._kinds), set()
+        copied._kept = {kind: list(notes) for kind, notes in self._kept.items()}
         self._owned.clear()
-        return twin
+        return copied
 
     @property
     def kinds(self) -> dict[str, Array]:

@@ -116,11 +116,11 @@ class Absences(Watcher):
         absent = wanted(group, members, here) & ~here
         if diverged is not None:
             positions, exists = places(machine, group)
-            strayed = absent & exists & diverged[positions]
+            left = absent & exists & diverged[positions]
             diverged[positions[here]] = False
-            if strayed.any():
+            if left.any():
                 rule = DIVERGENCE if members is None else MEMBERMASK
-                _report_absent(machine, group, rule, here, strayed, "took another path and exited")
+                _report_absent(machine, group, rule, here, left, "took another path and exited")
                 return
         if matrix and absent.any():
             _report_absent(machine, group, EXITED, here, absent, "exited, or never existed")
@@ -135,12 +135,12 @@ class Absences(Watcher):
         here[group.selection.positions.reshape(-1)] = True
         absent = threads[~here[threads * shape.n_ctas + first % shape.n_ctas]]
         diverged = machine.batch.notes.get(DIVERGED)
-        strayed = diverged is not None and diverged[absent * shape.n_ctas + first % shape.n_ctas].any()
+        left = diverged is not None and diverged[absent * shape.n_ctas + first % shape.n_ctas].any()
         missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
         machine.fault(
-            DIVERGENCE if strayed else EXITED,
+            DIVERGENCE if left else EXITED,
             f"{missing} of the warpgroup can no longer arrive: "
-            + ("took another path and exited" if strayed else "exited, or never existed"),
+            + ("took another path and exited" if left else "exited, or never existed"),
             group,
             np.broadcast_to(broken, group.selection.shape),
             advice="all 128 threads of the warpgroup must execute the instruction",
@@ -156,13 +156,13 @@ def _diverged(machine: Machine) -> Array:
 
 def _report_absent(machine: Machine, group: Group, rule: str, active: Array, absent: Array, why: str) -> None:
     warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
-    gone = np.flatnonzero(absent[warp, :, column])
+    missing_lanes = np.flatnonzero(absent[warp, :, column])
     machine.fault(
         rule,
-        f"{counted('lane', gone)} of the warp can no longer arrive: {why}",
+        f"{counted('lane', missing_lanes)} of the warp can no longer arrive: {why}",
         group,
         _in_group(group, active & absent.any(axis=1, keepdims=True)),
-        absent=tuple(gone.tolist()),
+        absent=tuple(missing_lanes.tolist()),
         advice="make every participating lane reach the instruction before any of them exits",
     )
 

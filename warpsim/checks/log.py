@@ -38,9 +38,9 @@ class Log(Sequence[T]):
         return self.entries[index if index >= 0 else self.n + index]
 
     def __deepcopy__(self, memo: object) -> Log[T]:
-        twin: Log[T] = Log()
-        twin.entries, twin.n = self.entries, self.n
-        return twin
+        copied: Log[T] = Log()
+        copied.entries, copied.n = self.entries, self.n
+        return copied
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
         return None, {"entries": self.entries[: self.n], "n": self.n}

@@ -33,7 +33,7 @@ ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or
 
 @attrs.frozen(eq=False)
 class Doubt:
-    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race. ``excuse`` says why
+    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race. ``reason`` says why
     it is no error if it does."""
 
     threads: Array
@@ -41,7 +41,7 @@ class Doubt:
     address: int
     other: Finding | None
     together: bool
-    excuse: str = ""
+    reason: str = ""
 
 
 class RaceFindings(RaceFlags):
@@ -64,9 +64,9 @@ class RaceFindings(RaceFlags):
         write: bool,
         was_write: bool,
         allocation: Allocation | None,
-        excuse: str = "",
+        reason: str = "",
     ) -> None:
-        """These threads race with the access of another ``thread`` at ``time``; ``excuse`` says why it is no error, if
+        """These threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is no error, if
         it is none."""
         event = self.launch.events[time]
         cta, warp, lanes = self.launch.place(thread)
@@ -82,9 +82,9 @@ class RaceFindings(RaceFlags):
             f" {event.span.line if event is not None else 0}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
-        doubt = Doubt(positions, message, address, other, False, excuse)
+        doubt = Doubt(positions, message, address, other, False, reason)
         reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
-        if excuse == IN_TURN:
+        if reason == IN_TURN:
             self._fault(machine, group, doubt)
         elif write and not self.note.level:
             self.doubts.append(doubt)
@@ -131,20 +131,20 @@ class RaceFindings(RaceFlags):
             return f"shared address 0x{at:x}"
         return f"byte {at} of {allocation.name}"
 
-    def _fault(self, machine: Machine, group: Group, doubt: Doubt, excuse: str = "") -> None:
+    def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
         """A finding; one that is no error says why."""
-        excuse = excuse or doubt.excuse
+        reason = reason or doubt.reason
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:
             here, threads = here // self.n_ctas, threads // self.n_ctas
         lanes = np.isin(here, threads)
         machine.fault(
             RULE,
-            doubt.message + excuse,
+            doubt.message + reason,
             group,
             lanes if lanes.any() else None,
             address=doubt.address,
             other=doubt.other,
-            advice=FENCE if excuse == UNFENCED else ADVICE,
-            severity=SEVERITY[excuse],
+            advice=FENCE if reason == UNFENCED else ADVICE,
+            severity=SEVERITY[reason],
         )

@@ -27,7 +27,7 @@ BROKEN = {
 class Stalls(Watcher):
     """Reports a stall under the rule that it breaks, and warps that arrive at a barrier in parts."""
 
-    def warp_parted(self, machine: Machine, group: Group, other: Group | None) -> None:
+    def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
         """Lanes arrive at an aligned barrier without the rest of their warps."""
         where = "lanes of the warp wait here"
         machine.fault(

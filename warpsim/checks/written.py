@@ -34,10 +34,10 @@ class WrittenBits(WordSpace):
         self._looks = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WrittenBits:
-        twin = super().__deepcopy__(memo)
-        assert isinstance(twin, WrittenBits)
-        twin.full = self.full.copy()
-        return twin
+        copied = super().__deepcopy__(memo)
+        assert isinstance(copied, WrittenBits)
+        copied.full = self.full.copy()
+        return copied
 
     def grow(self, size: int) -> None:
         """Room for at least ``size`` bytes in each column; what is new is undefined."""

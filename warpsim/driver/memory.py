@@ -93,7 +93,7 @@ class Memory:
     def register(self, address: int, nbytes: int, read_only: bool = False) -> None:
         """Let the device see memory that the host has already."""
         self._sized(nbytes, most=1 << 44)
-        if self.holding(address) is not None or self.space.meets(address, nbytes):
+        if self.holding(address) is not None or self.space.overlapped_by(address, nbytes):
             raise DriverError(Result.HOST_MEMORY_ALREADY_REGISTERED)
         data = _host(address, nbytes)
         if read_only:

@@ -149,7 +149,7 @@ class Device:
         with self.lock:
             name = f"mapped {data.shape} of {data.dtype}"
             flat = bytes_of(data)
-            if address is not None and (met := self.memory.meets(address, flat.size)):
+            if address is not None and (met := self.memory.overlapped_by(address, flat.size)):
                 raise LaunchError(f"{flat.size} bytes at address 0x{address:x} overlap {met}")
             at = self.memory.map(flat, name=name, read_only=not data.flags.writeable, address=address)
         return Mapping(data, at, self.memory)

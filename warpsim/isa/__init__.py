@@ -35,6 +35,7 @@ from warpsim.isa import (  # noqa: F401
     mma_kinds,
     mma_sp,
     multimem,
+    narrow_conversions,
     proxies,
     stack,
     tensormaps,

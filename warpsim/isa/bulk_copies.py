@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.atomics import Reduction
+from warpsim.isa.atomic_updates import Reduction
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Asynchronous, Family, Stage, Traits

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics import convert
-from warpsim.numerics.bits import BF16, F32, flush_subnormal, halves
+from warpsim.numerics.bits import BF16, F32, flush_subnormal
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 CVT = "data-movement-and-conversion-instructions-cvt"
 _INT = "{ .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64 }"
-_BLACKWELL = ("100f", "100a", "101a", "103a", "110a", "120f", "120a", "121a")
 _PAIR = {"d": "dtype", "a": "atype"}
 _BF16 = {"bf16": (90, (7, 8))}
 
 
-def _converts(op: Op) -> Traits:
+def converts(op: Op) -> Traits:
     """What holds of every cvt but that between integers, which is `cvt_integer`'s own."""
     sat = "sat" in op.modifiers
     undefined = Undefined.SPREADS if sat else Undefined.CONVERTS
@@ -56,7 +52,7 @@ def cvt_integer(op: Op, a: Lanes) -> Lanes:
     types=_PAIR,
     relaxed=True,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
-    traits=_converts,
+    traits=converts,
 )
 def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
     """Clamp to the target's range."""
@@ -79,7 +75,7 @@ def _legal_float(op: Op) -> str | None:
     relaxed=True,
     legal=_legal_float,
     gates=_BF16,
-    traits=_converts,
+    traits=converts,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     """Round to an integer; what is out of range clamps, with or without .sat."""
@@ -97,7 +93,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     legal=_legal_float,
     gates=_BF16,
-    traits=_converts,
+    traits=converts,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """An integer, rounded."""
@@ -118,7 +114,7 @@ _SAME = """
     """
 
 
-@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16, traits=_converts)
+@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16, traits=converts)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
     """To an integral value, flushed or clamped, within one format."""
     if op.ftz:
@@ -145,7 +141,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
     relaxed=True,
     gates=_BF16,
-    traits=_converts,
+    traits=converts,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
     """Between floating-point formats; to f16, .ftz leaves subnormals as they are."""
@@ -166,7 +162,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     target=80,
     version=(7, 1),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
-    traits=_converts,
+    traits=converts,
 )
 def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     """The upper half of an f32: the bits move, NaN with them unless .ftz."""
@@ -181,7 +177,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     target=80,
     version=(7, 0),
-    traits=_converts,
+    traits=converts,
 )
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
     """f32 to bf16."""
@@ -191,237 +187,3 @@ def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
 def _named(op: Op) -> tuple[ScalarType, ScalarType]:
     target, source = [TYPES[word] for word in op.modifiers if word in TYPES]
     return target, source
-
-
-# ---- .relu, .satfinite, packed ------------------------------------------------------------------
-
-_FINITE = {"satfinite": (80, (8, 1))}
-
-
-def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
-    """A conversion of e4m3 and e5m2: since PTX 7.8 for sm_90, since 8.1 for sm_89."""
-
-    def declare(function: Any) -> Any:
-        for target, version in ((89, (8, 1)), (90, (7, 8))):
-            function = instruction(syntax, anchor=CVT, target=target, version=version, traits=_converts, **options)(
-                function
-            )
-        return function
-
-    return declare
-
-
-@instruction(
-    "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
-    anchor=CVT,
-    types={"d": "dtype", "a": ".f32"},
-    relaxed=True,
-    gate=lambda op: (
-        (80, (8, 1))
-        if op.satfinite and (op.relu or op.dtype.name == "bf16")
-        else (None, (8, 1))
-        if op.satfinite
-        else (80, (7, 0))
-    ),
-    traits=_converts,
-)
-def cvt_half(op: Op, a: Lanes) -> Lanes:
-    """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
-    return convert.half_bits(a, op.dtype.name, op.frnd, op.relu, op.satfinite).view(op.dtype.dtype)
-
-
-@instruction(
-    "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a, b; .frnd = { .rn, .rz }; .dtype = { .f16x2, .bf16x2 };",
-    anchor=CVT,
-    types={"d": "dtype", "a": ".f32", "b": ".f32"},
-    relaxed=True,
-    version=(7, 0),
-    target=80,
-    gates=_FINITE,
-    traits=_converts,
-)
-def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 packed into halves: a above b."""
-    name = op.dtype.name[:-2]
-    high, low = (convert.half_bits(x, name, op.frnd, op.relu, op.satfinite).astype(np.uint32) for x in (a, b))
-    return low | high << np.uint32(16)
-
-
-@instruction(
-    """
-    cvt.rna{.satfinite}.tf32.f32           d, a;
-    cvt.frnd{.relu}{.satfinite}.tf32.f32   d, a;
-    .frnd = { .rn, .rz };
-    """,
-    anchor=CVT,
-    types={"d": ".u32", "a": ".f32"},
-    gate=lambda op: (
-        ((80, (8, 1)) if op.satfinite else (80, (7, 0)))
-        if op.rna
-        else ((100, (8, 6)) if op.satfinite else (90, (7, 8)))
-    ),
-    traits=_converts,
-)
-def cvt_tf32(op: Op, a: Lanes) -> Lanes:
-    """f32 to tf32."""
-    return convert.tf32(a, op.frnd or "rna", bool(op.relu), op.satfinite)
-
-
-@_fp8(
-    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
-    types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=True,
-)
-@instruction(
-    "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
-    anchor=CVT,
-    types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=True,
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed 8-bit or 6-bit formats: a above b."""
-    high, low = (convert.small_bits(x, op.f8type.name[:4], op.relu).astype(np.uint16) for x in (a, b))
-    return low | high << np.uint16(8)
-
-
-@_fp8(
-    "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    types={"d": "f8type", "a": ".f16x2"},
-    relaxed=True,
-)
-def cvt_small_half(op: Op, a: Lanes) -> Lanes:
-    """Two halves to packed 8-bit formats."""
-    low, high = convert.half2_to_single(a)
-    return cvt_small(op, high, low)
-
-
-@_fp8(
-    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    types={"d": ".f16x2", "a": "f8type"},
-    relaxed=True,
-)
-@instruction(
-    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
-    anchor=CVT,
-    types={"d": ".f16x2", "a": "f8type"},
-    relaxed=True,
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_from_small(op: Op, a: Lanes) -> Lanes:
-    """Packed 8-bit or 6-bit formats to two halves."""
-    return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], op.relu)
-
-
-@instruction(
-    "cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;",
-    anchor=CVT,
-    types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed 4-bit values: a above b."""
-    high, low = (convert.small_bits(x, "e2m1", op.relu) for x in (a, b))
-    return low | high << np.uint8(4)
-
-
-@instruction(
-    "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;",
-    anchor=CVT,
-    types={"d": ".e2m1x2", "a": ".f16x2"},
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
-    """Two halves to packed 4-bit values."""
-    low, high = convert.half2_to_single(a)
-    return cvt_fp4(op, high, low)
-
-
-@instruction(
-    "cvt.rn{.relu}.f16x2.e2m1x2 d, a;",
-    anchor=CVT,
-    types={"d": ".f16x2", "a": ".e2m1x2"},
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
-    """Packed 4-bit values to two halves."""
-    return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", op.relu)
-
-
-@instruction(
-    "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
-    anchor=CVT,
-    types={"d": ".ue8m0x2", "a": ".f32", "b": ".f32"},
-    relaxed=True,
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed powers of two: a above b."""
-    high, low = (convert.to_ue8m0(x, op.frnd, op.satfinite).astype(np.uint16) for x in (a, b))
-    return low | high << np.uint16(8)
-
-
-@instruction(
-    "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
-    anchor=CVT,
-    types={"d": ".ue8m0x2", "a": ".bf16x2"},
-    relaxed=True,
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
-    """Two bf16 to packed powers of two."""
-    low, high = halves(a, BF16)
-    return cvt_scale(op, high.astype(F32), low.astype(F32))
-
-
-@instruction(
-    "cvt.rn.bf16x2.ue8m0x2 d, a;",
-    anchor=CVT,
-    types={"d": ".bf16x2", "a": ".ue8m0x2"},
-    relaxed=True,
-    arch=_BLACKWELL,
-    version=(8, 6),
-    traits=_converts,
-)
-def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
-    """Packed powers of two to two bf16."""
-    low, high = (convert.from_ue8m0(x).astype(np.uint32) for x in (a & np.uint16(0xFF), a >> np.uint16(8)))
-    return low | high << np.uint32(16)
-
-
-@instruction(
-    """
-    cvt.pack.sat.ctype.s32      d, a, b;       // two 16-bit values
-    cvt.pack.sat.dtype.s32.b32  d, a, b, c;    // two narrower ones, below those of c
-    .ctype = { .u16, .s16 };
-    .dtype = { .u8, .s8, .u4, .s4, .u2, .s2 };
-    """,
-    anchor="data-movement-and-conversion-instructions-cvt-pack",
-    types={"d": ".b32", "a": ".s32", "b": ".s32", "c": ".b32"},
-    relaxed=True,
-    version=(6, 5),
-    target=72,
-    gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
-    traits=_converts,
-)
-def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """a and b clamped and packed, a above b; c moves up to make room."""
-    name = str(op.ctype or op.dtype).lstrip(".")
-    bits, signed = int(name[1:]), name[0] == "s"
-    high, low = (convert.pack_saturated(x, bits, signed) for x in (a, b))
-    packed = low | high << np.uint32(bits)
-    return packed if c is None else packed | c << np.uint32(2 * bits)

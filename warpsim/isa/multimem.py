@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.atomics import atomic, half_update, update_of
+from warpsim.isa.atomic_updates import half_update, update_of
+from warpsim.isa.atomics import atomic
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 

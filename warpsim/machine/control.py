@@ -129,7 +129,7 @@ def _compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] |
     """Some lanes of a group of lanes; what it holds of the registers goes with them."""
     selection = from_positions(machine.batch.shape, group.selection.positions[keep])
     child = _fork(machine, group, selection)
-    child.laps, child.idle = group.laps, group.idle
+    child.back_edges, child.idle = group.back_edges, group.idle
     if not isinstance(selection, Lanes):
         group.flush(live)
         return child

@@ -46,7 +46,7 @@ class Compiled(Protocol):
 
 
 REPORT_EVERY = 0.5
-LAPS_ALONE = 64
+TURNS_ALONE = 64
 """Of a loop in a random order, before others may run."""
 
 
@@ -257,7 +257,7 @@ class Run:
                 if back_edge(machine, group, block):
                     return False
                 state.mark = state.memory.version
-                if left is not None and (block.waits or group.laps % LAPS_ALONE == 0):
+                if left is not None and (block.waits or group.back_edges % TURNS_ALONE == 0):
                     left = 0
             if left is not None:
                 if left <= 0:

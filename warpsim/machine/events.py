@@ -112,7 +112,7 @@ class Window:
     collective_incomplete: Callable[..., None] | None
     warpgroup_incomplete: Callable[..., None] | None
     stalled: Callable[..., None] | None
-    warp_parted: Callable[..., None] | None
+    warp_split: Callable[..., None] | None
     barrier_operands_differ: Callable[..., None] | None
     barrier_reached: Callable[..., None] | None
     barrier_arrived: Callable[..., None] | None

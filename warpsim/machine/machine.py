@@ -143,7 +143,7 @@ class Machine:
             first.local_base,
             max(g.generation for g in groups),
         )
-        merged.laps = min(g.laps for g in groups)
+        merged.back_edges = min(g.back_edges for g in groups)
         if self.window.groups_met is not None:
             self.window.groups_met(self, groups, merged)
         return merged

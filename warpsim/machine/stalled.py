@@ -61,9 +61,9 @@ def arrive_apart(machines: list[Machine]) -> bool:
         ]
         machine.batch.parked = [group for group in machine.batch.parked if not any(group is h for h in here)]
         for group in here:
-            if machine.window.warp_parted is not None:
+            if machine.window.warp_split is not None:
                 others = [g for g in (*here, *machine.batch.parked) if g is not group]
-                machine.window.warp_parted(machine, group, others[0] if others else None)
+                machine.window.warp_split(machine, group, others[0] if others else None)
             group.arrives_apart = True
             machine.push(group)
             if machine.window.group_woken is not None:

@@ -2,7 +2,7 @@
 
 Time is what was executed: one cycle for a warp-instruction, `READING` for each look at a clock. Where nothing can go on but
 loops that look at a clock, time leaps to the moment at which the first of them looks again; the longer one has waited,
-the longer it sleeps, so that no wait takes many laps. ``%globaltimer`` counts the same cycles as nanoseconds, and goes on
+the longer it sleeps, so that no wait takes many turns. ``%globaltimer`` counts the same cycles as nanoseconds, and goes on
 from launch to launch.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import BoundBlock, FunctionPlan
 
-LAPS = 4096
-"""Of a loop that polls nothing only every so many laps are looked at."""
-PATIENCE = 256
-"""How many laps of others a group that polls in vain lets pass at most."""
+LOOK_EVERY = 4096
+"""Of a loop that polls nothing only every so many back edges are looked at."""
+MOST_YIELDED = 256
+"""How many turns a group that polls in vain leaves to others at most."""
 BORED = 32
-"""Laps in vain after which a loop that a clock bounds sleeps, whatever it counts."""
+"""Turns in vain after which a loop that a clock bounds sleeps, whatever it counts."""
 NAP = 256
 FINER = 16
 """A nap is the time waited so far over this, so that no wait is overslept by more."""
@@ -35,7 +35,7 @@ HORIZON = 1 << 62
 
 
 @attrs.define(eq=False)
-class Lap:
+class Visit:
     """How a group came to the head of a loop the last time; ``waited`` cycles it has slept there."""
 
     plan: FunctionPlan
@@ -79,19 +79,19 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     """A group goes round a loop; True where it was put to sleep.
 
     A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
-    group.laps += 1
-    if not block.waits and group.laps % LAPS:
+    group.back_edges += 1
+    if not block.waits and group.back_edges % LOOK_EVERY:
         return False
     launch = machine.launch
     loop = group.plan.loop(group.block)
-    if not loop.exits and group.laps >= LAPS:
+    if not loop.exits and group.back_edges >= LOOK_EVERY:
         _endless(machine, group, loop)
-    lap, stuck = _look(machine, group, loop)
+    visit, stuck = _look(machine, group, loop)
     group.idle = 0 if launch.memory.version != launch.mark else group.idle + 1
-    group.generation += min(1 << group.idle, PATIENCE)
-    if loop.timed and (stuck or (loop.bounded and group.idle >= BORED)) and lap.waited < HORIZON:
-        nap = max(NAP, lap.waited // FINER)
-        lap.waited += nap
+    group.generation += min(1 << group.idle, MOST_YIELDED)
+    if loop.timed and (stuck or (loop.bounded and group.idle >= BORED)) and visit.waited < HORIZON:
+        nap = max(NAP, visit.waited // FINER)
+        visit.waited += nap
         group.wakes = launch.now + nap
     if stuck or group.wakes is not None:
         machine.batch.sleeping.append(group)
@@ -103,16 +103,16 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     return False
 
 
-def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Lap, bool]:
+def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
     """How the group comes to the head of a loop, and whether it will come so for ever (unless others change memory)."""
     state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
     memory = machine.launch.memory.version, machine.launch.memory.private
-    laps = [lap for lap in group.seen if lap.encloses(group)]
-    last = laps.pop() if laps and laps[-1].block == group.block and laps[-1].stack == group.stack else None
-    lap = Lap(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
-    group.seen = (*laps, lap)
+    visits = [visit for visit in group.seen if visit.encloses(group)]
+    last = visits.pop() if visits and visits[-1].block == group.block and visits[-1].stack == group.stack else None
+    visit = Visit(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
+    group.seen = (*visits, visit)
     stuck = last is not None and last.memory == memory and _same(last.state, state) and _alone(machine, group, loop)
-    return lap, stuck
+    return visit, stuck
 
 
 def wake(machine: Machine) -> None:
@@ -161,4 +161,4 @@ def _same(old: list[Any], new: list[Any]) -> bool:
     return True
 
 
-__all__ = ["LAPS", "back_edge", "pass_time", "wake"]
+__all__ = ["LOOK_EVERY", "back_edge", "pass_time", "wake"]

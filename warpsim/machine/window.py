@@ -109,7 +109,7 @@ class Watcher:
     # ---- threads -----------------------------------------------------------------------------
 
     def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
-        """The threads of a group go different ways, or some of them wait: it is replaced by two."""
+        """The threads of a group take different paths, or some of them wait: it is replaced by two."""
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
         """A group stands at the first instruction of a block and will come to it again: its entry into the block counts once
@@ -238,7 +238,7 @@ class Watcher:
         """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is what
         the others wait for in the end; ``message`` says who waits for what, ``values`` are kept with the finding."""
 
-    def warp_parted(self, machine: Machine, group: Group, other: Group | None) -> None:
+    def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
         """Lanes arrive at an aligned barrier without the rest of their warps, as nothing else can go on; ``other`` waits, too."""
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:

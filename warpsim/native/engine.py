@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.isa.spec import Scope
-from warpsim.machine.waiting import LAPS
+from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.bodies import Bodies
 from warpsim.native.compiler import available
 from warpsim.native.lower import Unlowerable
@@ -178,7 +178,7 @@ class Compiled:
             if code is None:
                 return False
         work = max(WORK // (shape.size * tables_size(selection)), 16)
-        laps = min(LAPS - 1 - group.laps % LAPS, work)
+        laps = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
         if laps <= 0 and shape.loops:
             return False
         began, before = time.perf_counter(), machine.launch.thread_instructions

@@ -94,7 +94,7 @@ class _Port:
         returns: bool,
         kind: str = "",
         shared: Callable[..., Any] | None = None,
-        room: Any = None,
+        safe_sum: Any = None,
     ) -> Lane | None:
         """Note an atomic; what it leaves in memory is a graph over what it finds there."""
         where, base = _space(space, address)

@@ -223,7 +223,7 @@ class Runner:
             self._rollback()
             return Outcome.OVER
         self._commit(machine, group, code, described[1], results)
-        group.laps += int(context[CONTEXT["longest"]])
+        group.back_edges += int(context[CONTEXT["longest"]])
         self._leave(machine, group, code, exits[: tables.n], lanes, tables)
         return Outcome.DONE
 
@@ -360,7 +360,7 @@ class Runner:
                 part = _compact(machine, group, np.flatnonzero(ids == number), live)
             else:
                 part = _fork(machine, group, split(group.selection, ids == number)[0])
-                part.laps, part.idle = group.laps, group.idle
+                part.back_edges, part.idle = group.back_edges, group.idle
             part.block, part.at = places[number]
             machine.push(part)
         group.block = -1

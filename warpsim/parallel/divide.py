@@ -10,7 +10,7 @@ import attrs
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.errors import ExecutionError, WarpsimError
-from warpsim.isa.atomics import JOINED
+from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending, Undefined
 from warpsim.machine.engine import Progress, waves_of
 from warpsim.machine.plan import FunctionPlan, KernelPlan

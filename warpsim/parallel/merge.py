@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from warpsim.isa.atomics import JOINED
+from warpsim.isa.atomic_updates import JOINED
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Array
 from warpsim.parallel.footprint import Reduction

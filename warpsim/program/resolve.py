@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-import numpy as np
 
 from warpsim.errors import Span
-from warpsim.program.fitting import float_bits
+from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
 from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Targets, Variable
@@ -176,7 +175,9 @@ class Resolver:
                 else:
                     shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
                     self._shaped(item.initialiser, shape, node.vector > 1, item)
-                    data, relocations = self.initial(item.initialiser, type, item.span)
+                    data, relocations = InitialValues(self.globals, self.problems).bytes_of(
+                        item.initialiser, type, item.span
+                    )
                 if dimensions and not dimensions[0]:
                     dimensions[0] = _length(item.initialiser)
             elif not all(d != 0 and d is not None for d in dimensions) and node.linkage != "extern":
@@ -342,64 +343,6 @@ class Resolver:
             message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
             self.problems.add("directive", node.span, message)
 
-    # ---- initial values ----------------------------------------------------------------------
-
-    def initial(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Any, ...]]:
-        """The bytes of an initialiser and the symbol addresses in it."""
-        data = bytearray()
-        relocations: list[Any] = []
-        for leaf in _leaves(tree):
-            if isinstance(leaf, ast.Numbers):
-                if type.kind == "f":
-                    self._no_float(leaf.span, type)
-                if type.bytes > 8:
-                    data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
-                else:
-                    data += np.array(leaf.values, np.uint64).astype(f"<u{type.bytes}").tobytes()
-            elif leaf.symbol is not None:
-                self.symbol_value(leaf, leaf.symbol.text, type)
-                relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
-                data += bytes(type.bytes)
-            else:
-                data += self.literal_bytes(leaf, type)
-        return bytes(data), tuple(relocations)
-
-    def symbol_value(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
-        """Check the address of a symbol as an initial value."""
-        symbol = self.globals.get(name)
-        if symbol is None:
-            self.problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
-        elif type.name not in ("u32", "u64") and not (leaf.mask is not None and type.name == "u8"):
-            self.problems.add(
-                "initialiser",
-                leaf.span,
-                f"the address of {name} cannot initialise a .{type.name}",
-                "use .u64, or 0xFF(name) for a .u8",
-            )
-        elif isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
-            self.problems.add("initialiser", leaf.span, f"{name} is a function: it has one address only")
-        elif isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
-            self.problems.add("initialiser", leaf.span, f"{name} lies in .{symbol.space.value}, whose addresses differ")
-
-    def literal_bytes(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
-        """One literal as the bytes of a type, as the assembler has them."""
-        value = leaf.value
-        if isinstance(value, ast.Float):
-            if type.kind not in "fb" or type.name in ("f16", "f16x2"):
-                message = f"a .{type.name} variable cannot have a floating-point initial value"
-                self.problems.add("initialiser", leaf.span, message)
-            bits = float_bits(value, 32) if type.bits == 32 else value.bits
-        else:
-            assert isinstance(value, ast.Integer)
-            if type.kind == "f" or type.name == "f16x2":
-                self._no_float(leaf.span, type)
-            bits = value.value & (2**64 - 1)
-        return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
-
-    def _no_float(self, span: Span, type: ScalarType) -> None:
-        message = f"an integer initialises a .{type.name}"
-        self.problems.add("initialiser", span, message, "write a decimal point, or 0f...")
-
 
 def _length(tree: ast.InitialiserTree) -> int:
     """How many parts an initialiser has."""
@@ -410,12 +353,6 @@ def _length(tree: ast.InitialiserTree) -> int:
 def _first(numbers: ast.Numbers) -> ast.Initialiser:
     """The first of many leaves."""
     return ast.Initialiser(ast.Integer(numbers.values[0], False, numbers.span), None, 0, False, None, numbers.span)
-
-
-def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:
-    if not isinstance(tree, tuple):
-        return [tree]
-    return [leaf for part in tree for leaf in _leaves(part)]
 
 
 def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver) -> Symbol:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
-from warpsim.ptx.declarations import MAX_DEPTH, DeclarationParser
+from warpsim.ptx.declarations import MAX_DEPTH
+from warpsim.ptx.directives import DirectiveParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
     DECLARING,
-    ENTRY_DIRECTIVES,
-    FUNC_DIRECTIVES,
-    LISTS,
     MODULE_DIRECTIVES,
-    NEWER,
-    POSITIVE,
     RESERVED,
     TARGET_OPTIONS,
     TARGETS,
@@ -27,7 +22,6 @@ from warpsim.ptx.words import (
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
 LABELLED = frozenset({".branchtargets", ".calltargets", ".callprototype"})
 """What a body declares under a label."""
-DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 HEADER = frozenset({".version", ".target", ".address_size"})
 
 
@@ -50,7 +44,7 @@ def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Findi
     return module, tuple(parser.findings)
 
 
-class _Parser(DeclarationParser):
+class _Parser(DirectiveParser):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(Stream(text, file))
         self.version = (0, 0)
@@ -188,138 +182,16 @@ class _Parser(DeclarationParser):
             s.expect(";")
             return variable
         if text == ".section" and linkage is None:
-            return self._section()
+            return self.section()
         if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
             if text[1:] in MODULE_DIRECTIVES and linkage is None:
-                return self._directive(text[1:])
+                return self.directive(text[1:])
         raise s.problem(
             f"found {s.shown()} where a directive of the module was expected",
             "at module level stand functions, variables, .file, .section, .alias and .pragma",
         )
-
-    def _section(self) -> ast.Section:
-        """``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as they stand."""
-        s = self.s
-        span = s.span()
-        s.skip()
-        name = s.text
-        if not name.startswith(".debug_"):
-            raise s.problem(f"found {s.shown()} where the name of a section such as .debug_info was expected")
-        s.skip()
-        s.expect("{")
-        lines: list[str] = []
-        while not s.accept("}"):
-            if s.kind == "end":
-                raise s.problem("found the end of the text inside a .section: a closing brace is missing")
-            first = s.i
-            if s.text in DATA:
-                width = 8 * DATA[s.take()]
-                self._datum(width)
-                while s.accept(","):
-                    self._datum(width)
-            else:
-                s.word("a label, .b8, .b16, .b32 or .b64")
-                s.expect(":")
-            lines.append(_join(s.texts[first : s.i]))
-        return ast.Section(name, tuple(lines), span)
-
-    def _datum(self, width: int) -> None:
-        """One value of a section."""
-        s = self.s
-        negative = s.accept("-")
-        if s.kind == "integer":
-            span = s.span()
-            value = self._decode(s.take())[0] * (-1 if negative else 1)
-            if not -(1 << (width - 1)) <= value < 1 << width:
-                self.note(SyntaxProblem(f"{value} does not fit .b{width}", span, rule="directive"))
-            return
-        if negative or s.kind not in ("word", "dotted"):
-            raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
-        s.skip()
-        while s.text in ("+", "-"):
-            s.skip()
-            if s.kind not in ("integer", "word", "dotted"):
-                raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
-            s.skip()
-
-    # ---- directives --------------------------------------------------------------------------
-
-    def _directive(self, name: str) -> ast.Directive:
-        """``.name arguments`` of a module or a body."""
-        s = self.s
-        span = s.span()
-        s.skip()
-        read = {"file": self._file, "loc": self._location, "pragma": self._pragma, "alias": self._alias}.get(name)
-        return ast.Directive(name, tuple(read() if read is not None else self._names()), span)
-
-    def _file(self) -> list[int | str]:
-        """``.file 1 "name", time, size``."""
-        s = self.s
-        found: list[int | str] = [self.integer(), self._string()]
-        if s.accept(","):
-            found.append(self.integer(64))
-            if s.accept(","):
-                found.append(self.integer(64))
-        if found[0] in self.files:
-            self.note(s.problem(f"file {found[0]} has a name already", rule="directive"))
-        self.files.add(found[0])
-        return found
-
-    def _location(self) -> list[int | str]:
-        """``.loc file line column, function_name label + offset, inlined_at file line column``."""
-        s = self.s
-        span = s.span()
-        found: list[int | str] = [self.integer(), self.integer(), self.integer()]
-        if s.text == "," and s.peek(1) == "function_name":
-            found += [s.take(), s.take(), s.word("a label") if s.kind != "dotted" else s.take()]
-            if s.accept("+"):
-                found += ["+", self.integer()]
-            s.expect(",")
-            if s.text != "inlined_at":
-                raise s.problem(f"found {s.shown()} where inlined_at was expected")
-            s.skip()
-            where = (self.integer(), self.integer(), self.integer())
-            if where not in self.places:
-                message = "inlined_at names a place that no .loc before it has"
-                self.note(SyntaxProblem(message, span, rule="directive"))
-            found += [",", "inlined_at", *where]
-        self.places.add((found[0], found[1], found[2]))
-        return found
-
-    def _string(self) -> str:
-        s = self.s
-        if s.kind != "string":
-            raise s.problem(f"found {s.shown()} where a string was expected")
-        return s.take()
-
-    def _pragma(self) -> list[int | str]:
-        """``.pragma "a", "b";``."""
-        s = self.s
-        found: list[int | str] = [self._string()]
-        while s.accept(","):
-            found.append(self._string())
-        s.expect(";")
-        return found
-
-    def _alias(self) -> list[int | str]:
-        """``.alias name, function;``."""
-        s = self.s
-        found: list[int | str] = [s.word("the name of a function")]
-        s.expect(",")
-        found.append(s.word("the name of a function"))
-        s.expect(";")
-        return found
-
-    def _names(self) -> list[int | str]:
-        """``a, b;``."""
-        s = self.s
-        found: list[int | str] = [s.word("a name")]
-        while s.accept(","):
-            found.append(s.word("a name"))
-        s.expect(";")
-        return found
 
     # ---- functions ---------------------------------------------------------------------------
 
@@ -336,7 +208,7 @@ class _Parser(DeclarationParser):
         params = self.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted" and (entry or not self._starts_item()):
-            directives.append(self._performance(entry, directives))
+            directives.append(self.performance(directives, entry=entry))
         heading = s.span()
         if entry and directives and s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} was expected")
@@ -357,44 +229,6 @@ class _Parser(DeclarationParser):
         """Whether something of the module begins here: a function that is only declared may end without a semicolon."""
         text = self.s.text
         return text in LINKAGES or text in DECLARING or text[1:] in ("entry", "func", "section", "file", "alias")
-
-    def _performance(self, entry: bool, before: list[ast.Directive]) -> ast.Directive:
-        """A directive between the parameters of a function and its body; ``before`` are those in front of it."""
-        s = self.s
-        span, name = s.span(), s.text[1:]
-        if name == "pragma":
-            s.skip()
-            found = ast.Directive(name, tuple(self._pragma()), span)
-            if not entry and s.text != ".pragma":
-                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "it stands in the body")
-            return found
-        limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
-        if limit is None or (name == "noreturn" and before):
-            raise s.problem(
-                f"found {s.shown()} where a directive of {'an .entry' if entry else 'a .func'} was expected"
-            )
-        if self.version < NEWER.get(name, (0, 0)):
-            self.note(s.problem(f".{name} needs PTX .version {'.'.join(map(str, NEWER[name]))}", rule="target"))
-        if not entry and any(d.name == name for d in before):
-            self.note(s.problem(f".{name} is given twice", rule="directive"))
-        s.skip()
-        arguments: list[int | str] = []
-        while len(arguments) < limit and (not arguments or s.accept(",")):
-            at = s.span()
-            arguments.append(self.integer())
-            if name in POSITIVE and not arguments[-1]:
-                self.note(
-                    SyntaxProblem(f".{name} needs positive numbers", s.span() if name in LISTS else at, "", "directive")
-                )
-        if name == "maxnctapersm":
-            self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
-        if s.text == "," and limit:
-            raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
-        other = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}.get(name)
-        if other is not None and any(d.name == other for d in before):
-            message = f".{name} and .{other} exclude each other"
-            self.note(SyntaxProblem(message, s.span() if name in LISTS else span, rule="directive"))
-        return ast.Directive(name, tuple(arguments), span)
 
     # ---- statements --------------------------------------------------------------------------
 
@@ -444,9 +278,9 @@ class _Parser(DeclarationParser):
                 out.append(self.variable(None))
                 s.expect(";")
             elif text in (".pragma", ".loc"):
-                out.append(self._directive(text[1:]))
+                out.append(self.directive(text[1:]))
             elif text in LABELLED and out and isinstance(out[-1], ast.Label):
-                out.append(self._prototype() if text == ".callprototype" else self._directive(text[1:]))
+                out.append(self._prototype() if text == ".callprototype" else self.directive(text[1:]))
             else:
                 raise s.problem(f"found {s.shown()} where a statement was expected")
         else:
@@ -524,7 +358,7 @@ class _Parser(DeclarationParser):
         params = self.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted":
-            directives.append(self._performance(False, directives))
+            directives.append(self.performance(directives, entry=False))
         noreturn = any(d.name == "noreturn" for d in directives)
         if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in returns):
             self.note(SyntaxProblem("a result without a size", span, rule="directive"))
@@ -532,14 +366,6 @@ class _Parser(DeclarationParser):
         if returns and noreturn:
             self.note(SyntaxProblem("a prototype returns a value, and is .noreturn", span, rule="directive"))
         return ast.CallPrototype(returns, params, noreturn, span)
-
-
-def _join(words: list[str]) -> str:
-    out = words[0]
-    for previous, word in itertools.pairwise(words):
-        glue = "" if word in (",", ":", ";") or previous == "" else " "
-        out += glue + word
-    return out
 
 
 def _is_target(name: str) -> bool:

@@ -73,8 +73,8 @@ class MbarrierObjects:
             return new.view(old.dtype)
 
         # arrivals that a phase lacks do the same together: only the last may end it
-        room = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        return self.memory.atomic(space, address, B64, changed, operands, returns=returns, room=room)
+        safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
+        return self.memory.atomic(space, address, B64, changed, operands, returns=returns, safe_sum=safe_sum)
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """The word, for a thread that waits for the phase of ``parity`` to be over."""

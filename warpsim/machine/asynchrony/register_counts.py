@@ -54,7 +54,7 @@ def change(machine: Machine, group: Group, count: int, increase: bool) -> bool:
 
 
 def _grant(machine: Machine, counts: RegisterCounts, group: Group, warps: Array, count: int) -> bool:
-    """Take the registers for as many warps as there are some for; False where the group was parted or waits."""
+    """Take the registers for as many warps as there are some for; False where the group was split or waits."""
     need = np.where(warps, np.maximum(count - counts.held, 0), 0)
     granted = warps & (np.cumsum(need, axis=0) <= counts.free)
     counts.free -= np.where(granted, need, 0).sum(axis=0)

@@ -21,9 +21,9 @@ def bind_fence(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step
 
     def told(machine: Machine, group: Group) -> object:
         active = None if guard is None else guard(machine, group)
-        gone = step(machine, group)
-        if machine.window.fence is not None and active is not False and not gone:
+        suspended = step(machine, group)
+        if machine.window.fence is not None and active is not False and not suspended:
             machine.window.fence(machine, group, instruction, active)
-        return gone
+        return suspended
 
     return told

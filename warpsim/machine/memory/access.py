@@ -65,25 +65,27 @@ class Memory(Reach, RowAccess):
         returns: bool,
         kind: str = "",
         shared: Callable[..., Array] | None = None,
-        room: Callable[[Array], Array] | None = None,
+        safe_sum: Callable[[Array], Array] | None = None,
     ) -> Array | None:
         """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
 
-        ``shared`` is the update in shared memory where it differs; ``room`` as for `apply_atomic`."""
+        ``shared`` is the update in shared memory where it differs; ``safe_sum`` as for `apply_atomic`."""
         returns = returns and not (self.unused and not self.machine.launch.settings.keeps)
         name = space_of(space)
         if name == "":
 
             def access(port: Memory, k: str, a: Address) -> tuple[Array | None]:
                 return (
-                    port.atomic(k, a, type, update, operands, returns=returns, kind=kind, shared=shared, room=room),
+                    port.atomic(
+                        k, a, type, update, operands, returns=returns, kind=kind, shared=shared, safe_sum=safe_sum
+                    ),
                 )
 
             got = self._by_space(address, access, type, 1)
             return got[0] if returns else None
         if shared is not None and name.startswith("shared"):
             update = shared
-        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind, room)
+        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind, safe_sum)
 
     def shifted(self, address: Address, delta: Array) -> Address:
         """An address moved by a number of bytes of each lane."""

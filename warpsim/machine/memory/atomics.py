@@ -59,11 +59,11 @@ def apply_atomic(
     operands: tuple[Array, ...],
     returns: bool,
     name: str,
-    room: Callable[[Array], Array] | None = None,
+    safe_sum: Callable[[Array], Array] | None = None,
 ) -> Array | None:
     """``new = update(old, *operands)`` for every lane; the old values where asked for.
 
-    ``room(old)``: how large a sum of operands may be that does the same at once as its parts one after the other."""
+    ``safe_sum(old)``: how large a sum of operands may be that does the same at once as its parts one after the other."""
     shape = memory.group.selection.shape
     commutes = not returns and name in _DIRECT and dtype.kind in "iu"
     order = tuple(range(len(shape))) if commutes else _order(shape)
@@ -89,7 +89,16 @@ def apply_atomic(
             allocation.own()
             elements = allocation.elements(dtype)
             keys = (place[lanes] - allocation.start) // dtype.itemsize
-            _run(memory, _flat_cells(keys, elements), [v[lanes] for v in flat_operands], update, out, lanes, name, room)
+            _run(
+                memory,
+                _flat_cells(keys, elements),
+                [v[lanes] for v in flat_operands],
+                update,
+                out,
+                lanes,
+                name,
+                safe_sum,
+            )
     else:
         found, space, columns, _, active = memory.place(kind, address, dtype.itemsize)
         window = memory.window
@@ -130,7 +139,7 @@ def apply_atomic(
                     lambda i, v: space.scatter(where[i], column[i], v),
                     None,
                 )
-            _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name, room)
+            _run(memory, cells, [v[lanes] for v in flat_operands], update, out, lanes, name, safe_sum)
     if out is None:
         return None
     inverse = np.argsort(order)
@@ -161,7 +170,7 @@ def _run(
     out: Array | None,
     lanes: Array,
     name: str,
-    room: Callable[[Array], Array] | None,
+    safe_sum: Callable[[Array], Array] | None,
 ) -> None:
     integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
     if out is None and integer and name in _DIRECT:
@@ -189,11 +198,11 @@ def _run(
             cells.put(order[starts], last)
             memory.globals.version += 1
         return
-    if room is not None and len(starts) < n:
+    if safe_sum is not None and len(starts) < n:
         values = operands[0].astype(np.int64)[order]
         totals = np.add.reduceat(values, starts)
         first = cells.get(order[starts])
-        if (totals <= room(first)).all():
+        if (totals <= safe_sum(first)).all():
             if out is not None:
                 running = np.cumsum(values)
                 before = np.repeat(running[starts] - values[starts], counts)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LIMIT = 512 * 1024
 """Bytes of local memory that a thread may have (CUDA C++ Programming Guide, Technical Specifications)."""
-ROOM = 1 << 32
+LIMIT_OF_ALL = 1 << 32
 """Bytes of local memory that all threads which run side by side may have together."""
 STEP = 256
 """Frames above allocations begin at multiples of this, so that threads that allocated different amounts call alike."""
@@ -81,10 +81,10 @@ class ThreadStack:
                 group,
                 advice="check that the size, or the recursion, is bounded",
             )
-        if end > local.size and 2 * end * local.n_columns > ROOM:
+        if end > local.size and 2 * end * local.n_columns > LIMIT_OF_ALL:
             self.machine.fault(
                 "limit",
-                f"{cause} makes the local memory of the {local.n_columns} threads that run side by side larger than {ROOM} bytes",
+                f"{cause} makes the local memory of the {local.n_columns} threads that run side by side larger than {LIMIT_OF_ALL} bytes",
                 group,
                 advice="check that the size is bounded; if it is, pass a smaller batch_threads=",
             )

@@ -68,13 +68,13 @@ class Allocation:
         self._views: dict[tuple[Any, int], Array] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Allocation:
-        twin = Allocation(self.start, self.data, self.name, self.read_only, self.number, anchored=False)
+        copied = Allocation(self.start, self.data, self.name, self.read_only, self.number, anchored=False)
         if self._sharing is None:
             self._sharing = weakref.WeakSet((self,))
-        self._sharing.add(twin)
-        twin._sharing = self._sharing
-        twin.companion = copy.deepcopy(self.companion, memo)
-        return twin
+        self._sharing.add(copied)
+        copied._sharing = self._sharing
+        copied.companion = copy.deepcopy(self.companion, memo)
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("start", "data", "name", "read_only", "number", "companion")}
@@ -136,11 +136,11 @@ class GlobalMemory:
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalMemory:
         """The memory as it is: what runs on the copy leaves the caller's arrays alone. Until `settle`, whoever changes these
         by other means than `Allocation.own` changes the copy, too."""
-        twin = GlobalMemory()
-        memo[id(self)] = twin
+        copied = GlobalMemory()
+        memo[id(self)] = copied
         for name, value in self.__getstate__().items():
-            setattr(twin, name, copy.deepcopy(value, memo))
-        return twin
+            setattr(copied, name, copy.deepcopy(value, memo))
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "lock"}
@@ -223,7 +223,7 @@ class GlobalMemory:
             return self._allocations[at]
         return None
 
-    def meets(self, address: int, nbytes: int) -> str | None:
+    def overlapped_by(self, address: int, nbytes: int) -> str | None:
         """What lies already where somebody wants to map memory, in words."""
         for start, what in ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "parameter")):
             if address < start + WINDOW and start < address + nbytes:

@@ -37,10 +37,10 @@ class Frame:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
         """Both share the values, which either replaces before it writes to one."""
-        twin = Frame(list(self.values))
+        copied = Frame(list(self.values))
         self.owned.clear()
-        twin.companions = copy.deepcopy(self.companions, memo)
-        return twin
+        copied.companions = copy.deepcopy(self.companions, memo)
+        return copied
 
 
 Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
@@ -53,6 +53,7 @@ class Group:
     __slots__ = (
         "arrives_apart",
         "at",
+        "back_edges",
         "block",
         "companions",
         "dirty",
@@ -60,7 +61,6 @@ class Group:
         "frame",
         "generation",
         "idle",
-        "laps",
         "local_base",
         "number",
         "plan",
@@ -94,9 +94,9 @@ class Group:
         self.at = at
         self.local_base = local_base
         self.generation = generation
-        self.laps = 0
+        self.back_edges = 0
         self.idle = 0
-        self.seen: tuple[Any, ...] = ()  # laps of the loops that it is in, outermost first
+        self.seen: tuple[Any, ...] = ()  # its visits to the heads of the loops that it is in, outermost first
         self.wakes: int | None = None  # when it looks at a clock again, while it sleeps
         self.arrives_apart = False  # stands at an aligned barrier, and may arrive at it with a part of its warps
         self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
@@ -106,15 +106,15 @@ class Group:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Group:
         """What it holds of registers is shared: nobody writes to it."""
-        twin: Group = Group.__new__(Group)
-        memo[id(self)] = twin
+        copied: Group = Group.__new__(Group)
+        memo[id(self)] = copied
         for name in Group.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.frame = copy.deepcopy(self.frame, memo)
-        twin.seen = copy.deepcopy(self.seen, memo)
-        twin.env, twin.dirty = list(self.env), set(self.dirty)
-        twin.companions = {name: dict(file) for name, file in self.companions.items()}
-        return twin
+            setattr(copied, name, getattr(self, name))
+        copied.frame = copy.deepcopy(self.frame, memo)
+        copied.seen = copy.deepcopy(self.seen, memo)
+        copied.env, copied.dirty = list(self.env), set(self.dirty)
+        copied.companions = {name: dict(file) for name, file in self.companions.items()}
+        return copied
 
     # ---- place -------------------------------------------------------------------------------
 
@@ -140,8 +140,8 @@ class Group:
         )
 
     def follow(self, other: Group) -> None:
-        """Go on with the laps of a group that called this one's function, or returns from it."""
-        self.laps, self.idle, self.seen = other.laps, other.idle, other.seen
+        """Go on in the loops of a group that called this one's function, or returns from it."""
+        self.back_edges, self.idle, self.seen = other.back_edges, other.idle, other.seen
 
     def lanes(self, active: Array | None) -> Array:
         """Flat positions of its threads, of all (None) or of those that are active."""

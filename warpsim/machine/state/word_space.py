@@ -36,10 +36,10 @@ class WordSpace:
     CACHES = frozenset({"flat", "shared"})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
-        twin = copy.copy(self)
-        self.shared = twin.shared = True
-        twin.companion = copy.deepcopy(self.companion, memo)
-        return twin
+        copied = copy.copy(self)
+        self.shared = copied.shared = True
+        copied.companion = copy.deepcopy(self.companion, memo)
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("flat", "shared")}

@@ -1,0 +1,87 @@
+"""Initial values of variables: the bytes, and where addresses of symbols go in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from warpsim.errors import Span
+from warpsim.program.fitting import float_bits
+from warpsim.program.problems import Problems
+from warpsim.program.program import Variable
+from warpsim.ptx import ast
+from warpsim.types import ScalarType, StateSpace
+
+
+class InitialValues:
+    """Reads initialisers; ``symbols`` are those of the module that are declared so far."""
+
+    def __init__(self, symbols: Mapping[str, Any], problems: Problems) -> None:
+        self._symbols = symbols
+        self._problems = problems
+
+    def bytes_of(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Any, ...]]:
+        """The bytes of an initialiser and the symbol addresses in it."""
+        data = bytearray()
+        relocations: list[Any] = []
+        for leaf in _leaves(tree):
+            if isinstance(leaf, ast.Numbers):
+                if type.kind == "f":
+                    self._no_float(leaf.span, type)
+                if type.bytes > 8:
+                    data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
+                else:
+                    data += np.array(leaf.values, np.uint64).astype(f"<u{type.bytes}").tobytes()
+            elif leaf.symbol is not None:
+                self._address(leaf, leaf.symbol.text, type)
+                relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
+                data += bytes(type.bytes)
+            else:
+                data += self._literal(leaf, type)
+        return bytes(data), tuple(relocations)
+
+    def _address(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
+        """Check the address of a symbol as an initial value."""
+        symbol = self._symbols.get(name)
+        if symbol is None:
+            self._problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
+        elif type.name not in ("u32", "u64") and not (leaf.mask is not None and type.name == "u8"):
+            self._problems.add(
+                "initialiser",
+                leaf.span,
+                f"the address of {name} cannot initialise a .{type.name}",
+                "use .u64, or 0xFF(name) for a .u8",
+            )
+        elif isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
+            self._problems.add("initialiser", leaf.span, f"{name} is a function: it has one address only")
+        elif isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
+            self._problems.add(
+                "initialiser", leaf.span, f"{name} lies in .{symbol.space.value}, whose addresses differ"
+            )
+
+    def _literal(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
+        """One literal as the bytes of a type, as the assembler has them."""
+        value = leaf.value
+        if isinstance(value, ast.Float):
+            if type.kind not in "fb" or type.name in ("f16", "f16x2"):
+                message = f"a .{type.name} variable cannot have a floating-point initial value"
+                self._problems.add("initialiser", leaf.span, message)
+            bits = float_bits(value, 32) if type.bits == 32 else value.bits
+        else:
+            assert isinstance(value, ast.Integer)
+            if type.kind == "f" or type.name == "f16x2":
+                self._no_float(leaf.span, type)
+            bits = value.value & (2**64 - 1)
+        return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
+
+    def _no_float(self, span: Span, type: ScalarType) -> None:
+        message = f"an integer initialises a .{type.name}"
+        self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
+
+
+def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:
+    if not isinstance(tree, tuple):
+        return [tree]
+    return [leaf for part in tree for leaf in _leaves(part)]

@@ -1,0 +1,182 @@
+"""Directives of modules and functions, and sections for debuggers."""
+
+from __future__ import annotations
+
+import itertools
+
+from warpsim.ptx import ast
+from warpsim.ptx.declarations import DeclarationParser
+from warpsim.ptx.stream import SyntaxProblem
+from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE
+
+DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
+
+
+class DirectiveParser(DeclarationParser):
+    """The part of the parser that reads directives."""
+
+    def section(self) -> ast.Section:
+        """``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as they stand."""
+        s = self.s
+        span = s.span()
+        s.skip()
+        name = s.text
+        if not name.startswith(".debug_"):
+            raise s.problem(f"found {s.shown()} where the name of a section such as .debug_info was expected")
+        s.skip()
+        s.expect("{")
+        lines: list[str] = []
+        while not s.accept("}"):
+            if s.kind == "end":
+                raise s.problem("found the end of the text inside a .section: a closing brace is missing")
+            first = s.i
+            if s.text in DATA:
+                width = 8 * DATA[s.take()]
+                self._datum(width)
+                while s.accept(","):
+                    self._datum(width)
+            else:
+                s.word("a label, .b8, .b16, .b32 or .b64")
+                s.expect(":")
+            lines.append(_join(s.texts[first : s.i]))
+        return ast.Section(name, tuple(lines), span)
+
+    def _datum(self, width: int) -> None:
+        """One value of a section."""
+        s = self.s
+        negative = s.accept("-")
+        if s.kind == "integer":
+            span = s.span()
+            value = self._decode(s.take())[0] * (-1 if negative else 1)
+            if not -(1 << (width - 1)) <= value < 1 << width:
+                self.note(SyntaxProblem(f"{value} does not fit .b{width}", span, rule="directive"))
+            return
+        if negative or s.kind not in ("word", "dotted"):
+            raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
+        s.skip()
+        while s.text in ("+", "-"):
+            s.skip()
+            if s.kind not in ("integer", "word", "dotted"):
+                raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
+            s.skip()
+
+    def directive(self, name: str) -> ast.Directive:
+        """``.name arguments`` of a module or a body."""
+        s = self.s
+        span = s.span()
+        s.skip()
+        read = {"file": self._file, "loc": self._location, "pragma": self._pragma, "alias": self._alias}.get(name)
+        return ast.Directive(name, tuple(read() if read is not None else self._names()), span)
+
+    def _file(self) -> list[int | str]:
+        """``.file 1 "name", time, size``."""
+        s = self.s
+        found: list[int | str] = [self.integer(), self._string()]
+        if s.accept(","):
+            found.append(self.integer(64))
+            if s.accept(","):
+                found.append(self.integer(64))
+        if found[0] in self.files:
+            self.note(s.problem(f"file {found[0]} has a name already", rule="directive"))
+        self.files.add(found[0])
+        return found
+
+    def _location(self) -> list[int | str]:
+        """``.loc file line column, function_name label + offset, inlined_at file line column``."""
+        s = self.s
+        span = s.span()
+        found: list[int | str] = [self.integer(), self.integer(), self.integer()]
+        if s.text == "," and s.peek(1) == "function_name":
+            found += [s.take(), s.take(), s.word("a label") if s.kind != "dotted" else s.take()]
+            if s.accept("+"):
+                found += ["+", self.integer()]
+            s.expect(",")
+            if s.text != "inlined_at":
+                raise s.problem(f"found {s.shown()} where inlined_at was expected")
+            s.skip()
+            where = (self.integer(), self.integer(), self.integer())
+            if where not in self.places:
+                message = "inlined_at names a place that no .loc before it has"
+                self.note(SyntaxProblem(message, span, rule="directive"))
+            found += [",", "inlined_at", *where]
+        self.places.add((found[0], found[1], found[2]))
+        return found
+
+    def _string(self) -> str:
+        s = self.s
+        if s.kind != "string":
+            raise s.problem(f"found {s.shown()} where a string was expected")
+        return s.take()
+
+    def _pragma(self) -> list[int | str]:
+        """``.pragma "a", "b";``."""
+        s = self.s
+        found: list[int | str] = [self._string()]
+        while s.accept(","):
+            found.append(self._string())
+        s.expect(";")
+        return found
+
+    def _alias(self) -> list[int | str]:
+        """``.alias name, function;``."""
+        s = self.s
+        found: list[int | str] = [s.word("the name of a function")]
+        s.expect(",")
+        found.append(s.word("the name of a function"))
+        s.expect(";")
+        return found
+
+    def _names(self) -> list[int | str]:
+        """``a, b;``."""
+        s = self.s
+        found: list[int | str] = [s.word("a name")]
+        while s.accept(","):
+            found.append(s.word("a name"))
+        s.expect(";")
+        return found
+
+    def performance(self, before: list[ast.Directive], *, entry: bool) -> ast.Directive:
+        """A directive between the parameters of a function and its body; ``before`` are those in front of it."""
+        s = self.s
+        span, name = s.span(), s.text[1:]
+        if name == "pragma":
+            s.skip()
+            found = ast.Directive(name, tuple(self._pragma()), span)
+            if not entry and s.text != ".pragma":
+                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "it stands in the body")
+            return found
+        limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
+        if limit is None or (name == "noreturn" and before):
+            raise s.problem(
+                f"found {s.shown()} where a directive of {'an .entry' if entry else 'a .func'} was expected"
+            )
+        if self.version < NEWER.get(name, (0, 0)):
+            self.note(s.problem(f".{name} needs PTX .version {'.'.join(map(str, NEWER[name]))}", rule="target"))
+        if not entry and any(d.name == name for d in before):
+            self.note(s.problem(f".{name} is given twice", rule="directive"))
+        s.skip()
+        arguments: list[int | str] = []
+        while len(arguments) < limit and (not arguments or s.accept(",")):
+            at = s.span()
+            arguments.append(self.integer())
+            if name in POSITIVE and not arguments[-1]:
+                self.note(
+                    SyntaxProblem(f".{name} needs positive numbers", s.span() if name in LISTS else at, "", "directive")
+                )
+        if name == "maxnctapersm":
+            self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
+        if s.text == "," and limit:
+            raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
+        other = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}.get(name)
+        if other is not None and any(d.name == other for d in before):
+            message = f".{name} and .{other} exclude each other"
+            self.note(SyntaxProblem(message, s.span() if name in LISTS else span, rule="directive"))
+        return ast.Directive(name, tuple(arguments), span)
+
+
+def _join(words: list[str]) -> str:
+    out = words[0]
+    for previous, word in itertools.pairwise(words):
+        glue = "" if word in (",", ":", ";") or previous == "" else " "
+        out += glue + word
+    return out
