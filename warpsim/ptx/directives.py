@@ -6,14 +6,20 @@ import itertools
 
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import DeclarationParser
-from warpsim.ptx.stream import SyntaxProblem
+from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE
 
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
 
 class DirectiveParser(DeclarationParser):
-    """The part of the parser that reads directives."""
+    """The part of the parser that reads directives. ``files`` and ``places`` are those that .file and .loc have named."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.version = (0, 0)
+        self.files: set[object] = set()
+        self.places: set[object] = set()
 
     def section(self) -> ast.Section:
         """``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as they stand."""

@@ -47,9 +47,6 @@ def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Findi
 class _Parser(DirectiveParser):
     def __init__(self, text: str, file: str) -> None:
         super().__init__(Stream(text, file))
-        self.version = (0, 0)
-        self.files: set[object] = set()
-        self.places: set[object] = set()
 
     # ---- recovery ----------------------------------------------------------------------------
 
