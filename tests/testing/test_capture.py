@@ -127,15 +127,15 @@ def test_an_allocation_of_any_size_is_recorded_whole(session):
     """A driver gives 800 bytes where 800 were asked for: the last of them are read, too."""
     recorder, driver = session.recorder, session.recorder.driver
     driver.pool = np.zeros(800, np.uint8)
-    driver.pool[:400].view(np.float32)[:] = np.arange(100)
+    driver.pool[400:].view(np.float32)[:] = np.arange(100)
     out, text = ctypes.pointer(ctypes.c_void_p(77)), ctypes.create_string_buffer(PTX.encode())
     called(recorder, EXIT, b"cuModuleLoadData", structures.Load(out=out, image=ctypes.addressof(text)))
-    values = [ctypes.c_uint64(POOL + 400), ctypes.c_float(2), ctypes.c_uint32(100), ctypes.c_uint64(POOL)]
+    values = [ctypes.c_uint64(POOL), ctypes.c_float(2), ctypes.c_uint32(100), ctypes.c_uint64(POOL + 400)]
     places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
     shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 128, "by": 1, "bz": 1}
     launch = structures.Launch(f=1, params=ctypes.addressof(places), **shape)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
-    driver.pool[400:].view(np.float32)[:] = 2 * np.arange(100)
+    driver.pool[:400].view(np.float32)[:] = 2 * np.arange(100)
     driver.counter[0] += 1
     called(recorder, EXIT, b"cuLaunchKernel", launch)
     session.__exit__(None, None, None)
