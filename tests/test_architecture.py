@@ -99,7 +99,9 @@ OPCODES_ELSEWHERE = {
     "debug/listening.py": "names of events",
     "cli/debug/shell.py": "gdb's commands have names of their own",
     "native/forms.py": "the .op of atomics that commute",
-    "native/lower.py": "ufuncs of NumPy and instructions of LLVM",
+    "native/linear.py": "ufuncs of NumPy and instructions of LLVM",
+    "native/lower.py": "ufuncs of NumPy",
+    "native/operations.py": "ufuncs of NumPy and instructions of LLVM",
     "native/trace.py": "ufuncs of NumPy",
     "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }

@@ -35,6 +35,8 @@ class Last:
 class Barriers(Watcher):
     """Looks at how threads arrive at barriers. A batch keeps where they arrived last at each, by its number."""
 
+    compiled = frozenset({"barrier_reached"})  # of compiled code all threads of a CTA arrive in one place
+
     def batch_began(self, machine: Machine) -> None:
         """Nobody has arrived."""
         machine.batch.notes[RULE] = {}

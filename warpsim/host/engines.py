@@ -19,6 +19,7 @@ ACCESSES = frozenset({"memory_accessed", "memory_written", "companion_accessed"}
 COLLECTIVES = frozenset(
     {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
 )
+BARRIERS = frozenset({"barrier_reached", "barrier_arrived", "barrier_left", "barrier_completed"})
 STEPS = frozenset(
     {
         "step_before",
@@ -59,4 +60,4 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
     units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
     from warpsim.native.engine import Compiled
 
-    return Compiled(engine == "compiled", not heard & COLLECTIVES, units)
+    return Compiled(engine == "compiled", not heard & COLLECTIVES, units, not heard & BARRIERS)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from warpsim.native.helpers import module_of
+from warpsim.native.library.modules import module_of
 from warpsim.version import VERSION
 
 CACHE_BYTES = 256 << 20

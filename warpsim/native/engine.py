@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.isa.spec import Scope
+from warpsim.machine.selection import Rect
 from warpsim.machine.waiting import LOOK_EVERY
+from warpsim.native import private
 from warpsim.native.bodies import Bodies
 from warpsim.native.compiler import available
-from warpsim.native.lower import Unlowerable
-from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, is_uniform, value_of
+from warpsim.native.inputs import Given, given, row_of
+from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, value_of
+from warpsim.native.text import Manner
 from warpsim.native.trace import Untraceable
-from warpsim.native.units import Former, Known, Options, Shape, kinds_of
+from warpsim.native.units import MOST, Former, Known, Options, Shape, kinds_of
+from warpsim.native.values import Unlowerable
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -25,10 +29,14 @@ if TYPE_CHECKING:
 
 LEAST = 3
 """Steps of a unit without a loop: fewer are as well interpreted."""
-WORK = 20_000_000
+WORK = 100_000_000
 """Warp-instructions of a unit between two looks at the clock."""
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes for a step, and for each lane of it."""
+HOT = 0.02
+"""Seconds that a place has to take before it is looked at."""
+FIRST, EACH = 0.05, 0.01
+"""Seconds that compiling takes at least, and for each instruction."""
 FAILURES = 3
 FAR = 1 << 40
 DIVERGED = "diverged"
@@ -52,7 +60,7 @@ class Spot:
     options: Options
     shape: Shape | None = None
     formed: bool = False
-    codes: dict[frozenset[Any], Code | None] = attrs.field(factory=dict)
+    codes: dict[Any, Code | None] = attrs.field(factory=dict)
     failures: int = 0
     visits: int = 0
     slow: int = 0
@@ -61,11 +69,17 @@ class Spot:
         """A unit gave up: after a few times its kind is left to the interpreter."""
         if outcome in (Outcome.OVER, Outcome.UNREADY):
             return
+        options = self.options
+        if outcome is Outcome.DOUBT:
+            self.options = attrs.evolve(options, strides=False)
+            self.codes.clear()
+            return
         self.failures += 1
         if self.failures < FAILURES and outcome is not Outcome.CONFLICT:
             return
-        options = self.options
-        if outcome is Outcome.PARTED and options.collectives:
+        if outcome is Outcome.CONFLICT and options.barriers:
+            self.options = attrs.evolve(options, barriers=False)
+        elif outcome is Outcome.PARTED and options.collectives:
             self.options = attrs.evolve(options, collectives=False)
         elif options.stores:
             self.options = attrs.evolve(options, stores=False)
@@ -88,33 +102,26 @@ class Plans:
 
     def __init__(self, plan: FunctionPlan) -> None:
         self.known = Known(plan)
-        self.spots: dict[tuple[int, int, bool, bool], Spot] = {}
+        self.spots: dict[tuple[int, int, bool, bool, bool], Spot] = {}
         self.begins: dict[int, tuple[int, ...]] = {}
         self.lock = threading.RLock()
-
-
-class Budget:
-    """Compiling takes at most a fifth of the time that was spent interpreting."""
-
-    def __init__(self) -> None:
+        self.interpreted = 0.0
+        """Seconds that the interpreter has spent in the function, about, in all launches; and those that compiling took."""
         self.compiled = 0.0
-        self.native = 0.0
-        self.began = time.perf_counter()
+        self.size = sum(len(block.instructions) for block in plan.blocks)
 
-    def allows(self, seconds: float) -> bool:
-        """Whether so much may be spent now."""
-        interpreted = time.perf_counter() - self.began - self.compiled - self.native
-        return self.compiled + seconds <= interpreted / 5
+    def allows(self, steps: int) -> bool:
+        """Whether the function may be compiled from some place on: that takes at most a fifth of all the time in it."""
+        return self.compiled + FIRST + EACH * min(max(steps, self.size), MOST) <= self.interpreted / 5
 
 
 class Compiled:
     """The compiled engine for the groups of one launch. ``eager``: compile at once, whatever it costs."""
 
-    def __init__(self, eager: bool, collectives: bool, units: bool = True) -> None:
-        self.eager, self.collectives, self.units = eager, collectives, units
+    def __init__(self, eager: bool, collectives: bool, units: bool = True, barriers: bool = False) -> None:
+        self.eager, self.collectives, self.units, self.barriers = eager, collectives, units, barriers
         self.bodies = Bodies(eager)
         self.runner = Runner(_MINE.scratch)
-        self.budget = Budget()
         self._plans: dict[int, Plans] = {}
 
     def plans(self, plan: FunctionPlan) -> Plans:
@@ -146,14 +153,15 @@ class Compiled:
         selection = group.selection
         alone = selection.n_warps == 1
         plans = self._plans.get(id(group.plan)) or self.plans(group.plan)
-        key = group.block, group.at, alone, self.collectives
+        barriers = self.barriers and _whole_ctas(machine, group)
+        key = group.block, group.at, alone, self.collectives, barriers
         spot = plans.spots.get(key)
         if spot is None:
-            spot = plans.spots[key] = Spot(Options(alone, collectives=self.collectives))
+            spot = plans.spots[key] = Spot(Options(alone, collectives=self.collectives, barriers=barriers))
         if spot.formed and spot.shape is None:
             return False
         spot.visits += 1
-        if not self.eager and not spot.codes and not self._hot(group, spot):
+        if not self.eager and not spot.codes and not self._hot(group, plans, spot):
             return False
         if not spot.formed:
             spot.shape, spot.formed = self._form(plans, group, spot), True
@@ -161,64 +169,82 @@ class Compiled:
         if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
             return False
         values = []
-        varying = []
         for key_, dtype in zip(shape.reads, shape.types, strict=True):
             value = value_of(machine, group, key_, dtype)
             if value is None:
                 return False
             values.append(value)
-            if not is_uniform(value):
-                varying.append(key_)
-        kinds = frozenset(varying)
-        code = spot.codes.get(kinds)
+        limited = _block_limit(group, limit)
+        while True:
+            outcome = self._run(machine, group, plans, spot, values, limited)
+            if outcome is None:
+                return False
+            if outcome is Outcome.AHEAD:
+                limited = min(limited, self.runner.ahead)
+            elif outcome is Outcome.DOUBT:
+                spot.weaken(outcome)
+            else:
+                break
+        if outcome is not Outcome.DONE:
+            spot.weaken(outcome)
+        return outcome is Outcome.DONE
+
+    def _run(
+        self, machine: Machine, group: Group, plans: Plans, spot: Spot, values: list[Any], limit: int
+    ) -> Outcome | None:
+        """One call of a spot's code, None where there is none."""
+        shape, selection = spot.shape, group.selection
+        assert shape is not None
+        row = row_of(selection) if spot.options.strides else 0
+        givens = tuple([given(value, row) for value in values])
+        manner = Manner(spot.options.alone, row, spot.options.strides, private.pays(machine, shape), limit < FAR)
+        code = spot.codes.get((givens, manner))
         if code is None:
-            if kinds in spot.codes:
-                return False
-            code = spot.codes[kinds] = self._compile(plans, spot, kinds)
+            if (givens, manner) in spot.codes:
+                return None
+            code = spot.codes[givens, manner] = self._compile(plans, spot, givens, manner)
             if code is None:
-                return False
+                return None
         work = max(WORK // (shape.size * tables_size(selection)), 16)
         laps = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
         if laps <= 0 and shape.loops:
-            return False
+            return None
         began, before = time.perf_counter(), machine.launch.thread_instructions
-        outcome = self.runner.run(machine, group, code, values, _block_limit(group, limit), laps)
+        outcome = self.runner.run(machine, group, code, values, limit, laps)
         spent = time.perf_counter() - began
-        self.budget.native += spent
-        if outcome is Outcome.DONE:
-            if not self.eager:
-                done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
-                spot.judge(spent, done * (STEP / selection.n + LANE))
-            return True
-        spot.weaken(outcome)
-        return False
+        if outcome is Outcome.DONE and not self.eager:
+            done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
+            spot.judge(spent, done * (STEP / selection.n + LANE))
+        return outcome
 
-    def _hot(self, group: Group, spot: Spot) -> bool:
+    def _hot(self, group: Group, plans: Plans, spot: Spot) -> bool:
         steps = len(group.plan.blocks[group.block].steps) - group.at
-        spent = spot.visits * steps * (8e-6 + group.selection.n * 2e-9)
-        return spent > 0.02 and self.budget.allows(0.05 + 0.003 * steps)
+        one = steps * (STEP + group.selection.n * LANE)
+        plans.interpreted += one
+        return spot.visits * one > HOT and plans.allows(steps)
 
     def _form(self, plans: Plans, group: Group, spot: Spot) -> Shape | None:
         began = time.perf_counter()
         with plans.lock:
             shape = Former(plans.known, spot.options).form(group.block, group.at)
-        self.budget.compiled += time.perf_counter() - began
+        plans.compiled += time.perf_counter() - began
         if shape is None or (not shape.loops and shape.size < LEAST + 1):
             return None
         return shape
 
-    def _compile(self, plans: Plans, spot: Spot, kinds: frozenset[Any]) -> Code | None:
+    def _compile(self, plans: Plans, spot: Spot, givens: tuple[Given, ...], manner: Manner) -> Code | None:
         began = time.perf_counter()
         shape = spot.shape
         assert shape is not None
         try:
             with plans.lock:
-                return compile_unit(plans.known, shape, kinds_of(plans.known, shape, kinds), spot.options.alone)
+                varying = frozenset(k for k, g in zip(shape.reads, givens, strict=True) if g.how != "same")
+                return compile_unit(plans.known, shape, kinds_of(plans.known, shape, varying), givens, manner)
         except (Untraceable, Unlowerable):
             spot.shape = None
             return None
         finally:
-            self.budget.compiled += time.perf_counter() - began
+            plans.compiled += time.perf_counter() - began
 
 
 def _begins(plan: FunctionPlan, block: int) -> tuple[int, ...]:
@@ -226,6 +252,14 @@ def _begins(plan: FunctionPlan, block: int) -> tuple[int, ...]:
     steps = plan.blocks[block].instructions[: len(plan.blocks[block].steps)]
     other = [not _plausible(i) for i in steps]
     return tuple(k for k in range(1, len(steps)) if other[k - 1] and not other[k])
+
+
+def _whole_ctas(machine: Machine, group: Group) -> bool:
+    """Whether a group has all threads of its CTAs, and nobody waits for anybody."""
+    selection, batch = group.selection, machine.batch
+    if not isinstance(selection, Rect) or not selection.all_threads or batch.exited is not None:
+        return False
+    return not any(barrier.waiting or barrier.arrived.any() for barrier in batch.barriers.values())
 
 
 def _plausible(instruction: Instruction) -> bool:

@@ -57,6 +57,8 @@ class Traced:
     guard: tuple[int, bool] | None = None
     collective: bool = False
     members: Node | None = None
+    barrier: bool = False
+    """All threads of the CTA wait here for one another, and it does nothing else."""
 
     @property
     def stores(self) -> bool:
@@ -137,11 +139,14 @@ def _space(space: str, address: Address) -> tuple[str, Node]:
         name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const"
     ):
         raise Untraceable(f"an access of {space}")
+    if name in ("shared", "local"):
+        narrow = cast(bits(node, _unsigned(node.dtype)), U32)
+        if offset:
+            narrow = (Lane(narrow) + np.uint32(offset & (2**32 - 1))).node
+        return name, cast(narrow, U64)
     wide = cast(bits(node, _unsigned(node.dtype)), U64)
     if offset:
         wide = (Lane(wide) + np.uint64(offset & (2**64 - 1))).node
-    if name in ("shared", "local"):
-        wide = (Lane(wide) & np.uint64(0xFFFFFFFF)).node
     return name, wide
 
 
@@ -280,6 +285,15 @@ def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
     return Traced(tuple(keys), tuple(found))
 
 
+def is_barrier(instruction: Instruction) -> bool:
+    """Whether all threads of the CTA wait for one another, and nothing else happens."""
+    barrier = instruction.traits.barrier
+    if barrier is None or barrier.among != "cta" or not barrier.waits or barrier.reduction or instruction.guard:
+        return False
+    operands = instruction.operands
+    return len(operands) <= 1 and all(isinstance(o, Imm) and 0 <= o.bits < 16 for o in operands)
+
+
 def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int] | None = None) -> Traced:
     """An instruction's graphs; ``known`` are registers whose value is known, by their bits.
 
@@ -287,6 +301,8 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
         Untraceable: where it has to be left to the interpreter.
     """
     form, op = instruction.form, instruction.op
+    if is_barrier(instruction):
+        return Traced((), (), barrier=True)
     if form.scope not in (Scope.THREAD, Scope.WARP):
         raise Untraceable(form.scope.value)
     special = _parameters(plan, instruction)

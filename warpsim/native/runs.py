@@ -6,20 +6,25 @@ from __future__ import annotations
 import ctypes
 import enum
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from warpsim.machine.control import _compact, _fork
-from warpsim.machine.selection import Lanes, split
 from warpsim.machine.values import FLAT, Affine, retype
+from warpsim.native import private
 from warpsim.native.compiler import compiler
-from warpsim.native.emit import Emitter
-from warpsim.native.forms import Effect, Key
-from warpsim.native.helpers import CONTEXT, LOG_FULL, PARTED
-from warpsim.native.tables import WarpTables, tables_of
-from warpsim.native.units import Kinds, Known, Shape, live_at
+from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
+from warpsim.native.emit import Written, write
+from warpsim.native.forms import Key
+from warpsim.native.inputs import Given
+from warpsim.native.meet import FIRST
+from warpsim.native.order import conflicts
+from warpsim.native.parting import first_stop, leave
+from warpsim.native.tables import tables_of
+from warpsim.native.text import Manner
+from warpsim.native.units import Kinds, Known, Shape
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 LOG_BYTES = 32 << 20
-FIRST, LAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 _INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 
 
@@ -38,8 +42,18 @@ class Outcome(enum.Enum):
     PARTED = "lanes of a warp were missing"
     CONFLICT = "warps may have met in memory"
     REFUSED = "an access that the interpreter has to look at"
+    DOUBT = "values that wrap round within a warp"
+    AHEAD = "some have gone further than they may"
     UNREADY = "a register that nothing has written"
     OVER = "the budget ends within"
+
+
+_OUTCOMES = {
+    LOG_FULL: Outcome.CONFLICT,
+    MET: Outcome.CONFLICT,
+    PARTED: Outcome.PARTED,
+    REFUSED: Outcome.DOUBT,
+}
 
 
 class Scratch:
@@ -61,6 +75,10 @@ class Scratch:
             self.context[CONTEXT[name]] = found.ctypes.data
         return found
 
+    def put(self, name: str, value: int) -> None:
+        """A word of the context."""
+        self.context[CONTEXT[name]] = value
+
 
 @attrs.define(eq=False)
 class Code:
@@ -68,34 +86,23 @@ class Code:
 
     shape: Shape
     kinds: Kinds
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
     function: Any
-    effects: list[Effect]
-    once: list[bool]
-    """Which of them each warp does at most once."""
     tables: Any
     blocks: list[int]
-    alone: bool
 
 
-def compile_unit(known: Known, shape: Shape, kinds: Kinds, alone: bool) -> Code:
+def compile_unit(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Code:
     """Machine code of a unit."""
-    emitter = Emitter(known, shape, kinds, alone)
-    text = emitter.text("unit")
-    name = "unit_" + hashlib.sha256(text.encode()).hexdigest()[:24]
-    text = text.replace("define i32 @unit(", f"define i32 @{name}(")
-    helpers = sorted(n for n in emitter.code.declared if n.startswith("ws_"))
+    written = write("unit", known, shape, kinds, given, manner)
+    name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
+    text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
+    helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
     function = compiler().function(text, name, helpers)
-    tables = np.array([t.ctypes.data for t in emitter.code.tables] or [0], np.int64)
-    return Code(
-        shape,
-        kinds,
-        function,
-        emitter.ordered,
-        emitter.once,
-        (tables, emitter.code.tables),
-        sorted(shape.pieces),
-        alone,
-    )
+    tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
+    return Code(shape, kinds, given, manner, written, function, (tables, written.code.tables), sorted(shape.pieces))
 
 
 def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
@@ -134,13 +141,13 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _describe(value: Any, uniform: bool, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _describe(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The descriptor of a value."""
     if type(value) is int:
         return _signed(value), 0, 0, 0, 0, 0
     if type(value) is Affine:
         return (_signed(value.base), *value.strides, 0)
-    if uniform:
+    if how == "same":
         flat = value.reshape(-1)
         return _signed(int(flat.view(_INTEGERS[flat.dtype.itemsize])[0])), 0, 0, 0, 0, 0
     address, size, strides = value.ctypes.data, value.dtype.itemsize, value.strides
@@ -161,89 +168,91 @@ class Runner:
         self.scratch = scratch
         self._allocations: Any = None
         self._allocations_key: Any = None
+        self.ahead = 0
+        """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
 
     def run(self, machine: Machine, group: Group, code: Code, values: list[Any], limit: int, laps: int) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``laps``: how often it may go back."""
-        shape, scratch = code.shape, self.scratch
-        context, selection = scratch.context, group.selection
+        shape, scratch, selection = code.shape, self.scratch, group.selection
         tables = tables_of(selection)
-        varying = code.kinds.varying
         lives: list[int] = []
-        for key, value in zip(shape.reads, values, strict=True):
-            lives += _describe(value, key not in varying, selection.shape)
-        registers = shape.plan.function.registers
-        outs: list[int] = []
-        results: list[Any] = []
-        for slot in shape.outs:
-            if slot in varying:
+        for given, value in zip(code.given, values, strict=True):
+            lives += _describe(value, given.how, selection.shape)
+        outs, results = self._outs(code, selection)
+        described = np.array(lives or [0], np.int64), np.array(outs or [0], np.int64)
+        counts = np.zeros(2 * len(code.blocks) + 1, np.int64)
+        per_group = tables.n // tables.n_ctas if shape.barriers else 1
+        context, put = scratch.context, scratch.put
+        n_groups = context[0] = tables.n // per_group
+        context[1:11] = tables.pointers
+        self._spaces(machine, code, context)
+        for name, array in (("lives", described[0]), ("outs", described[1]), ("counts", counts)):
+            put(name, array.ctypes.data)
+        numbers = {"laps": laps, "limit": limit, "log_used": 0, "per_group": per_group, "passed": 0, "stored": 0}
+        numbers |= {"tables": code.tables[0].ctypes.data, "batch_columns": machine.batch.shape.n_ctas}
+        for name, number in numbers.items():
+            context[CONTEXT[name]] = number
+        exits = scratch.array("exits", tables.n, np.int32)
+        lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
+        if shape.barriers:
+            frame = code.written.frame_bytes
+            put("frame_bytes", frame)
+            scratch.array("states", per_group, np.int32)
+            scratch.array("frames", per_group * frame, np.uint8)
+        ranges = None
+        if code.written.outer:
+            size = n_groups * len(code.written.effects) * 2
+            ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.written.effects), 2)
+        own = private.enter(machine, group, shape, tables, scratch) if code.manner.private else None
+        status = code.function(scratch.pointer)
+        if status:
+            self._rollback()
+            return _OUTCOMES.get(status, Outcome.REFUSED)
+        first = first_stop(shape, exits[: tables.n], lanes)
+        if self._ahead(code, counts, first):
+            # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
+            self._rollback()
+            self.ahead = max(first + 1, shape.entry.block + 1)
+            return Outcome.AHEAD if limit > self.ahead else Outcome.PARTED
+        if ranges is not None and context[CONTEXT["suspect"]]:
+            chosen = code.written.outer
+            effects, once = [code.written.effects[k] for k in chosen], [code.written.once[k] for k in chosen]
+            if conflicts(effects, once, ranges[:, chosen], tables, not shape.barriers):
+                self._rollback()
+                return Outcome.CONFLICT
+        if not self._count(machine, group, code, counts):
+            self._rollback()
+            return Outcome.OVER
+        if own is not None:
+            own.leave(exits[: tables.n])
+        self._commit(machine, group, code, described[1], results)
+        group.back_edges += int(context[CONTEXT["longest"]])
+        if context[CONTEXT["passed"]]:
+            machine.batch.meetings += -(-int(context[CONTEXT["passed"]]) // n_groups)
+        leave(machine, group, shape, exits[: tables.n], lanes, tables)
+        return Outcome.DONE
+
+    def _ahead(self, code: Code, counts: Any, block: int) -> bool:
+        """Whether any warp has touched memory in a block behind one in which others have stopped."""
+        touching = code.shape.touching
+        return any(b > block and b in touching and counts[2 * k] for k, b in enumerate(code.blocks))
+
+    def _rollback(self) -> None:
+        function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiler().helper("ws_rollback"))
+        function(self.scratch.pointer)
+
+    def _outs(self, code: Code, selection: Any) -> tuple[list[int], list[Any]]:
+        """Descriptors of the registers that are left behind, and the arrays where they will lie."""
+        registers, outs, results = code.shape.plan.function.registers, list[int](), list[Any]()
+        for slot in code.shape.outs:
+            if slot in code.kinds.varying:
                 array, descriptor = self._room(selection, registers[slot].type.dtype)
                 results.append(array)
                 outs += descriptor
             else:
                 results.append(None)
                 outs += (0, 0, 0, 0, 0, 0)
-        described = np.array(lives or [0], np.int64), np.array(outs or [0], np.int64)
-        counts = np.empty(2 * len(code.blocks) + 1, np.int64)
-        context[0] = tables.n
-        context[1:11] = tables.pointers
-        self._spaces(machine, code, context)
-        context[CONTEXT["lives"]] = described[0].ctypes.data
-        context[CONTEXT["outs"]] = described[1].ctypes.data
-        context[CONTEXT["counts"]] = counts.ctypes.data
-        context[CONTEXT["laps"]] = laps
-        context[CONTEXT["limit"]] = limit
-        context[CONTEXT["log_used"]] = 0
-        context[CONTEXT["tables"]] = code.tables[0].ctypes.data
-        exits = scratch.array("exits", tables.n, np.int32)
-        lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
-        ranges = None
-        if code.effects and not code.alone and shape.stores:
-            size = tables.n * len(code.effects) * 2
-            ranges = scratch.array("ranges", size, np.int64)[:size].reshape(tables.n, len(code.effects), 2)
-            ranges[..., 0], ranges[..., 1] = FIRST, LAST
-        status = code.function(scratch.pointer)
-        if not status:
-            first = self._first_stop(code, exits[: tables.n], lanes)
-            if self._ahead(code, counts, first):
-                # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
-                self._rollback()
-                context[CONTEXT["limit"]] = max(first + 1, shape.entry.block + 1)
-                if ranges is not None:
-                    ranges[..., 0], ranges[..., 1] = FIRST, LAST
-                status = code.function(scratch.pointer)
-                if not status and self._ahead(code, counts, self._first_stop(code, exits[: tables.n], lanes)):
-                    status = PARTED
-        if status:
-            self._rollback()
-            return {LOG_FULL: Outcome.CONFLICT, PARTED: Outcome.PARTED}.get(status, Outcome.REFUSED)
-        if ranges is not None and conflicts(code.effects, code.once, ranges, tables):
-            self._rollback()
-            return Outcome.CONFLICT
-        if not self._count(machine, group, code, counts):
-            self._rollback()
-            return Outcome.OVER
-        self._commit(machine, group, code, described[1], results)
-        group.back_edges += int(context[CONTEXT["longest"]])
-        self._leave(machine, group, code, exits[: tables.n], lanes, tables)
-        return Outcome.DONE
-
-    def _first_stop(self, code: Code, exits: Any, lanes: Any) -> int:
-        """The lowest block in which any lane has stopped."""
-        least = int(exits.min())
-        if least < 0:  # lanes of a warp are at several places
-            mixed = np.flatnonzero(exits < 0)
-            each = lanes[: len(exits) * 32].reshape(-1, 32)[mixed].min()
-            whole = exits[exits >= 0]
-            least = min(int(each), int(whole.min()) if len(whole) else int(each))
-        return code.shape.exits[least][0]
-
-    def _ahead(self, code: Code, counts: Any, block: int) -> bool:
-        """Whether any warp has touched memory in a block behind one in which others have stopped."""
-        return any(b > block and b in code.shape.touching and counts[2 * k] for k, b in enumerate(code.blocks))
-
-    def _rollback(self) -> None:
-        function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiler().helper("ws_rollback"))
-        function(self.scratch.pointer)
+        return outs, results
 
     def _room(self, selection: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
         """Where a register is left: lanes of a warp side by side."""
@@ -257,7 +266,7 @@ class Runner:
         return array.transpose(2, 3, 0, 1), (array.ctypes.data, n0 * size, size, m0 * threads, threads, 1)
 
     def _spaces(self, machine: Machine, code: Code, context: Any) -> None:
-        if not code.effects:
+        if not code.shape.touching:
             return
         memory, batch = machine.launch.memory, machine.batch
         if code.shape.stores:
@@ -296,8 +305,6 @@ class Runner:
             space.own()
             if space.companion is not None:
                 space.companion.own()
-            if space.companion is not None:
-                space.companion.own()
 
     # ---- what comes of it -------------------------------------------------------------------------
 
@@ -330,9 +337,8 @@ class Runner:
                     array = np.array([raw], _INTEGERS[dtype.itemsize]).view(dtype)
             env[slot] = array
         group.dirty.update(code.shape.outs)
-        if self.scratch.context[CONTEXT["log_used"]]:  # something was stored
-            memory = machine.launch.memory
-            kinds = {e.space for e in code.effects if e.kind != "load"}
+        if self.scratch.context[CONTEXT["log_used"]] or self.scratch.context[CONTEXT["stored"]]:
+            memory, kinds = machine.launch.memory, code.shape.stored
             if kinds != {"local"}:
                 memory.version += 1
             if "local" in kinds:
@@ -342,98 +348,5 @@ class Runner:
                 if (name in kinds or "generic" in kinds) and written is not None and written.open:
                     written.look_again()
 
-    def _leave(self, machine: Machine, group: Group, code: Code, exits: Any, lanes: Any, tables: WarpTables) -> None:
-        """The group stands where its lanes have left; where these are several places, the parts are made runnable."""
-        places = code.shape.exits
-        first = int(exits[0])
-        if first >= 0 and (len(exits) == 1 or bool((exits == first).all())):
-            group.block, group.at = places[first]
-            return
-        ids = _ids(group, exits, lanes, tables)
-        numbers = np.unique(ids).tolist()
-        live = frozenset().union(*(live_at(group.plan, *places[n]) for n in numbers))
-        whole = isinstance(group.selection, Lanes)
-        if not whole:
-            group.flush(live)
-        for number in numbers:
-            if whole:
-                part = _compact(machine, group, np.flatnonzero(ids == number), live)
-            else:
-                part = _fork(machine, group, split(group.selection, ids == number)[0])
-                part.back_edges, part.idle = group.back_edges, group.idle
-            part.block, part.at = places[number]
-            machine.push(part)
-        group.block = -1
 
-
-def _ids(group: Group, exits: Any, lanes: Any, tables: WarpTables) -> Any:
-    """Where each lane has left, in the group's shape."""
-    n = tables.n
-    every = np.where(exits[:, None] >= 0, exits[:, None], lanes[: n * 32].reshape(n, 32))
-    present = (tables.masks[tables.rows][:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
-    t1, t0 = (t.reshape(-1, 32)[tables.rows] for t in (tables.t1, tables.t0))
-    shape = group.selection.shape
-    if len(shape) == 1:
-        out = np.empty(shape, np.int32)
-        out[t0[present]] = every[present]
-        return out
-    n1, n0, m1, m0 = shape
-    out = np.empty((n1 * n0, m1 * m0), np.int32)
-    columns = np.broadcast_to((tables.c1 * m0 + tables.c0)[tables.ctas][:, None], present.shape)
-    out[(t1 * n0 + t0)[present], columns[present]] = every[present]
-    return out.reshape(shape)
-
-
-# ---- the order of warps ---------------------------------------------------------------------------
-
-
-def conflicts(effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables) -> bool:
-    """Whether the order of warps may have been seen: one may have stored where another looked or stored."""
-    for space in ("global", "shared"):
-        chosen = [k for k, e in enumerate(effects) if e.space in (space, "generic")]
-        if not any(effects[k].kind != "load" for k in chosen):
-            continue
-        starts = tables.cta_starts if space == "shared" else np.zeros(1, np.int64)
-        if _meet(
-            [effects[k] for k in chosen], [once[k] for k in chosen], ranges[:, chosen, 0], ranges[:, chosen, 1], starts
-        ):
-            return True
-    return False
-
-
-def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any) -> bool:
-    """The same within one space; warps of one CTA lie between two ``starts``."""
-    first, last = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
-    seen: set[tuple[int, ...]] = set()
-    for k, effect in enumerate(effects):
-        if effect.kind == "load":
-            continue
-        over: Any = ((first < last[:, k : k + 1]) & (first[:, k : k + 1] < last)).any(axis=0)
-        over[k] = True
-        together = tuple(np.flatnonzero(over).tolist())
-        if together in seen:
-            continue
-        seen.add(together)
-        if together == (k,) and once[k]:
-            continue  # its lanes store in the order CTA, warp, lane, as in a step
-        kinds = {effects[i].commutes for i in together}
-        if len(kinds) == 1 and kinds != {""}:
-            continue  # atomics that commute
-        if not _apart(low[:, together].min(axis=1), high[:, together].max(axis=1), starts):
-            return True
-    return False
-
-
-def _apart(low: Any, high: Any, starts: Any) -> bool:
-    """Whether no two warps of a CTA have bytes in common between their extremes."""
-    cta = np.zeros(len(low), np.int64)
-    cta[starts[1:]] = 1
-    cta = np.cumsum(cta)
-    here = high > low
-    low, high, cta = low[here], high[here], cta[here]
-    same = cta[1:] == cta[:-1]
-    if not (same & (low[1:] < high[:-1])).any():
-        return True
-    order = np.lexsort((low, cta))
-    low, high, cta = low[order], high[order], cta[order]
-    return not ((cta[1:] == cta[:-1]) & (low[1:] < np.maximum.accumulate(high)[:-1])).any()
+__all__ = ["FIRST", "Code", "Outcome", "Runner", "Scratch", "compile_unit", "is_uniform", "value_of"]

@@ -23,6 +23,7 @@ class WarpTables:
         else:
             self._of_lanes(selection)
         self.n = len(self.rows)
+        self.n_ctas = len(self.columns)
         used = (
             self.rows,
             self.ctas,
@@ -83,10 +84,12 @@ class WarpTables:
         present[slots] = np.uint32(1) << (threads & 31).astype(np.uint32)
         self.masks = np.bitwise_or.reduce(present.reshape(count, 32), axis=1).astype(np.uint32)
         self.flat = np.full(count, -1, np.int32)
-        self.columns = np.zeros(count, np.int32)
-        self.columns[where.reshape(-1)] = ctas
-        self.c1, self.c0 = np.zeros(count, np.int32), np.zeros(count, np.int32)
-        self.rows = self.ctas = np.arange(count, dtype=np.int32)
+        own = np.zeros(count, np.int32)
+        own[where.reshape(-1)] = ctas
+        self.columns, numbers = np.unique(own, return_inverse=True)
+        self.ctas = numbers.reshape(-1).astype(np.int32)
+        self.c1, self.c0 = np.zeros(len(self.columns), np.int32), np.zeros(len(self.columns), np.int32)
+        self.rows = np.arange(count, dtype=np.int32)
 
     @property
     def cta_starts(self) -> Any:

@@ -12,9 +12,9 @@ import attrs
 
 from warpsim.analysis.flow import KEEP, labels_of, reads_and_writes, returned_by
 from warpsim.isa.traits import Ending
-from warpsim.native.forms import Key, Traced, traced
-from warpsim.native.lower import Unlowerable
+from warpsim.native.forms import Effect, Key, Traced, traced
 from warpsim.native.trace import Untraceable
+from warpsim.native.values import Unlowerable
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES
 
@@ -107,6 +107,14 @@ class Shape:
     loops: bool
     size: int
     types: list[Any]
+    live: list[frozenset[int]]
+    """The registers that are read after each exit."""
+    barriers: list[tuple[int, int]]
+    """Steps where all warps of a CTA meet."""
+    stored: frozenset[str]
+    """The spaces to which it stores."""
+    shared: bool
+    """Whether it may access shared memory."""
 
     def all(self) -> list[Piece]:
         """Its pieces in the order of blocks, the first one first."""
@@ -145,6 +153,8 @@ class Options:
     alone: bool
     stores: bool = True
     collectives: bool = True
+    barriers: bool = False
+    strides: bool = True
 
 
 class Former:
@@ -162,6 +172,8 @@ class Former:
         made = self.known.of(instruction)
         if made is None:
             return False
+        if made.barrier:
+            return self.options.barriers
         if made.collective:
             return self.options.collectives
         if made.stores:
@@ -222,11 +234,17 @@ class Former:
                 work += piece.successors
         return self._shape(entry, pieces, outside, size)
 
+    def _is_barrier(self, block: int, at: int) -> bool:
+        made = self.known.of(self.plan.blocks[block].instructions[at])
+        return made is not None and made.barrier
+
     def _shape(self, entry: Piece, pieces: dict[int, Piece], outside: set[int], size: int) -> Shape:
         plan = self.plan
         every = [entry, *(p for p in pieces.values() if p is not entry)]
         exits = {(b, 0) for b in (*pieces, *outside)}
         exits |= {(p.block, p.last) for p in every if not p.ends or p.goes_back}
+        barriers = {(p.block, at) for p in every for at in range(p.first, p.last) if self._is_barrier(p.block, at)}
+        exits |= barriers
         crossing: set[int] = set()
         for block, at in exits:
             crossing |= live_at(plan, block, at)
@@ -235,11 +253,13 @@ class Former:
         reads: dict[Key, None] = {}
         stores = collective = loops = False
         touching: set[int] = set()
+        effects: list[Effect] = []
         for piece in every:
             loops = loops or (piece.ends and piece.goes_back)
             for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
                 made = self.known.of(instruction)
                 assert made is not None
+                effects += made.effects
                 if made.effects:
                     touching.add(piece.block)
                 stores, collective = stores or made.stores, collective or made.collective
@@ -270,6 +290,10 @@ class Former:
             loops,
             size,
             types,
+            [live_at(plan, *place) for place in sorted(exits)],
+            sorted(barriers),
+            frozenset(e.space for e in effects if e.kind != "load"),
+            any(e.space in ("shared", "generic") for e in effects),
         )
 
 

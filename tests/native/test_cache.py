@@ -1,0 +1,79 @@
+"""Objects on disk: a damaged one is made anew, the folder is bounded, and several processes may share it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpsim.native import compiler
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+RUN = """
+import numpy as np, warpsim
+from warpsim.native.compiler import compiler
+text = '''.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, 0;
+L: add.u32 %r1, %r1, 7; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 50; @%q bra L;
+mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; }'''
+words = np.zeros(64, np.uint32)
+warpsim.load(text)["k"]((1,), (64,), (words,), engine="compiled")
+assert words.tolist() == [k + 350 for k in range(64)]
+print(compiler().compiled, compiler().loaded)
+"""
+
+
+def run(folder: Path) -> subprocess.Popen[str]:
+    """A process that compiles into a folder, or loads from it."""
+    environment = {**os.environ, "WARPSIM_CACHE": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", RUN], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def counts(process: subprocess.Popen[str]) -> list[int]:
+    """How many objects it compiled, and how many it loaded."""
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return [int(n) for n in out.split()]
+
+
+def test_processes_that_share_a_folder(tmp_path):
+    """Two at once both give the right words; a third compiles nothing; after damage to every object all are made anew."""
+    first, second = run(tmp_path), run(tmp_path)
+    compiled, _ = counts(first)
+    counts(second)
+
+    assert compiled > 0
+    assert counts(run(tmp_path))[0] == 0
+
+    damaged = sorted(tmp_path.glob("*.o"))
+    for number, path in enumerate(damaged):
+        data = path.read_bytes()
+        path.write_bytes((data[:-1] + bytes([data[-1] ^ 1]), data[: len(data) // 2], b"")[number % 3])
+
+    assert counts(run(tmp_path))[0] == len(damaged)
+
+
+def test_the_folder_is_bounded(tmp_path, monkeypatch):
+    """The oldest objects go where there are more than it may hold, and no file is left half written."""
+    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiler, "CACHE_BYTES", 3500)
+    for number in range(6):
+        compiler.write_object(f"{number}", bytes(1000))
+        os.utime(tmp_path / f"{number}.o", (number, number))
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3.o", "4.o", "5.o"]
+    assert compiler.read_object("5") == bytes(1000)
+    assert compiler.read_object("0") is None
+
+
+def test_no_folder(tmp_path):
+    """Where no folder can be had, everything works without one."""
+    (tmp_path / "file").write_text("")
+
+    assert counts(run(tmp_path / "file"))[1] == 0

@@ -1,0 +1,74 @@
+"""The log of what units have stored, by which it is taken back."""
+
+from __future__ import annotations
+
+from warpsim.native.context import LOG_FULL, word
+
+# ---- the log --------------------------------------------------------------------------------------
+# Entries: what was there (in whole words), the address, the number of bytes; walked from the end.
+
+LOG = f"""
+define i32 @ws_log(ptr %ctx, i64 %address, i64 %nbytes) {{
+entry:
+{word("log", "ptr")}{word("log_size")}{word("log_used")}
+  %up = add i64 %nbytes, 7
+  %payload = and i64 %up, -8
+  %more = add i64 %payload, 16
+  %after = add i64 %log_used, %more
+  %over = icmp ugt i64 %after, %log_size
+  br i1 %over, label %full, label %room
+full:
+  ret i32 {LOG_FULL}
+room:
+  %to = getelementptr i8, ptr %log, i64 %log_used
+  %from = inttoptr i64 %address to ptr
+  switch i64 %nbytes, label %many [ i64 4, label %four
+                                    i64 8, label %eight ]
+four:
+  %v4 = load i32, ptr %from, align 1
+  store i32 %v4, ptr %to, align 8
+  br label %head
+eight:
+  %v8 = load i64, ptr %from, align 1
+  store i64 %v8, ptr %to, align 8
+  br label %head
+many:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %nbytes, i1 false)
+  br label %head
+head:
+  %h1 = getelementptr i8, ptr %to, i64 %payload
+  store i64 %address, ptr %h1, align 8
+  %h2 = getelementptr i8, ptr %h1, i64 8
+  store i64 %nbytes, ptr %h2, align 8
+  store i64 %after, ptr %p.log_used
+  ret i32 0
+}}
+
+define i32 @ws_rollback(ptr %ctx) {{
+entry:
+{word("log", "ptr")}{word("log_used")}
+  br label %test
+test:
+  %used = phi i64 [ %log_used, %entry ], [ %before, %undo ]
+  %done = icmp eq i64 %used, 0
+  br i1 %done, label %end, label %undo
+undo:
+  %at = getelementptr i8, ptr %log, i64 %used
+  %h2 = getelementptr i8, ptr %at, i64 -8
+  %nbytes = load i64, ptr %h2
+  %h1 = getelementptr i8, ptr %at, i64 -16
+  %address = load i64, ptr %h1
+  %up = add i64 %nbytes, 7
+  %payload = and i64 %up, -8
+  %more = add i64 %payload, 16
+  %before = sub i64 %used, %more
+  %from = getelementptr i8, ptr %log, i64 %before
+  %to = inttoptr i64 %address to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %nbytes, i1 false)
+  br label %test
+end:
+  store i64 0, ptr %p.log_used
+  ret i32 0
+}}
+
+"""

@@ -1,0 +1,233 @@
+"""Values in LLVM's text: vectors of the 32 lanes of a warp, scalars where all lanes share one, and values that are a first
+lane's and two strides.
+
+Vectors are written as such, never left to LLVM's vectoriser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+
+from warpsim.native.trace import LANES
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = {"half": (16, 0x7C00), "float": (32, 0x7F800000), "double": (64, 0x7FF0000000000000)}
+
+
+class Unlowerable(Exception):
+    """A graph holds an operation that has no machine code here."""
+
+
+@attrs.frozen
+class Val:
+    """A value in the code: LLVM type of an element, its text, whether it is a scalar that all lanes share, and its bits where
+    they are known.
+
+    ``along``: the text is the first lane's, and the others follow by strides along a row of lanes and from row to row (see
+    `Code.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits."""
+
+    type: str
+    text: str
+    uniform: bool
+    known: int | None = None
+    along: tuple[Val, Val] | None = None
+    zeros: int = 0
+    top: int = 64
+
+
+def bits_of(value: Any) -> int:
+    """The bits of a number of NumPy's."""
+    return int.from_bytes(np.asarray(value).tobytes(), "little")
+
+
+def element(dtype: np.dtype[Any]) -> str:
+    """The LLVM type of an element."""
+    if dtype.kind == "b":
+        return "i1"
+    if dtype == BF16:
+        return "i16"
+    if dtype.kind in "iu" and dtype.itemsize <= 8:
+        return f"i{dtype.itemsize * 8}"
+    if dtype.kind == "f" and dtype.itemsize in (2, 4, 8):
+        return {2: "half", 4: "float", 8: "double"}[dtype.itemsize]
+    raise Unlowerable(str(dtype))
+
+
+def width(type: str) -> int:
+    """Bits of an element."""
+    return FLOATS[type][0] if type in FLOATS else int(type[1:])
+
+
+def memory(type: str) -> str:
+    """The type that an element has in memory: predicates are bytes."""
+    return "i8" if type == "i1" else type
+
+
+class Code:
+    """The text of one function, with what it declares."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.entry: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.tables: list[Any] = []
+        self.row = LANES
+        """How many lanes of a warp lie in a row, where values may be given by strides."""
+        self.doubt: Callable[[str], None] | None = None
+        """Goes on only where a condition holds; None where nothing may be taken for granted."""
+        self._count = 0
+
+    def fresh(self, stem: str = "v") -> str:
+        """A name that nothing else has."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def line(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        """Where a block begins."""
+        self.lines.append(f"{name}:")
+
+    def make(self, text: str) -> str:
+        """An instruction with a result."""
+        name = f"%{self.fresh()}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def slot(self, type: str) -> str:
+        """Room on the stack."""
+        name = f"%{self.fresh('s')}"
+        self.entry.append(f"  {name} = alloca {type}, align 64")
+        return name
+
+    def declare(self, name: str, result: str, arguments: str) -> str:
+        """A function from elsewhere."""
+        self.declared[name] = f"declare {result} @{name}({arguments})"
+        return name
+
+    # ---- values -----------------------------------------------------------------------------------
+
+    def typed(self, type: str, uniform: bool) -> str:
+        """The type of a scalar or of a vector."""
+        return type if uniform else f"<{LANES} x {type}>"
+
+    def of(self, value: Val) -> str:
+        """A value with its type in front."""
+        value = self.flat(value)
+        return f"{self.typed(value.type, value.uniform)} {value.text}"
+
+    def number(self, bits: int, type: str) -> Val:
+        """A constant by its bits."""
+        n = width(type)
+        bits &= (1 << n) - 1
+        if type in FLOATS:
+            return Val(type, self.make(f"bitcast i{n} {bits} to {type}"), True, bits)
+        if type == "i1":
+            return Val(type, "true" if bits else "false", True, bits)
+        return Val(type, str(bits - (1 << n) if bits >> (n - 1) else bits), True, bits)
+
+    def splat(self, value: Val) -> Val:
+        """A scalar in every lane, strides as lanes."""
+        if value.along is not None:
+            return self._spread(value)
+        if not value.uniform:
+            return value
+        if not value.text.startswith("%"):
+            return Val(value.type, f"splat ({value.type} {value.text})", False, value.known)
+        one = self.make(f"insertelement <{LANES} x {value.type}> poison, {value.type} {value.text}, i32 0")
+        vector = f"<{LANES} x {value.type}>"
+        text = self.make(f"shufflevector {vector} {one}, {vector} poison, <{LANES} x i32> zeroinitializer")
+        return Val(value.type, text, False, value.known)
+
+    def flat(self, value: Val) -> Val:
+        """A scalar or a vector."""
+        return value if value.along is None else self._spread(value)
+
+    def _spread(self, value: Val) -> Val:
+        assert value.along is not None
+        out = self.splat(Val(value.type, value.text, True, value.known))
+        whole = f"<{LANES} x {value.type}>"
+        for stride, places in zip(value.along, self.places(), strict=True):
+            if stride.known == 0 or not any(places):
+                continue
+            lanes = f"<{', '.join(f'{value.type} {p}' for p in places)}>"
+            if stride.known != 1:
+                lanes = self.make(f"mul {whole} {lanes}, {self.splat(stride).text}")
+            out = Val(value.type, self.make(f"add {whole} {out.text}, {lanes}"), False)
+        return out
+
+    def places(self) -> tuple[list[int], list[int]]:
+        """Where in its row each lane is, and in which row."""
+        return [i % self.row for i in range(LANES)], [i // self.row for i in range(LANES)]
+
+    def alike(self, values: Sequence[Val]) -> list[Val]:
+        """All as scalars, or all as vectors."""
+        return list(values) if all(v.uniform for v in values) else [self.splat(v) for v in values]
+
+    def op(self, text: str, *values: Val, type: str | None = None) -> Val:
+        """``text`` of values, with ``T`` for their type: ``add T`` of two, ``icmp eq T`` to ``i1``."""
+        values = tuple(self.alike(values))
+        first = values[0]
+        whole = self.typed(first.type, first.uniform)
+        body = f"{text} {whole} " + ", ".join(v.text for v in values)
+        return Val(type or first.type, self.make(body), first.uniform)
+
+    def select(self, condition: Val, yes: Val, no: Val) -> Val:
+        """A choice lane by lane."""
+        if condition.known is not None:
+            return yes if condition.known else no
+        if condition.uniform:  # one branch for all lanes, though these may hold a vector
+            yes, no = self.alike((self.flat(yes), self.flat(no)))
+            return Val(yes.type, self.make(f"select i1 {condition.text}, {self.of(yes)}, {self.of(no)}"), yes.uniform)
+        condition, yes, no = self.alike((condition, yes, no))
+        return Val(yes.type, self.make(f"select {self.of(condition)}, {self.of(yes)}, {self.of(no)}"), yes.uniform)
+
+    def convert(self, how: str, value: Val, type: str) -> Val:
+        """zext, trunc, bitcast and the like."""
+        if how == "bitcast" and value.type == type:
+            return value
+        value = self.flat(value)
+        target = self.typed(type, value.uniform)
+        known = value.known if how == "bitcast" else None
+        return Val(type, self.make(f"{how} {self.of(value)} to {target}"), value.uniform, known)
+
+    def intrinsic(self, name: str, *values: Val, type: str | None = None, more: str = "") -> Val:
+        """``llvm.name`` of values of one type."""
+        values = tuple(self.alike(values))
+        first = values[0]
+        type = type or first.type
+        short = {"float": "f32", "double": "f64", "half": "f16"}
+        suffix = short.get(first.type, first.type) if first.uniform else f"v{LANES}{short.get(first.type, first.type)}"
+        if ".sat" in name:
+            suffix = (type if first.uniform else f"v{LANES}{type}") + "." + suffix
+        whole, result = self.typed(first.type, first.uniform), self.typed(type, first.uniform)
+        extra = [more.split()[0]] if more else []
+        full = self.declare(f"llvm.{name}.{suffix}", result, ", ".join([whole] * len(values) + extra))
+        arguments = ", ".join([self.of(v) for v in values] + ([more] if more else []))
+        return Val(type, self.make(f"call {result} @{full}({arguments})"), first.uniform)
+
+    def bits(self, value: Val) -> Val:
+        """A value as an integer of its width."""
+        return self.convert("bitcast", value, f"i{width(value.type)}") if value.type in FLOATS else value
+
+    def spill(self, value: Val) -> str:
+        """A pointer to the 32 elements of a value, in memory."""
+        value = self.splat(value)
+        if value.type == "i1":
+            value = self.convert("zext", value, "i8")
+        place = self.slot(f"[{LANES} x {value.type}]")
+        self.line(f"store {self.of(value)}, ptr {place}, align 64")
+        return place
+
+    def filled(self, place: str, type: str) -> Val:
+        """The 32 elements in memory as a value."""
+        inner = memory(type)
+        value = Val(inner, self.make(f"load <{LANES} x {inner}>, ptr {place}, align 64"), False)
+        return self.convert("trunc", value, "i1") if type == "i1" else value
