@@ -122,6 +122,8 @@ class Compiled:
         self.eager, self.collectives, self.units, self.barriers = eager, collectives, units, barriers
         self.bodies = Bodies(eager)
         self.runner = Runner(_MINE.scratch)
+        self.compiling = 0.0
+        """Seconds that compiling has taken in this launch."""
         self._plans: dict[int, Plans] = {}
 
     def plans(self, plan: FunctionPlan) -> Plans:
@@ -223,11 +225,16 @@ class Compiled:
         plans.interpreted += one
         return spot.visits * one > HOT and plans.allows(steps)
 
+    def _spent(self, plans: Plans, began: float) -> None:
+        seconds = time.perf_counter() - began
+        plans.compiled += seconds
+        self.compiling += seconds
+
     def _form(self, plans: Plans, group: Group, spot: Spot) -> Shape | None:
         began = time.perf_counter()
         with plans.lock:
             shape = Former(plans.known, spot.options).form(group.block, group.at)
-        plans.compiled += time.perf_counter() - began
+        self._spent(plans, began)
         if shape is None or (not shape.loops and shape.size < LEAST + 1):
             return None
         return shape
@@ -244,7 +251,7 @@ class Compiled:
             spot.shape = None
             return None
         finally:
-            plans.compiled += time.perf_counter() - began
+            self._spent(plans, began)
 
 
 def _begins(plan: FunctionPlan, block: int) -> tuple[int, ...]:

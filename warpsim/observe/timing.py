@@ -22,7 +22,7 @@ UNITS = frozenset({"memory", "active", "report"})
 class Code(Protocol):
     """Machine code for a launch (`warpsim.native.engine.Compiled`), and what is known of why it has not more."""
 
-    budget: Any
+    compiling: float
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
         """Run what there is for a place."""
@@ -172,10 +172,10 @@ class _TimedCode:
         """Run what there is, for the account of the line where it begins."""
         watch, code, instruction = self._watch, self._code, group.instruction
         watch.stop()
-        compiled, checks, began = code.budget.compiled, watch.checks, time.perf_counter()
+        compiled, checks, began = code.compiling, watch.checks, time.perf_counter()
         done: bool = code.advance(machine, group, limit)
         spent = time.perf_counter() - began - (watch.checks - checks)
-        compiled = code.budget.compiled - compiled
+        compiled = code.compiling - compiled
         watch.compile += compiled
         if done:
             watch.line(instruction).native += max(spent - compiled, 0.0)
