@@ -26,7 +26,7 @@ L:  add.u32 %r3, %r3, 1;
     mad.lo.u32 %r2, %r2, 3, %r3;
     setp.lt.u32 %q, %r3, %r1;
     @%q bra L;
-    bar.sync 0;
+    bar.sync 0, 32;
     mad.wide.u32 %rd2, %r1, 0, %rd1;
     st.global.u32 [%rd2], %r2;
     ret;
@@ -66,7 +66,7 @@ def test_phases_and_lines_of_the_interpreter(tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 def test_machine_code_and_what_stays_interpreted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The unit's time is where it begins; the barrier says that it runs between units. Counts are those of any run."""
+    """The unit's time is where it begins; a barrier of so many threads says that it runs between units. Counts are those of any run."""
     document, text = timing(tmp_path, capsys, "compiled")
     found = document["timing"]
     assert found["native"] > 0

@@ -105,7 +105,12 @@ def enter(machine: Machine, group: Group, shape: Shape, tables: WarpTables, scra
 def _fresh(machine: Machine, group: Group, shape: Shape) -> bool:
     """Whether nothing has run before: shared memory is all zero and nothing of it written."""
     entry = shape.entry
-    if (entry.block, entry.first) != (0, 0) or group.stack or group.back_edges or group.plan is not machine.launch.plan.main:
+    if (
+        (entry.block, entry.first) != (0, 0)
+        or group.stack
+        or group.back_edges
+        or group.plan is not machine.launch.plan.main
+    ):
         return False
     if group.selection.n != machine.batch.shape.n:
         return False
