@@ -243,12 +243,12 @@ def differing(seed: int) -> str:
 
 
 def test_some_kernels() -> None:
-    """A few seeds."""
-    assert [bad for seed in range(12) if (bad := differing(seed))] == []
+    """A few seeds, of kernels that compile within seconds."""
+    assert [bad for seed in (1, 2, 5, 6) if (bad := differing(seed))] == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
 def test_many_kernels(part: int) -> None:
     """Many seeds."""
-    assert [bad for seed in range(100 + part, 1300, 8) if (bad := differing(seed))] == []
+    assert [bad for seed in range(part, 1300, 8) if (bad := differing(seed))] == []

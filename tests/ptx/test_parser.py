@@ -141,7 +141,7 @@ def test_all_errors_in_one_go():
     assert "^" in str(caught.value)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_mutations_raise_only_ptx_errors(data):
     """A text with tokens deleted, doubled or altered is read or refused, never anything else."""

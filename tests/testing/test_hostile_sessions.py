@@ -76,6 +76,7 @@ def test_a_finding_is_no_success(pytester, why, source):
     result.stdout.fnmatch_lines(["*race: *"])
 
 
+@pytest.mark.long
 def test_a_finding_in_an_import_of_a_worker(pytester):
     """Workers of pytest-xdist hand over what they saw outside of tests."""
     pytester.makepyfile(RACES + "launch()\ndef test_it(): pass")
