@@ -77,3 +77,11 @@ def test_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
 
     assert counts(run(tmp_path / "file"))[1] == 0
+
+
+def test_a_text_that_is_not_valid():
+    """A label that stands twice, over which LLVM's passes end the process, is refused before."""
+    from warpsim.native.compiler import Invalid, compiler
+
+    with pytest.raises(Invalid, match="a"):
+        compiler().function("define i32 @f(ptr %p) {\n br label %a\na:\n ret i32 0\na:\n ret i32 1\n}", "f")

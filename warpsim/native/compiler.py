@@ -27,6 +27,10 @@ def available() -> bool:
     return importlib.util.find_spec("llvmlite") is not None
 
 
+class Invalid(Exception):
+    """A text that LLVM refuses: a defect of what wrote it."""
+
+
 class Compiler:
     """One target machine; functions stay loaded as long as the process lives."""
 
@@ -95,7 +99,11 @@ class Compiler:
 
     def _compile(self, text: str, level: int) -> bytes:
         llvm = self._llvm
-        module = llvm.parse_assembly(text)
+        try:
+            module = llvm.parse_assembly(text)
+            module.verify()  # LLVM's passes end the process over a text that is not valid
+        except RuntimeError as problem:
+            raise Invalid(" ".join(str(problem).split())) from None
         options = llvm.create_pipeline_tuning_options(speed_level=level)
         options.loop_vectorization = False
         options.slp_vectorization = False

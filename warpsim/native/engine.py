@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,7 +14,7 @@ from warpsim.machine.selection import Rect
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native import private
 from warpsim.native.bodies import Bodies
-from warpsim.native.compiler import available
+from warpsim.native.compiler import Invalid, available
 from warpsim.native.inputs import Given, given, row_of
 from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, value_of
 from warpsim.native.text import Manner
@@ -249,6 +250,12 @@ class Compiled:
                 return compile_unit(plans.known, shape, kinds_of(plans.known, shape, varying), givens, manner)
         except (Untraceable, Unlowerable):
             spot.shape = None
+            return None
+        except Invalid as problem:
+            spot.shape = None
+            warnings.warn(
+                f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2
+            )
             return None
         finally:
             self._spent(plans, began)

@@ -101,7 +101,10 @@ class Whole(Steps):
         for at, instruction in enumerate(emitter.instructions(piece), piece.first):
             if (piece.block, at) in emitter.barriers:
                 self._settle(dirty)
-                self._barrier(emitter.barriers[piece.block, at], piece.block, at)
+                self.arrive(emitter.barriers[piece.block, at])
+                if self._told_again(piece, at):
+                    return
+                self._resumed(emitter.barriers[piece.block, at], piece.block, at)
                 dirty, self.current = {}, {}
                 continue
             for slot in self.step(piece.block, at, instruction, self.here):
@@ -154,10 +157,10 @@ class Whole(Steps):
 
     # ---- barriers ---------------------------------------------------------------------------------
 
-    def _barrier(self, number: int, block: int, at: int) -> None:
-        """Put registers aside until all warps of the CTA have come."""
-        self.arrive(number)
-        self._resumed(number, block, at)
+    def _told_again(self, piece: Piece, at: int) -> bool:
+        """Whether what follows the barrier stands in the whole block too: of a unit that begins inside a block of a loop."""
+        other = self.emitter.shape.pieces.get(piece.block)
+        return other is not None and other is not piece and other.first <= at < other.last
 
     def arrive(self, number: int) -> None:
         """A warp comes to a barrier, with its registers in their slots."""
