@@ -1,0 +1,47 @@
+"""Units that hold barriers of the CTA."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<12>; .reg .b64 %d<6>; .reg .pred %p<3>; .shared .align 4 .b8 s[256];
+  ld.param.u64 %d0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, s;
+  mul.lo.u32 %r7, %r0, 5; and.b32 %r7, %r7, 63;
+  mad.lo.u32 %r2, %r7, 4, %r1; xor.b32 %r3, %r2, 4; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r0, 3, %r9; mul.wide.u32 %d1, %r9, 4; add.u64 %d2, %d0, %d1; mov.u32 %r4, 0; mov.u32 %r5, %r0;
+L:
+  add.u32 %r5, %r5, %r4;
+  st.shared.u32 [%r2], %r5;
+  bar.sync 0;
+  ld.shared.u32 %r6, [%r3];
+  mad.lo.u32 %r5, %r6, 3, %r5;
+  bar.sync 0;
+  st.global.u32 [%d2], %r5;
+  add.u32 %r4, %r4, 1; setp.lt.u32 %p0, %r4, 20; @%p0 bra L;
+  ret; }"""
+"""CTAs store between each other's words, which the unit takes for a conflict: it then ends at the barrier, and the next one
+begins inside the block, to which the loop comes again."""
+
+
+def expected(threads=64, laps=20):
+    """What the threads of a CTA leave behind."""
+    own = list(range(threads))
+    place = [5 * thread & 63 for thread in range(threads)]
+    for lap in range(laps):
+        own = [value + lap for value in own]
+        shared = dict(zip(place, own, strict=True))
+        own = [value + 3 * shared[at ^ 1] & 0xFFFFFFFF for value, at in zip(own, place, strict=True)]
+    return own
+
+
+def test_a_unit_that_begins_inside_a_block_with_barriers():
+    """What follows a barrier is written once, though the block stands in the unit twice."""
+    out = np.zeros((64, 3), np.uint32)
+    warpsim.load(PTX)["k"]((3,), (64,), (out,), engine="compiled")
+
+    assert out.T.tolist() == [expected()] * 3
