@@ -33,7 +33,7 @@ GUARDED = (
     ("body", "warp_instructions", "thread_instructions"),
     [
         pytest.param(WARPGROUP, 4 * 5, 128 * 5, id="a warpgroup"),
-        pytest.param(DIVERGED, 4 * 8, 128 * 7 + 4 * 25, id="lanes that parted"),
+        pytest.param(DIVERGED, 4 * 8, 128 * 7 + 4 * 25, id="lanes that diverged"),
         pytest.param(APART, 4 * 8, 128 * 6, id="lanes that meet at two places"),
         pytest.param(GUARDED, 4 * 7, 128 * 7, id="a guard"),
     ],

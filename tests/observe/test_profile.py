@@ -147,7 +147,7 @@ LAST:
     branch, inside = lines["@!%p0 bra END;"], lines["add.u32 %r1, %r0, 1;"]
     guarded = lines["@%p1 add.u32 %r1, %r1, 1;"]
 
-    assert (branch.executions, branch.parted, branch.partial) == (6, 6, 0)
+    assert (branch.executions, branch.diverged, branch.partial) == (6, 6, 0)
     assert (inside.executions, inside.lanes, inside.partial) == (6, 60, 6)
     otherwise, by_warp, second = (
         lines[text] for text in ("@!%p1 add.u32 %r1, %r1, 2;", "@%p2 bra LAST;", "add.u32 %r1, %r1, 3;")
@@ -155,7 +155,7 @@ LAST:
 
     assert (guarded.lanes, guarded.active) == (60, 18)
     assert (otherwise.lanes, otherwise.active) == (60, 42)
-    assert (by_warp.executions, by_warp.parted) == (6, 0)
+    assert (by_warp.executions, by_warp.diverged) == (6, 0)
     assert (second.executions, second.lanes, second.partial) == (3, 48, 0)
 
 

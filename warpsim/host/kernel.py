@@ -202,7 +202,7 @@ class Kernel:
             watchers: instances of `Watcher`, to be told what happens.
             profile: count what each line does, as ``LaunchResult.profile``.
             engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``; bits, counts and findings are the same.
-            workers: processes or threads of this machine.
+            workers: processes of this machine among which the CTAs are divided.
             executor: a ``concurrent.futures.Executor`` to use instead.
             schedule: a seed. Warps, CTAs and asynchronous effects then run in another order that a GPU might take; the same seed
                 gives the same order.

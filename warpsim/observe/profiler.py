@@ -102,7 +102,7 @@ class Profiler(Watcher):
         started = time.perf_counter_ns()
         one, two = (np.unique(part.selection.ctas << 32 | part.selection.threads >> 5) for part in parts)
         both = len(np.intersect1d(one, two, assume_unique=True))
-        self._entry(group.instruction).counts.parted += both
+        self._entry(group.instruction).counts.diverged += both
         self._since += time.perf_counter_ns() - started
 
     # ---- memory ------------------------------------------------------------------------------

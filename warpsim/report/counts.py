@@ -37,7 +37,7 @@ class Counts:
         lanes: threads that executed them.
         active: those among them that no guard left out.
         partial: executions by a part of a warp's threads only.
-        parted: warps whose threads went different ways here.
+        diverged: warps that diverged here.
         shared_accesses: accesses of warps to shared memory, through the generic proxy.
         shared_pieces: pieces of at most 128 bytes that they consist of.
         shared_passes: passes that these take; more than pieces where banks conflict.
@@ -52,7 +52,7 @@ class Counts:
     lanes: int = 0
     active: int = 0
     partial: int = 0
-    parted: int = 0
+    diverged: int = 0
     shared_accesses: int = 0
     shared_pieces: int = 0
     shared_passes: int = 0
@@ -158,19 +158,19 @@ def _sum(parts: Iterable[Counts]) -> Counts:
     return total
 
 
-COLUMNS = ("warps", "lanes", "partial", "parted", "conflicts", "sectors", "bytes", "ms")
+COLUMNS = ("warps", "lanes", "partial", "diverged", "conflicts", "sectors", "bytes", "ms")
 """Heads of a table; what each shows is in `cells`."""
 
 
 def cells(counts: Counts) -> list[str]:
-    """One line of a table: warps, threads of each, warps not whole, warps that parted, passes that conflicts add, sectors
+    """One line of a table: warps, threads of each, warps not whole, warps that diverged, passes that conflicts add, sectors
     for each access to global memory, bytes, host milliseconds."""
     each = counts.active / counts.executions if counts.executions else 0
     return [
         f"{counts.executions:,}",
         f"{each:.1f}".removesuffix(".0"),
         f"{counts.partial:,}" if counts.partial else "",
-        f"{counts.parted:,}" if counts.parted else "",
+        f"{counts.diverged:,}" if counts.diverged else "",
         f"{counts.conflicts:,}" if counts.conflicts else "",
         f"{counts.sectors / counts.global_accesses:.1f}" if counts.global_accesses else "",
         f"{counts.bytes:,}" if counts.bytes else "",

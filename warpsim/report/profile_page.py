@@ -13,7 +13,7 @@ BARS = {COLUMNS.index("warps"): "executions", COLUMNS.index("ms"): "seconds"}
 """Columns that show their share of the largest as a bar."""
 EXPLAINED = (
     "warps: warp-instructions executed; lanes: threads of each that no guard left out; partial: executions by a part of a warp; "
-    "parted: warps whose threads went different ways; conflicts: passes that bank conflicts add; sectors: of 32 bytes for each "
+    "diverged: warps that diverged there; conflicts: passes that bank conflicts add; sectors: of 32 bytes for each "
     "access to global memory; bytes: accessed and copied; ms: host time spent simulating"
 )
 
