@@ -212,3 +212,24 @@ def test_a_long_loop_that_ends(body, monkeypatch):
     """Whatever changes what its condition depends on lets it run to its end, however often it is looked at."""
     monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 16)
     launch(body, block=64, max_instructions=10**6)
+
+
+@pytest.mark.parametrize(
+    ("access", "waits"),
+    [
+        ("atom.global.add.u32 %r4, [%rd1], 1;", False),
+        ("atom.global.add.u32 _, [%rd1], 1;", False),
+        ("@%p2 atom.global.add.u32 %r4, [%rd1], 1;", False),
+        ("ld.volatile.global.u32 %r4, [%rd1];", False),
+        ("atom.global.add.u32 %r3, [%rd1], 1;", True),
+        ("atom.global.exch.b32 %r4, [%rd1], 1; mov.u32 %r3, %r4;", True),
+        ("@%p2 atom.global.add.u32 %r3, [%rd1], 1;", True),
+        ("ld.volatile.global.u32 %r3, [%rd1];", True),
+    ],
+)
+def test_what_gives_way_to_others(access, waits):
+    """A loop may wait for what others write only where somebody reads the result of such an access."""
+    body = f"setp.eq.u32 %p2, %r1, 0; w: {access} add.u32 %r2, %r2, %r3; setp.lt.u32 %p1, %r2, 400; @%p1 bra w;"
+    plan = warpsim.load(HEAD + body + "\nret;\n}\n").image(warpsim.Device("sm_80")).plan("k")
+
+    assert any(block.waits for block in plan.main.blocks) == waits

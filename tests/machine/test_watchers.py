@@ -259,7 +259,8 @@ def test_pollers_sleep_and_wake():
     kernel("""ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;
 @%p1 bra wait;
 mov.u32 %r2, 0;
-count: add.u32 %r2, %r2, 1; ld.relaxed.gpu.global.u32 %r3, [%rd1]; setp.lt.u32 %p1, %r2, 50;
+count: add.u32 %r2, %r2, 1; ld.relaxed.gpu.global.u32 %r3, [%rd1]; add.u32 %r2, %r2, %r3;
+setp.lt.u32 %p1, %r2, 50;
 @%p1 bra count;
 st.relaxed.gpu.global.u32 [%rd1], 1;
 bra done;

@@ -109,6 +109,17 @@ def reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[i
     return found
 
 
+def used_registers(function: Function) -> frozenset[int]:
+    """Registers that some instruction, or a caller, reads; not those that guarded instructions only leave as they are."""
+    if KEEP in function.directives:
+        return frozenset(range(len(function.registers)))
+    found = set(returned_by(function))
+    for instruction in function.code:
+        reads, writes = reads_and_writes(instruction)
+        found.update(reads if instruction.guard is None else reads[: len(reads) - len(writes)])
+    return frozenset(found)
+
+
 def _reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
     n_dest, operands = instruction.form.n_dest, instruction.operands
     writes: list[int] = []

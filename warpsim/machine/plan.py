@@ -92,6 +92,8 @@ class FunctionPlan:
         self._layout()
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
+        self.unread: frozenset[int] = frozenset()
+        """Instructions, by their places in the function, whose results nobody reads."""
         self.wgmma_rows: dict[int, int] = {}
         self.issues: dict[int, Issue] = {}
         """What is bound of each wgmma, by the identity of its instruction."""
@@ -314,17 +316,20 @@ class KernelPlan:
 
 
 def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
-    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write, or a clock."""
+    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write, or a clock.
+
+    An access whose result nobody reads is no poll."""
     kernel, function = plan.kernel, plan.function
 
-    def polls_in(instruction: Instruction) -> bool:
-        called = instruction.traits.ending is Ending.CALL and calls_into(
-            instruction, kernel.image.polling, kernel.program
-        )
-        return called or instruction.traits.polls
+    def polls_in(at: int) -> bool:
+        instruction = function.code[at]
+        traits = instruction.traits
+        if traits.ending is Ending.CALL:
+            return calls_into(instruction, kernel.image.polling, kernel.program)
+        return traits.polls and not (traits.access is not None and at in plan.unread)
 
     # How many of the blocks before each poll.
-    polls = [0, *itertools.accumulate(any(polls_in(i) for i in function.code[b.first : b.last]) for b in blocks)]
+    polls = [0, *itertools.accumulate(any(polls_in(at) for at in range(b.first, b.last)) for b in blocks)]
     for block in blocks:
         for target in block.successors:
             if target <= block.index and (

@@ -140,12 +140,6 @@ def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
     return frozenset(live)
 
 
-def _unread(plan: FunctionPlan, block: int, at: int) -> bool:
-    """Whether nobody reads what the step writes."""
-    _, writes = reads_and_writes(plan.blocks[block].instructions[at])
-    return not set(writes) & live_at(plan, block, at + 1)
-
-
 @attrs.frozen
 class Options:
     """What a unit may do: ``alone``, one warp runs and any order is that of the interpreter."""
@@ -180,7 +174,9 @@ class Former:
             if not self.options.stores:
                 return False
             if not self.options.alone and any(e.kind == "atomic" for e in made.effects):
-                return all(e.commutes for e in made.effects) and (not made.outputs or _unread(plan, block, at))
+                return all(e.commutes for e in made.effects) and (
+                    not made.outputs or plan.flow[block].first + at in plan.unread
+                )
         return True
 
     def piece(self, block: int, first: int) -> Piece | None:

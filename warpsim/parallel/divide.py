@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, Executor, Future
 
 import attrs
 
-from warpsim.analysis.flow import reads_and_writes
+from warpsim.analysis.flow import reads_and_writes, used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending, Undefined
@@ -17,7 +17,7 @@ from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.launch import LaunchState
 from warpsim.parallel.merge import apply, independent
 from warpsim.parallel.part import Memory, Outcome, Part, perform
-from warpsim.program.program import Function, Instruction
+from warpsim.program.program import Instruction
 
 PARTS_OF_A_WORKER = 2
 """More parts than workers, for a worker that is slower than the others."""
@@ -147,7 +147,7 @@ def why_together(state: LaunchState) -> str | None:
         used = None
         for instruction in function.function.code:
             if _talks(instruction):
-                used = _results_used(function.function) if used is None else used
+                used = used_registers(function.function) if used is None else used
                 if not _reduces(instruction, used):
                     return f"line {instruction.span.line}: {instruction.text}"
     return None
@@ -168,11 +168,6 @@ def _talks(instruction: Instruction) -> bool:
     )
     combines = traits.undefined is Undefined.COMBINED or traits.access is Access.ATOMIC
     return (traits.polls or combines) and traits.mbarrier is None and not shared
-
-
-def _results_used(function: Function) -> frozenset[int]:
-    """Registers that some instruction reads."""
-    return frozenset(r for i in function.code for r in reads_and_writes(i)[0])
 
 
 def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:

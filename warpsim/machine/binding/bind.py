@@ -6,7 +6,7 @@ Semantics come from ``form.function``; everything around them (registers, guards
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by
+from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by, used_registers
 from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
@@ -27,6 +27,8 @@ def bind_function(plan: FunctionPlan) -> None:
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
     plan.flow = blocks
+    used = used_registers(plan.function)
+    plan.unread = frozenset().union(*(_unread(plan, blocks, block, used) for block in blocks))
     mark_waits(plan, blocks)
     code = plan.function.code
     for block in blocks:
@@ -40,26 +42,24 @@ def bind_function(plan: FunctionPlan) -> None:
             body = body[:-1]
         else:
             bound.end = jump(following)
-        unread = _unread(plan, block, body)
-        for number, instruction in enumerate(body):
-            step = bind_fence(plan, instruction, bind_step(plan, instruction, number in unread))
+        for number, instruction in enumerate(body, block.first):
+            step = bind_fence(plan, instruction, bind_step(plan, instruction, number in plan.unread))
             bound.steps.append(watch_registers(plan, instruction, step))
 
 
-def _unread(plan: FunctionPlan, block: Block, body: tuple[Instruction, ...]) -> set[int]:
-    """Instructions of a block whose results nobody reads."""
+def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozenset[int]) -> set[int]:
+    """Instructions of a block, as places in the function, whose results nobody reads."""
     live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
     for successor in block.successors:
-        live |= plan.blocks[successor].live_in
+        live |= blocks[successor].live_in
     live |= set(returned_by(plan.function))
-    if len(body) < block.last - block.first:
-        live |= set(reads_and_writes(plan.function.code[block.last - 1])[0])
     found = set()
-    for number in range(len(body) - 1, -1, -1):
-        reads, writes = reads_and_writes(body[number])
-        if writes and live.isdisjoint(writes):
-            found.add(number)
-        if body[number].guard is None:
+    for at in range(block.last - 1, block.first - 1, -1):
+        instruction = plan.function.code[at]
+        reads, writes = reads_and_writes(instruction)
+        if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
+            found.add(at)
+        if instruction.guard is None:
             live.difference_update(writes)
         live.update(reads)
     return found
