@@ -198,9 +198,11 @@ class Terminal:
             self._prepare()
 
     def _prepare(self) -> None:
+        if sys.platform == "win32":  # its console edits lines itself; there is no readline
+            return
         try:
             import readline
-        except ImportError:
+        except ImportError:  # a Python built without it
             return
         path = os.path.join(os.path.expanduser("~"), ".warpsim_history")
         with contextlib.suppress(OSError):
@@ -218,6 +220,8 @@ class Terminal:
         atexit.register(keep)
 
     def _complete(self, text: str, state: int) -> str | None:
+        if sys.platform == "win32":
+            return None
         import readline
 
         found = self.shell.complete(text, readline.get_line_buffer()[: readline.get_endidx()])
