@@ -15,8 +15,8 @@ ALWAYS_ASKED = {"trap", "assert"}
 
 @pytest.fixture(scope="module")
 def programs():
-    """How many faulty programs there are of each rule: each module's ``RULES`` has one entry for each."""
-    found = Counter()
+    """How many faulty programs there are of each rule: files of pairs, and the ``RULES`` of a module, one for each."""
+    found = Counter(path.parent.name for path in (Path(__file__).parents[1] / "checks" / "pairs").glob("*/*.bad.ptx"))
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.name != Path(__file__).name and "\nRULES = " in path.read_text():
             found.update(runpy.run_path(str(path))["RULES"])

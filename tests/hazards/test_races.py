@@ -430,14 +430,6 @@ def test_many_ctas_side_by_side_and_in_waves():
         assert races(body.format(before, BARRIER), grid=40) == []
 
 
-def test_one_store_into_two_arrays(rules):
-    """Lanes of one store that go to different arrays race with their like in the other CTA."""
-    body = "and.b32 %r10, %r6, 1; setp.eq.u32 %p5, %r10, 0; selp.b64 %rd6, %rd4, %rd5, %p5;\nst.global.u32 [%rd6], %r8;"
-    found, _ = rules.findings(body, grid=2, checks="race")
-
-    assert [f.rule for f in found] == ["race"]
-
-
 def test_parties():
     """A race names both threads, both lines and the address."""
     data = np.zeros(1024, np.uint32)

@@ -62,7 +62,8 @@ def _stride(
     wrong = memory.outside(op.space or "", p) & active
     if wrong.any():
         where = op.space or "global or shared memory"
-        report("matrix-address-space", f"the matrix does not lie in {where}", wrong)
+        advice = f"copy the matrix to {where} memory first" if op.space else f"wmma moves matrices of {where} only"
+        report("matrix-address-space", f"the matrix does not lie in {where}", wrong, advice=advice)
     nbytes = fragment.registers * max(fragment.bits // 8, 4)
     wrong = (memory.residue(p, nbytes) != 0) & active
     if wrong.any():

@@ -53,9 +53,11 @@ class RowProblem(enum.Enum):
         return f"row address 0x{address:x} {self.value}" + (f" {nbytes} bytes" if self is RowProblem.ALIGNMENT else "")
 
     @property
-    def advice(self) -> dict[str, str]:
-        """What may help, where that does not follow from the rule."""
-        return {"advice": "ldmatrix and stmatrix move rows of shared memory only"} if self is RowProblem.SPACE else {}
+    def advice(self) -> str:
+        """What may help."""
+        if self is RowProblem.SPACE:
+            return "ldmatrix and stmatrix move rows of shared memory only"
+        return "align the tile, and make the distance between its rows a multiple of 16 bytes"
 
 
 OUTRIGHT = {RowProblem.SPACE: "out-of-bounds", RowProblem.ALIGNMENT: "misaligned"}

@@ -116,4 +116,4 @@ def report_rows(
     """Report rows that cannot be accessed, under a rule."""
     first = int(np.broadcast_to(address, rows.shape)[rows][0])
     lanes = lanes_of_rows(group, rows)
-    machine.fault(rule, problem.message(first, nbytes), group, lanes, address=first, **problem.advice)
+    machine.fault(rule, problem.message(first, nbytes), group, lanes, address=first, advice=problem.advice)

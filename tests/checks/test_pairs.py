@@ -1,0 +1,67 @@
+"""Faulty programs in files, each beside the nearest correct one; ``pairs/README.md`` says how to read and to run them."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAIRS = Path(__file__).parent / "pairs"
+FAULTY = sorted(PAIRS.glob("*/*.bad.ptx"))
+EXPECT = re.compile(r"// expect: ([^/]*)")
+
+
+def correct(path):
+    """The file of the correct program beside a faulty one."""
+    return path.with_name(path.name.replace(".bad.", ".good."))
+
+
+def marked(text):
+    """(line, rule, severity) of every finding that the comments of a module announce."""
+    announced = set()
+    for number, line in enumerate(text.split("\n"), 1):
+        for comment in EXPECT.findall(line):
+            for words in comment.split(","):
+                rule, *severity = words.split()
+                announced.add((number, rule, *(severity or ["error"])))
+    return announced
+
+
+@pytest.fixture
+def faulty(monkeypatch):
+    """What reads and launches such programs."""
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("docs.tools.faulty")
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in FAULTY])
+def test_pair(faulty, path):
+    """The faulty program breaks its rule first, and is found to break what its comments say and no more; the correct one is
+    silent."""
+    program = faulty.Example.read(path)
+    text, found = program.module(), faulty.findings(program)
+    others = [number for number, line in enumerate(text.split("\n"), 1) if line.endswith("// other")]
+
+    assert {(f.line, f.rule, f.severity) for f in found} == marked(text)
+    assert found[0].rule == path.parent.name
+    assert others in ([], [found[0].other and found[0].other.line])
+    assert all(f.message and f.advice for f in found)
+    assert faulty.findings(faulty.Example.read(correct(path))) == ()
+
+
+def test_every_file_is_of_a_pair():
+    """No correct program without its faulty one, and no file that nothing runs."""
+    assert set(PAIRS.glob("*/*")) == {*FAULTY, *map(correct, FAULTY)}
+
+
+@pytest.mark.parametrize("grid", [2, 5])
+def test_a_race_in_many_ctas(faulty, grid):
+    """CTAs that hand over through mbarriers of their own, side by side: as one of them alone."""
+    path = PAIRS / "race" / "stage-reused-one-phase-early.bad.ptx"
+    bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
+    bad.options["grid"] = good.options["grid"] = str(grid)
+    races = {(f.line, f.rule, f.severity) for f in faulty.findings(bad) if f.rule == "race"}
+
+    assert races == {found for found in marked(bad.module()) if found[1] == "race"} != set()
+    assert faulty.findings(good) == ()
