@@ -123,6 +123,7 @@ def environment(libraries: Path, given: Mapping[str, str], preload: bool = True)
     _before(env, "LD_LIBRARY_PATH", [str(libraries)], os.pathsep)
     _before(env, "LD_PRELOAD", [str(libraries / name) for name in LIBRARIES] if preload else [runtime], " ")
     _before(env, "LD_AUDIT", [str(libraries / LINKED)], ":")
+    _before(env, "PYTHONPATH", [str(SOURCES / "start")], os.pathsep)
     env["WARPSIM_CUDART"] = runtime
     env.setdefault("CUPY_ACCELERATORS", "")  # CuPy does not ask whether its machine code (CUB) ran; its own kernels do
     env.setdefault("WARPSIM_LIBPYTHON", python_library())

@@ -57,6 +57,13 @@ static u late(const char *name) /* what is given back then has been, with the pr
     return 4;
 }
 
+static u refused(const char *name) /* the simulator did not start; some functions give a text, and no status */
+{
+    int text = !strcmp(name, "cudaGetErrorString") || !strcmp(name, "cudaGetErrorName") ||
+               !strcmp(name, "nvrtcGetErrorString");
+    return text ? (u)(uintptr_t) "the simulator did not start" : 3;
+}
+
 #define P0 void
 #define P1 u a
 #define P2 P1, u b
@@ -91,7 +98,7 @@ static u late(const char *name) /* what is given back then has been, with the pr
 #define A15 A14, o
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { return !ready() ? 3 : gone() ? late(#name) : ((u(*)(P##n))table[AT_##name])(A##n); }
+    EXPORT u name(P##n) { return !ready() ? refused(#name) : gone() ? late(#name) : ((u(*)(P##n))table[AT_##name])(A##n); }
 #include CALLS
 #undef CALL
 
@@ -175,13 +182,23 @@ static void begin(void)
     }
     char code[2048];
     snprintf(code, sizeof code,
-             "import os as _o, sys as _s\n"
-             "from importlib.util import find_spec as _f\n"
-             "_p = [p for p in _o.environ.get('WARPSIM_PATH', '').split(':') if p and p not in _s.path]\n"
-             "if %d: _s.path[:0] = _p\n"
-             "elif _f('warpsim') is None: _s.path += _p\n"
-             "import warpsim.driver.abi.binding as _b\n"
-             "_b.start('%s', %llu, %llu, %llu, %d, %d)\n",
+             "def _warpsim():\n"
+             " import os, sys\n"
+             " from importlib.util import find_spec, module_from_spec, spec_from_file_location\n"
+             " paths = [p for p in os.environ.get('WARPSIM_PATH', '').split(':') if p]\n"
+             " more = [p for p in paths if p not in sys.path]\n"
+             " if %d: sys.path[:0] = more\n"
+             " elif not all(map(find_spec, ('numpy', 'ml_dtypes', 'attrs'))): sys.path += more\n"
+             " if paths and 'warpsim' not in sys.modules:\n" /* this one, whatever the program's Python has */
+             "  home = os.path.join(paths[0], 'warpsim')\n"
+             "  spec = spec_from_file_location('warpsim', os.path.join(home, '__init__.py'),"
+             " submodule_search_locations=[home])\n"
+             "  sys.modules['warpsim'] = module_from_spec(spec)\n"
+             "  spec.loader.exec_module(sys.modules['warpsim'])\n"
+             " from warpsim.driver.abi import binding\n"
+             " binding.start('%s', %llu, %llu, %llu, %d, %d)\n"
+             "_warpsim()\n"
+             "del _warpsim\n",
              embedded, LIBRARY, (unsigned long long)(uintptr_t)names, (unsigned long long)(uintptr_t)stubs,
              (unsigned long long)(uintptr_t)table, (int)COUNT, embedded);
     run(code);

@@ -1,0 +1,101 @@
+"""Python programs of `warpsim exec`: which simulator they load, and which run time the extension modules of cuda.bindings."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpsim.driver import library
+from warpsim.driver.abi.binding import header
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not any(map(shutil.which, ("cc", "gcc", "clang"))),
+    reason="the libraries are for Linux, and a C compiler makes them",
+)
+MODULE = """
+import ctypes
+new = ctypes.pythonapi.PyCapsule_New
+new.argtypes, new.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
+theirs = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 1)
+where = ctypes.cast(theirs, ctypes.c_void_p)
+__pyx_capi__ = {name: new(where, None, None) for name in ("_cudaFree", "cudaMalloc", "_cudaOther", "free")}
+"""
+TAKES = """
+import ctypes
+import cuda.bindings._internal.runtime as runtime
+get = ctypes.pythonapi.PyCapsule_GetPointer
+get.argtypes, get.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+call = ctypes.CFUNCTYPE(ctypes.c_int)
+print({name: call(get(capsule, None))() for name, capsule in runtime.__pyx_capi__.items()})
+"""
+
+
+def python(program, env):
+    """Run a program, and give what it prints."""
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd="/", env=env, capture_output=True, text=True, check=False)
+    return done.stdout, done.stderr, done.returncode
+
+
+def test_the_run_time_of_cuda_bindings(tmp_path):
+    """Pointers under the names that ours has are replaced; any other stays, and what Python starts with besides does too."""
+    package = tmp_path / "cuda" / "bindings" / "_internal"
+    package.mkdir(parents=True)
+    (package / "runtime.py").write_text(MODULE)
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')")
+    (tmp_path / "ours.c").write_text(
+        "int cudaFree(void) { return 42; } int cudaMalloc(void) { return 43; } int free(void);"
+    )
+    ours = tmp_path / library.RUNTIME
+    command = [*library.compiler(), "-shared", "-fPIC", str(tmp_path / "ours.c"), "-o", str(ours)]
+    subprocess.run(command, check=True)
+    env = library.environment(tmp_path, {"PYTHONPATH": str(tmp_path)}, preload=False)
+    env = {name: value for name, value in env.items() if not name.startswith("LD_")}
+
+    led = "{'_cudaFree': 42, 'cudaMalloc': 43, '_cudaOther': 1, 'free': 1}"
+    assert python(TAKES, env) == (f"theirs\n{led}\n", "", 0)
+    assert python(TAKES, env | {"WARPSIM_CUDART": ""})[0].splitlines()[1] == led.replace("42", "1").replace("43", "1")
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    """Our run time's library."""
+    folder = tmp_path_factory.mktemp("runtime")
+    (folder / "cudart.h").write_text(header("cudart"))
+    name = library.RUNTIME
+    library._compile(folder, name, *library.LIBRARIES[name][:1], library.python_library(), library.LIBRARIES[name][1])
+    return folder / name
+
+
+def test_which_simulator(runtime, tmp_path):
+    """The one whose library it is, though the program's Python finds another; unless that is loaded already."""
+    other = tmp_path / "warpsim"
+    other.mkdir()
+    (other / "__init__.py").write_text("")
+    home = str(Path(library.__file__).parents[2])
+    env = {"PYTHONPATH": str(tmp_path), "WARPSIM_PATH": home}
+    program = f"import ctypes; {{}}n = ctypes.c_int(); print(ctypes.CDLL({str(runtime)!r}).cudaGetDeviceCount(ctypes.byref(n)), n.value)"
+
+    assert python(program.format(""), env) == ("0 1\n", "", 0)
+    out, err, _ = python(program.format("import warpsim; "), env)
+    assert out == "3 0\n"
+    assert "the simulator did not start" in err
+
+
+def test_a_simulator_that_does_not_start(runtime, tmp_path):
+    """Functions give an error, and those that give a text give one."""
+    program = f"""
+import ctypes
+library = ctypes.CDLL({str(runtime)!r})
+library.cudaGetErrorString.restype = library.cudaGetErrorName.restype = ctypes.c_char_p
+print(library.cudaFree(0), library.cudaGetErrorString(3), library.cudaGetErrorName(3))
+"""
+    (tmp_path / "warpsim").mkdir()
+    (tmp_path / "warpsim" / "__init__.py").write_text("raise ImportError('broken')")
+    out, err, status = python(program, {"WARPSIM_PATH": str(tmp_path)})
+
+    text = b"the simulator did not start"
+    assert (out, status) == (f"3 {text} {text}\n", 0)
+    assert "ImportError: broken" in err

@@ -1,0 +1,72 @@
+"""What Python imports as it starts in a program of ``warpsim exec``: cuda.bindings' run time is led to ours.
+
+That package has NVIDIA's run time linked in, stripped of its names. But its extension modules give each entry point to one
+another by name, as a pointer in a capsule (``__pyx_capi__``): those pointers are replaced before anybody takes them."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+RUNTIMES = (
+    "cuda.bindings._internal.runtime",
+    "cuda.bindings._internal.runtime_ptds",
+    "cuda.bindings._bindings.cyruntime",  # before 13.1
+    "cuda.bindings._bindings.cyruntime_ptds",
+)
+
+
+class Led:
+    """Loads an extension module as its own loader does, and leads it to ours."""
+
+    def __init__(self, loader: Any) -> None:
+        self.create_module, self._execute = loader.create_module, loader.exec_module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Its own initialisation comes first."""
+        self._execute(module)
+        lead(module)
+
+
+class Finder:
+    """Finds the modules above where Python does."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Nothing for any other module."""
+        found = importlib.machinery.PathFinder.find_spec(name, path, target) if name in RUNTIMES else None
+        if found is not None and found.loader is not None:
+            found.loader = Led(found.loader)  # type: ignore[assignment]
+        return found
+
+
+def lead(module: ModuleType) -> None:
+    """Put our functions in place of those of the same names."""
+    ours = ctypes.CDLL(os.environ["WARPSIM_CUDART"])
+    put = ctypes.pythonapi.PyCapsule_SetPointer
+    put.argtypes, put.restype = (ctypes.py_object, ctypes.c_void_p), ctypes.c_int
+    for name, capsule in vars(module).get("__pyx_capi__", {}).items():
+        function = getattr(ours, name.lstrip("_"), None) if name.lstrip("_").startswith("cuda") else None
+        if function is not None:
+            put(capsule, ctypes.cast(function, ctypes.c_void_p))
+
+
+def others() -> None:
+    """The ``sitecustomize`` that would have been imported without this one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+if os.environ.get("WARPSIM_CUDART"):
+    sys.meta_path.insert(0, Finder)
+others()
