@@ -55,8 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and check the options."""
+    """Register the marker, check the options, and hear of exceptions before pytest's own plugins do."""
     config.addinivalue_line("markers", f"{MARKER}: the GPU, the checks and the limits of the test's launches")
     from warpsim.testing.sessions import configure
 
@@ -93,19 +94,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 )
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Launches of fixtures are the test's."""
     return (yield from _watched(item))
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """The test's defaults hold, and what its launches find counts."""
     return (yield from _watched(item))
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """As for fixtures."""
     return (yield from _watched(item))
@@ -114,6 +115,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 def _watched(item: pytest.Item) -> Generator[None, Any, Any]:
     from warpsim.testing.sessions import watched
 
+    __tracebackhide__ = True
     with watched(item):
         return (yield)
 

@@ -76,6 +76,108 @@ def test_a_finding_is_no_success(pytester, why, source):
     result.stdout.fnmatch_lines(["*race: *"])
 
 
+RAISES = (
+    RACES.replace('on_finding="collect"', 'on_finding="raise"')
+    + """
+import asyncio, threading
+from concurrent.futures import ThreadPoolExecutor
+from warpsim.testing import assert_bits_equal
+
+def differs():
+    x = np.zeros(1, np.uint32)
+    warpsim.load(PTX)["k"](1, 1, (x,))
+    assert_bits_equal(x, x + 1)
+
+def thread(work):
+    t = threading.Thread(target=work)
+    t.start()
+    t.join()
+
+def pool(work):
+    with ThreadPoolExecutor(1) as p:
+        p.map(work)
+        p.submit(work)
+
+class Dies:
+    def __del__(self):
+        launch()
+
+async def forgets(work):
+    async def run():
+        work()
+    task = asyncio.create_task(run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "source"),
+    [
+        ("*in thread *race: *", "def test_it(): thread(launch)"),
+        ("*in thread *1 of 1 elements differ*", "def test_it(): thread(differs)"),
+        ("*in a future*race: *", "def test_it(): pool(launch)"),
+        ("*in a future*1 of 1 elements differ*", "def test_it(): pool(differs)"),
+        ("*race: *", "LEFT = ThreadPoolExecutor(1)\ndef test_it(): LEFT.future = LEFT.submit(launch)"),
+        ("*__del__*race: *", "def test_it():\n    Dies()"),
+        ("*in a task*race: *", "def test_it(): asyncio.run(forgets(launch))"),
+        ("*in thread *race: *", "thread(launch)\ndef test_it(): pass"),
+        ("*in thread *race: *", "@pytest.fixture(scope='module')\ndef out(): thread(launch)\ndef test_it(out): pass"),
+        ("*in thread *race: *", "def test_it():\n    thread(launch)\n    pytest.skip('no GPU')"),
+        ("*in thread *race: *", "def test_it():\n    thread(launch)\n    pytest.xfail('known')"),
+    ],
+)
+def test_an_error_that_nobody_looks_at(pytester, said, source):
+    """Of a thread, a future, a destructor, a task: Python prints or drops it, the session fails all the same."""
+    pytester.makepyfile(RAISES + source)
+    result = pytester.runpytest_inprocess(*ALONE, "-Wdefault")
+
+    assert result.ret == 1
+    result.stdout.fnmatch_lines([said])
+
+
+def test_errors_that_somebody_looks_at(pytester):
+    """Whoever catches, asks the future, or says so; and what is not warpsim's."""
+    pytester.makepyfile(
+        RAISES
+        + """
+def test_future():
+    with ThreadPoolExecutor(1) as p:
+        assert isinstance(p.submit(launch).exception(), warpsim.ExecutionError)
+        with pytest.raises(warpsim.ExecutionError):
+            p.submit(launch).result()
+
+def test_thread():
+    def work():
+        with pytest.raises(warpsim.ExecutionError):
+            launch()
+    thread(work)
+
+def test_task():
+    async def run():
+        await asyncio.to_thread(launch)
+    with pytest.raises(warpsim.ExecutionError):
+        asyncio.run(run())
+
+@pytest.mark.ptx(findings="allow")
+def test_allowed():
+    thread(launch)
+    pool(launch)
+
+def test_of_others():
+    thread(lambda: 1 / 0)
+
+def test_futures_work():
+    with ThreadPoolExecutor(2) as p:
+        assert list(p.map(int, "12")) == [1, 2]
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE, "-Wdefault")
+
+    result.assert_outcomes(passed=6)
+
+
 @pytest.mark.long
 def test_a_finding_in_an_import_of_a_worker(pytester):
     """Workers of pytest-xdist hand over what they saw outside of tests."""

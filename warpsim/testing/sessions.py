@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from warpsim.errors import Finding, LaunchError, describe
 from warpsim.host import defaults
 from warpsim.testing.coverage import Lines
 from warpsim.testing.fidelity import Forms
+from warpsim.testing.unseen import Unseen, launching
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
@@ -48,6 +50,9 @@ class Settings:
     """Findings of launches outside of tests, as modules are imported: nobody else would count them."""
     running: int = 0
     """How many tests are running."""
+    over: bool = False
+    """Whether the last one has ended: what a launch raises behind it reaches nobody."""
+    unseen: Unseen = attrs.field(factory=Unseen)
 
     def launch_options(self) -> dict[str, Any]:
         """For the launch of a case, where it does not say otherwise itself."""
@@ -57,18 +62,19 @@ class Settings:
 
     def launched(self, state: Any) -> None:
         """A launch has ended."""
+        self.unseen.launches += 1
         if not self.running and self.findings == "fail":
-            self.outside += [describe(finding) for finding in _errors(state)]
+            self.outside += [describe(finding) for finding in _errors(state, raised=self.over)]
         if self.coverage:
             self.lines.add(state)
         if self.fidelity:
             self.forms.add(state)
 
 
-def _errors(state: Any) -> list[Finding]:
-    """Findings of severity error that a launch has only collected."""
-    collects = state.settings.on_finding == "collect"
-    return [f for f in state.findings.values() if f.severity == "error"] if collects else []
+def _errors(state: Any, *, raised: bool = False) -> list[Finding]:
+    """Findings of severity error that a launch has only collected (or raised, too)."""
+    counts = raised or state.settings.on_finding == "collect"
+    return [f for f in state.findings.values() if f.severity == "error"] if counts else []
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -96,6 +102,9 @@ def configure(config: pytest.Config) -> None:
             config.args.append(str(folder))
     defaults.listeners.append(settings.launched)
     config.add_cleanup(lambda: defaults.listeners.remove(settings.launched))
+    hooks = contextlib.ExitStack()
+    hooks.enter_context(settings.unseen.session())
+    config.add_cleanup(hooks.close)
 
 
 def _read(config: pytest.Config) -> Settings:
@@ -188,29 +197,35 @@ def device_of(item: pytest.Item) -> Device:
 
 @contextlib.contextmanager
 def watched(item: pytest.Item) -> Iterator[None]:
-    """While a test runs: its defaults hold, and findings of severity error that its launches collect fail it."""
+    """While a test runs: its defaults hold, and findings of severity error that its launches collect fail it, as do errors
+    that nobody looks at."""
     settings = settings_of(item.config)
     collected: list[Finding] = []
 
     device = device_of(item) if _target(item) else None
     settings.running += 1
+    unseen: list[str] = []
     try:
         with (
             defaults.defaults(**_defaults(item), device=device),
             defaults.listening(lambda state: collected.extend(_errors(state))),
+            settings.unseen.hooks(),
         ):
             yield
     except (pytest.skip.Exception, pytest.xfail.Exception):
-        if not collected:
+        unseen = settings.unseen.take()
+        if not collected and not unseen:
             raise
     finally:
         settings.running -= 1
-    allowed = _marks(item).get("findings", settings.findings)
-    if collected and allowed != "allow" and not getattr(item, "judges_findings", False):
+    unseen += settings.unseen.take()
+    allowed = _marks(item).get("findings", settings.findings) == "allow"
+    said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
+    if (said or unseen) and not allowed:
         __tracebackhide__ = True
-        said = "\n".join(describe(f) for f in collected)
+        broke = "a launch of this test broke a rule" if said else "an error that nobody looked at"
         pytest.fail(
-            f'a launch of this test broke a rule:\n{said}\nwhere that is expected: @pytest.mark.ptx(findings="allow")',
+            "\n".join([f"{broke}:", *said, *unseen, 'where that is expected: @pytest.mark.ptx(findings="allow")']),
             pytrace=False,
         )
 
@@ -222,6 +237,11 @@ def finish(session: pytest.Session) -> None:
     """The session is over: a worker of pytest-xdist hands over what it has seen, everybody else writes the coverage."""
     config = session.config
     settings = settings_of(config)
+    settings.over = True
+    while launching():  # in a thread that nobody joined
+        time.sleep(0.01)
+    if settings.findings == "fail":
+        settings.outside += settings.unseen.take_all()
     output = getattr(config, "workeroutput", None)
     if output is not None:
         output[HANDED] = {
