@@ -310,5 +310,5 @@ def test_no_message_at_all(client):
     client.process.stdin.write(b"Content-Length: 5\r\n\r\n[1,2]")
     client.process.stdin.close()
 
-    assert "no object" in client.event("output")["output"]
+    assert "not an object" in client.event("output")["output"]
     assert client.process.wait(20) == 0

@@ -41,7 +41,7 @@ def test_words_of_gdb(prompt):
         "#1  k, line 25: call (b), twice, (a);",
     ]
     assert answers[6].endswith("26  ld.param.u32 %r1, [b];")
-    assert answers[7] == "the kernel is the outermost function: it returns to nobody"
+    assert answers[7] == "the kernel is the outermost function: it has no caller"
     assert answers[8].endswith("28  mul.wide.u32 %rd1, %r2, 4;")
     assert answers[9].endswith("33  st.shared.u32 [%r2], %r1;")
     assert answers[10].endswith("31  mov.u32 %r3, s;")
@@ -58,17 +58,17 @@ def test_words_of_this_debugger(prompt):
     assert answers[1].endswith("    18  mov.u32 %r0, %tid.x;")
     assert answers[2].endswith("    20  setp.lt.u32 %p, %r0, 40;")
     assert answers[3].startswith("set step-by line")
-    assert answers[4] == "the module names no CUDA lines: compile with -lineinfo"
+    assert answers[4] == "the module has no line information: compile with -lineinfo"
     assert answers[8] == "#1  k, line 25: call (b), twice, (a);"
     assert [line.split()[0] for line in answers[9].splitlines()] == ["%rd0", "%r0", "%r3"]
     assert answers[10].splitlines()[1].startswith("*1  k")
     assert answers[11] == "#0  twice, line 7: ld.param.u32 %x0, [a];"
-    assert answers[12] == "there is no frame 7; frames are 0 to 1"
+    assert answers[12] == "no frame 7; frames: 0 to 1"
     assert answers[14].startswith("Catchpoint 1: arrives at barrier 0\nk, CTA (0,0,0), warp 0")
     assert answers[15].splitlines()[0] == "Catchpoint 1: arrives at barrier 0"
     assert answers[16] == "  1  catch arrival; hit 1 time"
     assert "of at most 0" in answers[19]
-    assert answers[20].startswith("no event or rule 'nothing'; events are arrival")
+    assert answers[20].startswith("no event or rule 'nothing'; events: arrival")
 
 
 def test_values(prompt):
@@ -101,7 +101,7 @@ def test_who(prompt):
     assert [line.split()[1] for line in answers[3].splitlines()] == ["0-7", "8-31"]
     assert answers[4].splitlines()[1].startswith("* CTA (0,0,0)  warp  1")
     assert answers[5].startswith("k, CTA (0,0,0), warp 0, lane 3; lanes 0-31 together")
-    assert answers[6] == "there is no lane 40 in warp 0 of 64 threads"
+    assert answers[6] == "there is no lane 40 in warp 0: a CTA has 64 threads"
 
 
 def test_breakpoints(prompt):
@@ -123,7 +123,7 @@ def test_passing_breakpoints(prompt):
     """ignore N COUNT passes breakpoint N so many times, whatever N is."""
     answers = prompt("b 26", "b 33", "ignore 2 1", "c", "c", "q")
 
-    assert answers[3] == "Breakpoint 2 is passed 1 time."
+    assert answers[3] == "Will ignore the next 1 hit of breakpoint 2."
 
 
 def test_a_script(prompt, tmp_path):
@@ -207,7 +207,7 @@ def test_what_can_be_seen(monkeypatch, capsys):
     assert "writes shared 0x2000 to 0x4000 of CTA (0,0,0)" in answers[6]
     assert "holds 32 registers" in answers[7]
     assert "phase 1, lacks 1 of 1 arrival and 0 bytes" in answers[8]
-    assert answers[9] == "Nobody has arrived at a barrier.\n"
+    assert answers[9] == "No thread has arrived at a barrier.\n"
     assert len(answers[10].splitlines()) == 1 + 4 * 65
     assert "wgmma.mma_async" in answers[11]
     assert "has the operands a, b, d, not 'x'" in answers[12]

@@ -1,12 +1,12 @@
-"""Stepping through a launch, forward and back: a `Session` for programs, notebooks, prompts and editors. No input or output here.
+"""Step through a launch, forward and backward: a `Session` for programs, notebooks, prompts and editors. Does no I/O.
 
 ::
 
-    session      what a user asks for; on a standpoint: where the launch stands, who is in focus; views: what there is to see
-    timeline     running, copies of the state, any earlier position again; motion, stops: how far it runs
-    breakpoints, watching, listening    places of the text, values that change, events
+    session      the user's commands; built on standpoint (position, focus, stops) and views (inspection)
+    timeline     runs the launch, keeps snapshots, restores any earlier position; motion, stops: how far it runs
+    breakpoints, watching, listening    places in the code, values that change, events
     expressions, values, evaluation, memory, writing      values by expression
-    places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and what is in flight; who wrote it
+    places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and work in flight; who wrote a value
 """
 
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint

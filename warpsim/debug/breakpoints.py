@@ -1,4 +1,4 @@
-"""Where a session stops: places of the text, and values that change."""
+"""Breakpoints, watchpoints and catchpoints, and the places that they name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ Spot = tuple[int, int]
 
 @attrs.define(eq=False)
 class Breakpoint:
-    """A place at which whoever comes there stops. ``lines`` are those that ``place`` means, ``hits`` how often it was
-    reached where ``condition`` held; the next ``ignore`` times nobody stops."""
+    """Stops every warp that reaches a place.
+
+    ``lines`` are the PTX lines of ``place``. ``hits`` counts how often it was reached with ``condition`` true; the next
+    ``ignore`` hits do not stop.
+    """
 
     number: int
     place: str
@@ -33,14 +36,17 @@ class Breakpoint:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The PTX lines."""
+        """The PTX lines, ascending."""
         return tuple(sorted({line for line, _ in self.spots}))
 
 
 @attrs.define(eq=False)
 class Watchpoint:
-    """An expression at whose change, or at whose being read, whoever does it stops. ``scope``: of a register, in which threads:
-    ``lane``, ``warp`` (as in focus when it was set), or ``any``."""
+    """Stops when an expression's value changes or is read.
+
+    For a register, ``scope`` selects the threads: the ``lane`` or the ``warp`` that was in focus when the watchpoint
+    was set, or ``any``.
+    """
 
     number: int
     expression: str
@@ -54,7 +60,7 @@ class Watchpoint:
 
 @attrs.define(eq=False)
 class Catchpoint:
-    """Something at which whoever does it stops: an event by name, or a rule that is broken."""
+    """Stops at an event or a broken rule, given by name."""
 
     number: int
     what: str
@@ -71,12 +77,13 @@ def spot(instruction: Instruction) -> Spot:
 
 
 def resolve(program: Program, place: int | str, function: str | None = None) -> frozenset[Spot]:
-    """The instructions that a place means: a PTX line, ``file.cu:12``, a label, a function, ``op:mma.sync*``.
+    """Find the instructions at a place: a PTX line, ``file.cu:12``, a label, a function, ``op:mma.sync*``.
 
-    Labels are looked for in ``function`` first.
+    Labels are looked up in ``function`` first.
 
     Raises:
-        DebugError: there is no such place; says what there is."""
+        DebugError: there is no such place; the message says what there is.
+    """
     text = str(place).strip()
     if isinstance(place, int) or (text.isascii() and text.isdigit()):
         return _at_line(program, _line_number(text))
@@ -105,27 +112,25 @@ def _code(program: Program) -> Iterator[tuple[Function, Instruction]]:
 
 def _at_line(program: Program, line: int) -> frozenset[Spot]:
     if not 1 <= line <= len(program.lines):
-        raise DebugError(f"there is no line {line}: the text has {len(program.lines)}")
+        raise DebugError(f"there is no line {line}: the module has {len(program.lines)} lines")
     here = frozenset(spot(i) for _, i in _code(program) if i.span.line == line)
     if here:
         return here
     later = [i for _, i in _code(program) if i.span.line > line]
     if not later:
-        raise DebugError(f"no instruction stands in line {line} or below it")
+        raise DebugError(f"there is no instruction at or after line {line}")
     return _at_line(program, min(i.span.line for i in later))
 
 
 def _by_opcode(program: Program, pattern: str) -> frozenset[Spot]:
     found = frozenset(spot(i) for _, i in _code(program) if fnmatch.fnmatchcase(i.text, pattern))
     if not found:
-        raise DebugError(
-            f"no instruction matches {pattern!r}; the opcodes are: {_some({i.text for _, i in _code(program)})}"
-        )
+        raise DebugError(f"no instruction matches {pattern!r}; opcodes: {_some({i.text for _, i in _code(program)})}")
     return found
 
 
 def _at_source(program: Program, file: str, line: int) -> frozenset[Spot]:
-    """The first instruction of each run that a source line was compiled to; of the next line that has any."""
+    """The first instruction of each run compiled from a source line, or from the next line that has code."""
     lines: dict[int, set[Spot]] = {}
     files: set[str] = set()
     before: tuple[Any, ...] = ()
@@ -138,12 +143,12 @@ def _at_source(program: Program, file: str, line: int) -> frozenset[Spot]:
                 lines.setdefault(source[1], set()).add(spot(instruction))
         before = here
     if not files:
-        raise DebugError("the module names no source lines: compile with -lineinfo")
+        raise DebugError("the module has no line information: compile with -lineinfo")
     if not lines:
-        raise DebugError(f"no code of {file}; there is code of {_some(files)}")
+        raise DebugError(f"no code from {file}; files with code: {_some(files)}")
     later = [number for number in lines if number >= line]
     if not later:
-        raise DebugError(f"{file} has no code in line {line} or below it")
+        raise DebugError(f"{file} has no code at or after line {line}")
     return frozenset(lines[min(later)])
 
 
@@ -162,7 +167,7 @@ def _at_label(program: Program, name: str, function: str | None) -> frozenset[Sp
             return frozenset({spot(candidate.code[at])})
     labels = {known for f in functions for known in f.labels}
     raise DebugError(
-        f"no function, label or line {name!r}; functions are {_some(set(program.functions))}, labels {_some(labels)}"
+        f"no function, label or line {name!r}; functions: {_some(set(program.functions))}; labels: {_some(labels)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What an expression is worth where a thread stands."""
+"""Evaluate expressions for a thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MOST = 1 << 24
 
 @attrs.frozen(eq=False)
 class Scene:
-    """The thread in whose place expressions are read; ``group`` is None where it does not stand anywhere."""
+    """The thread for which expressions are evaluated. ``group`` is None if the thread does not stand anywhere."""
 
     launch: LaunchState
     machine: Machine | None
@@ -50,39 +50,39 @@ class Scene:
     # ---- names -------------------------------------------------------------------------------
 
     def lanes(self) -> Array:
-        """Which lanes of the warp stand with the thread."""
+        """A mask of the warp's lanes that stand with the thread."""
         if self.group is None or self.machine is None:
             return np.zeros(32, np.bool_)
         return places(self.machine, self.group, self.focus) >= 0
 
     def register(self, name: str) -> Register | None:
-        """A register of the function in which the thread is."""
+        """Look up a register of the thread's current function."""
         if self.group is None:
             return None
         return next((r for r in self.group.plan.function.registers if r.name == name), None)
 
     def held(self, register: Register) -> Array:
-        """What a register holds in the lanes of the warp; elsewhere anything."""
+        """A register's value in each lane of the warp; undefined for lanes that stand elsewhere."""
         assert self.group is not None
         assert self.machine is not None
         at = places(self.machine, self.group, self.focus)
         return of_type(peek(self.group, register.index)[at], register.type.dtype)
 
     def special(self, name: str) -> Array:
-        """A special register in the lanes of the warp."""
+        """A special register's value in each lane of the warp."""
         machine = self.machine
         if name.startswith(("clock", "globaltimer")):
             now = self.launch.now + READING
             wide = self.launch.memory.nanoseconds + now if name.startswith("globaltimer") else now
             return np.full(32, wide >> 32 if name.endswith("_hi") else wide, object)
         if machine is None or self.group is None:
-            raise DebugError(f"%{name} is of a thread that runs, and {self.focus} does not")
+            raise DebugError(f"{self.focus} is not running, so it has no %{name}")
         at = places(machine, self.group, self.focus)
         whole = np.broadcast_to(as_array(machine.special(name)), machine.batch.shape.extents).reshape(-1)
         return whole[self.group.selection.positions.reshape(-1)[at]]
 
     def variable(self, name: str) -> Location | None:
-        """A variable or parameter by name."""
+        """Look up a variable or parameter by name."""
         plan = self.group.plan if self.group is not None else self.launch.plan.main
         for param in [*plan.function.params, *plan.function.returns]:
             if param.name == name and not param.registers:
@@ -112,23 +112,23 @@ class Scene:
 
     def _frame(self) -> int:
         if self.group is None:
-            raise DebugError(f"{self.focus} does not run: it has no local memory now")
+            raise DebugError(f"{self.focus} is not running, so it has no local memory")
         return self.group.local_base
 
     # ---- memory ------------------------------------------------------------------------------
 
     def place(self, space: str, address: int, lane: int | None = None) -> Place:
-        """A place in memory as a lane of the warp sees it."""
+        """A place in memory, addressed as a lane of the warp addresses it."""
         machine = self.machine
         column = column_of(machine, self.focus.cta) if machine is not None else None
         thread = self.focus.warp * 32 + (self.focus.lane if lane is None else lane)
         return Place(self.launch, space, int(address), machine, column or 0, thread)
 
     def load(self, at: Location) -> Value:
-        """What lies at a location."""
+        """Load the elements at a location."""
         if at.count is not None:
             if at.count > MOST:
-                raise DebugError(f"{at.count} elements are too many to show: write for example name[0:64]")
+                raise DebugError(f"{at.count} elements are too many to show; take a slice, such as name[0:64]")
             raw = self.place(at.space, at.address).read(at.count * at.each)
             return unpacked(np.frombuffer(raw, plain_type(at.type)), at.type, False, at)
         if not isinstance(at.address, np.ndarray):
@@ -144,7 +144,7 @@ class Scene:
     # ---- expressions -------------------------------------------------------------------------
 
     def evaluate(self, node: ex.Node) -> Value:
-        """The value of an expression."""
+        """Evaluate an expression tree."""
         match node:
             case ex.Number(value):
                 return Value(np.array(value, object if isinstance(value, int) else np.float64))
@@ -183,7 +183,7 @@ class Scene:
                 return Value(self.special(f"{root}.{name}"), lanes=True)
         value = self.evaluate(base)
         if not value.packed or name not in FIELDS or FIELDS[name] >= value.data.shape[-1]:
-            raise DebugError(f"no field .{name} here: parts are of packed bits, as in f16x2(%r5).hi")
+            raise DebugError(f"no field .{name} here: only packed bits have parts, as in f16x2(%r5).hi")
         return Value(np.asarray(value.data[..., FIELDS[name]]), value.lanes)
 
     def _index(self, base: ex.Node, index: ex.Node, stop: ex.Node | None) -> Value:
@@ -195,16 +195,16 @@ class Scene:
         if value.packed:
             size = value.data.shape[-1]
             if not 0 <= number < size or stop is not None:
-                raise DebugError(f"a part is 0 to {size - 1}")
+                raise DebugError(f"index one part, 0 to {size - 1}")
             return Value(np.asarray(value.data[..., number]), value.lanes)
         if value.lanes and stop is None:
             if not 0 <= number < 32 or not self.lanes()[number]:
                 raise DebugError(f"lane {number} does not stand here")
             return Value(np.asarray(value.data[number]))
-        raise DebugError("only arrays, registers (by lane) and packed bits have elements")
+        raise DebugError("only arrays, registers (indexed by lane) and packed bits can be indexed")
 
     def location(self, base: ex.Node, first: Value | None, stop: Value | None) -> Location | None:
-        """Where elements lie in memory; None where ``base`` is no memory."""
+        """The location of elements in memory; None if ``base`` is not in memory."""
         type: ScalarType | None = None
         start: Any = 0
         if isinstance(base, ex.Memory):
@@ -218,7 +218,7 @@ class Scene:
                 return attrs.evolve(each, count=count)
             found = self.variable(base.base)
             if found is None:
-                raise DebugError(f"no variable {base.base}, nor a state space of that name")
+                raise DebugError(f"no variable or state space {base.base}")
         else:
             found = self.variable(base.text) if isinstance(base, ex.Name) and not self.register(base.text) else None
             if found is None:
@@ -233,7 +233,7 @@ class Scene:
         last = one(stop) if stop is not None else None
         for number in [*used.tolist(), *([last - 1] if last is not None and last > 0 else [])]:
             if not 0 <= number < total:
-                raise DebugError(f"element {number} is outside the {total} elements")
+                raise DebugError(f"element {number} is out of range: there are {total} elements")
         address = start + numbers * type.bytes
         if last is not None:
             return Location(found.space, int(address), type, max(last - one(first), 0))
@@ -245,12 +245,14 @@ class Scene:
         else:
             at = self.location(node, None, None) if isinstance(node, ex.Name) else None
         if at is None:
-            raise DebugError("only what lies in memory has an address")
+            raise DebugError("only objects in memory have an address")
         lanes = isinstance(at.address, np.ndarray)
         return Value(np.asarray(at.address, object), lanes)
 
     def result(self, value: Value) -> Any:
-        """A value as callers get it: of lanes an array ``[32]``, masked where a lane stands elsewhere; else as it is."""
+        """Convert a value for callers: one that differs by lane becomes an array ``[32]``, masked for lanes that stand
+        elsewhere.
+        """
         data = value.data
         if data.dtype == object:
             data = narrowed(data)

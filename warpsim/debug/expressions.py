@@ -1,10 +1,10 @@
-"""The grammar of a session's expressions: text in, a tree out. Nothing of Python is evaluated.
+"""The expression grammar of debug sessions: parses text into a tree. No Python is evaluated.
 
 ::
 
-    expression   operators of C with their precedence: || && | ^ & == != < <= > >= << >> + - * / % and unary - ~ ! &
+    expression   C operators with their precedence: || && | ^ & == != < <= > >= << >> + - * / % and unary - ~ ! &
     value        12  0x1f  1.5  0f3F800000  %r3  %tid.x  name  threadIdx.x  (expression)
-    of an array  s[12]  s[4:8]  s.f32[12]  (elements of another type)  %r3[5]  (of lane 5)
+    of an array  s[12]  s[4:8]  s.f32[12]  (elements of another type)  %r3[5]  (lane 5)
     of memory    global.f32[address]  shared.u32[64]  local.u8[0]  u64[address]  (a generic address)
     of bits      f16x2(%r5).hi  e4m3x4(%r5)[2]  f32(%r1)  s16(%r2)
 """
@@ -64,7 +64,7 @@ class Name:
 
 @attrs.frozen
 class Memory:
-    """``space.type[...]``, or elements of a variable as another type: what ``[...]`` is applied to."""
+    """The base of an index into memory: ``space.type``, or a variable with another element type."""
 
     base: str
     type: str
@@ -72,7 +72,7 @@ class Memory:
 
 @attrs.frozen
 class Index:
-    """An element, or the elements from ``index`` up to ``stop``."""
+    """One element, or the elements from ``index`` up to ``stop``."""
 
     base: Node
     index: Node
@@ -81,7 +81,7 @@ class Index:
 
 @attrs.frozen
 class Field:
-    """A part of packed bits, or a component."""
+    """A part of packed bits, or a component of a vector."""
 
     base: Node
     name: str
@@ -89,7 +89,7 @@ class Field:
 
 @attrs.frozen
 class Bits:
-    """The bits of a value as a type."""
+    """The bits of a value reinterpreted as a type."""
 
     type: str
     operand: Node
@@ -97,7 +97,7 @@ class Bits:
 
 @attrs.frozen
 class Unary:
-    """An operator with one operand; ``&`` is the address of a variable."""
+    """A unary operator; ``&`` takes the address of a variable."""
 
     operator: str
     operand: Node
@@ -105,7 +105,7 @@ class Unary:
 
 @attrs.frozen
 class Binary:
-    """An operator with two operands."""
+    """A binary operator."""
 
     operator: str
     left: Node
@@ -116,10 +116,11 @@ Node = Number | Name | Memory | Index | Field | Bits | Unary | Binary
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression.
+    """Parse an expression.
 
     Raises:
-        DebugError: says what was expected, and where."""
+        DebugError: a syntax error; the message says what was expected, and where.
+    """
     if len(text) > LONGEST:
         raise DebugError(f"an expression has at most {LONGEST} characters")
     return _Parser(text).whole()
@@ -141,15 +142,15 @@ class _Parser:
         self.at = self.depth = 0
 
     def problem(self, expected: str, place: int | None = None) -> DebugError:
-        """What to say where the text does not go on as it should."""
+        """Make the error for a token that does not fit."""
         if place is None:
             kind, word, place = self.tokens[self.at]
-            expected = f"{expected} expected, not {'the end' if kind == 'end' else repr(word)}"
+            expected = f"expected {expected}, not {'the end' if kind == 'end' else repr(word)}"
         shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
         return DebugError(f"{expected}\n    {shown}\n    {' ' * min(place, 120)}^")
 
     def take(self, *words: str) -> str | None:
-        """The next token, if it is one of these operators."""
+        """Consume and return the next token if it is one of these operators."""
         kind, word, _ = self.tokens[self.at]
         if kind == "op" and word in words:
             self.at += 1
@@ -157,19 +158,19 @@ class _Parser:
         return None
 
     def expect(self, word: str) -> None:
-        """The next token must be this one."""
+        """Consume a token that must come next."""
         if self.take(word) is None:
             raise self.problem(repr(word))
 
     def whole(self) -> Node:
-        """All of the text."""
+        """Parse the whole text."""
         found = self.binary(0)
         if self.tokens[self.at][0] != "end":
             raise self.problem("an operator")
         return found
 
     def binary(self, level: int) -> Node:
-        """Operators of one precedence, from the left."""
+        """Parse left-associative operators of one precedence."""
         if level == len(_LEVELS):
             return self.unary()
         left = self.binary(level + 1)
@@ -178,7 +179,7 @@ class _Parser:
         return left
 
     def unary(self) -> Node:
-        """Signs, and what follows them."""
+        """Parse signs and their operand."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise DebugError(f"an expression nests at most {DEEPEST} deep")
@@ -188,7 +189,7 @@ class _Parser:
         return found
 
     def primary(self) -> Node:
-        """Constants, names, and what is in parentheses."""
+        """Parse a constant, a name, or a parenthesised expression."""
         kind, word, place = self.tokens[self.at]
         if self.take("("):
             found = self.binary(0)
@@ -207,7 +208,7 @@ class _Parser:
         return Name(word)
 
     def number(self, kind: str, word: str, place: int) -> Any:
-        """The value of a constant."""
+        """Convert a constant's text to its value."""
         if len(word) > DIGITS:
             raise self.problem(f"a constant has at most {DIGITS} digits", place)
         if kind == "ptx":
@@ -216,7 +217,7 @@ class _Parser:
         return float(word) if kind == "float" else int(word, 16 if kind == "hex" else 10)
 
     def postfix(self, base: Node) -> Node:
-        """Indices and fields."""
+        """Parse indices and fields."""
         while True:
             if self.take("["):
                 base = self.indexed(
@@ -237,7 +238,7 @@ class _Parser:
                 return base
 
     def indexed(self, base: Node) -> Node:
-        """What stands in brackets."""
+        """Parse the inside of brackets."""
         index = self.binary(0)
         stop = self.binary(0) if self.take(":") else None
         self.expect("]")

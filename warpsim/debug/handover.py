@@ -1,4 +1,4 @@
-"""From the copy of memory on which a session ran to the memory of the device."""
+"""Copy memory from a session's private copy back to the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 
 
 def hand_over(source: GlobalMemory, target: GlobalMemory, known: list[Allocation], mapped: frozenset[int]) -> None:
-    """What a launch on a copy of memory has written, into the memory itself and the arrays of the caller."""
+    """Copy what a launch wrote on a copy of memory into the device's memory and the caller's arrays."""
     starts = {allocation.start for allocation in known}
     for allocation in known:
         twin = source.at(allocation.start)

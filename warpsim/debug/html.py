@@ -1,4 +1,4 @@
-"""A session in a notebook: where it stands, the text around, and what the registers hold."""
+"""A session in a notebook: position, surrounding code, registers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AROUND = 4
 
 
 def html_of(session: Standpoint) -> str:
-    """The page's part."""
+    """Render a session as an HTML fragment."""
     stop = session.stop
     if stop.reason == "end":
         error = session.error

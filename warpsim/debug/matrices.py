@@ -1,4 +1,4 @@
-"""Operands of matrix instructions as matrices: values, and who holds each."""
+"""Operands of matrix instructions as matrices: values, and the owner of each element."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from warpsim.types import ELEMENTS
 
 Array = NDArray[Any]
 DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
-"""Operands that lie in shared memory, and what names them there."""
+"""Operands in shared memory, and the descriptor operands that locate them."""
 METADATA = {"e": "sp_meta"}
 
 
 def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
-    """The operand ``name`` (a, b, c, d, e; of sparse A a_stored, too) of an instruction, of the warp or warpgroup in focus.
+    """The operand ``name`` (a, b, c, d, e; a_stored for sparse A) of an instruction, for the warp or warpgroup in
+    focus.
 
     Raises:
-        DebugError: the instruction has no such operand; says which it has."""
+        DebugError: the instruction has no such operand; the message lists its operands.
+    """
     name = name.strip().lower()
     whole, name = name == "a", "a" if name == "a_stored" else name
     given = _given(instruction)
@@ -43,7 +45,7 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     held = {key: given.get(key, given.get(METADATA.get(key, ""))) for key in found}
     inside = [key for key, operand in held.items() if isinstance(operand, (Vec, Reg))]
     if scene.group is None or scene.machine is None:
-        raise DebugError(f"{scene.focus} does not run")
+        raise DebugError(f"{scene.focus} is not running")
     sparse = "e" in found
     if name in shared:
         found_a = _in_shared(scene, instruction, name, given)
@@ -62,7 +64,7 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
 def _whole(
     scene: Scene, instruction: Instruction, stored: Matrix, found: dict[str, Any], held: dict[str, Operand | None]
 ) -> Matrix:
-    """Sparse A with the elements that are not stored."""
+    """Sparse A with its missing elements filled in."""
     operand = held["e"]
     assert operand is not None
     bits = found["a"].fragment.bits
@@ -79,7 +81,7 @@ def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, 
     fragment: Fragment = spec.fragment
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
     if not all(isinstance(part, Reg) for part in parts) or len(parts) % fragment.registers:
-        raise DebugError(f"operand {name} of {instruction.text} has elements that are no registers")
+        raise DebugError(f"operand {name} of {instruction.text} has elements that are not registers")
     registers = [part.register for part in parts if isinstance(part, Reg)]
     threads = 128 if instruction.form.scope is Scope.WARPGROUP else 32
     held, here = _held(scene, [r.index for r in registers], threads)
@@ -97,13 +99,13 @@ def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, 
 
 
 def _block(fragment: Fragment, words: Array, here: Array, registers: list[Any]) -> tuple[Array, Array, Array, Array]:
-    """One matrix: its bits, and for each element the thread, the register and whether the thread stands elsewhere."""
+    """The matrix's bits, and for each element its thread, its register, and whether the thread stands elsewhere."""
     bits = matrix_of(fragment, np.ascontiguousarray(words[: fragment.registers].T)[None])[0]
     rows, columns = fragment.table()
     lane = np.asarray(fragment.lane(np.arange(fragment.threads)))
     lanes = np.zeros(bits.shape, np.int64)
     names = np.empty(bits.shape, object)
-    for value in reversed(range(fragment.values)):  # of repeated elements the first place counts
+    for value in reversed(range(fragment.values)):  # for a repeated element, the first place counts
         at = rows[:, value], columns[:, value]
         part = value % fragment.per_register
         name = registers[value // fragment.per_register].name
@@ -114,7 +116,9 @@ def _block(fragment: Fragment, words: Array, here: Array, registers: list[Any]) 
 
 
 def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]:
-    """Registers ``[register, thread]`` of the warp or warpgroup in focus, and which of its threads stand in this function."""
+    """Registers ``[register, thread]`` of the warp or warpgroup in focus, and a mask of its threads that stand in this
+    function.
+    """
     machine, group = scene.machine, scene.group
     assert machine is not None
     assert group is not None
@@ -135,7 +139,7 @@ def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]
 
 
 def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[str, Operand]) -> Matrix:
-    """A or B of wgmma, through its descriptor."""
+    """A or B of wgmma, read through its descriptor."""
     root, words = instructions.split(instruction.text)
     type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
     shape = str(instruction.op.shape)
@@ -163,7 +167,7 @@ def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[st
 
 def _descriptor(scene: Scene, operand: Operand) -> int:
     if not isinstance(operand, Reg):
-        raise DebugError("the descriptor is no register")
+        raise DebugError("the descriptor is not a register")
     first = attrs.evolve(scene.focus, warp=scene.focus.warp // 4 * 4, lane=0)
     held, here = _held(scene, [operand.register.index], 128)
     lane = scene.focus.warp % 4 * 32 + scene.focus.lane if not here[0] else 0
@@ -173,7 +177,7 @@ def _descriptor(scene: Scene, operand: Operand) -> int:
 
 
 def _bytes_at(scene: Scene, address: Array, dtype: np.dtype[Any]) -> Array:
-    """Elements of the shared memory of the CTA in focus."""
+    """Elements in the shared memory of the CTA in focus."""
     machine: Machine | None = scene.machine
     column = column_of(machine, scene.focus.cta) if machine is not None else None
     low, high = int(address.min()), int(address.max()) + dtype.itemsize
@@ -197,10 +201,11 @@ def _valued(bits: Array, text: str, name: str) -> Array:
 
 
 def nearest_matrix(scene: Scene, instruction: Instruction | None) -> Instruction:
-    """The matrix instruction at which a thread stands, or the last one before it in the text.
+    """The matrix instruction at which a thread stands, or the last one before it in the code.
 
     Raises:
-        DebugError: there is none."""
+        DebugError: there is none.
+    """
     group = scene.group
     if group is None or instruction is None:
         raise DebugError(f"{scene.focus} does not run")
@@ -211,5 +216,5 @@ def nearest_matrix(scene: Scene, instruction: Instruction | None) -> Instruction
         if candidate is instruction:
             break
     if best is None:
-        raise DebugError("no matrix instruction stands here or before")
+        raise DebugError("there is no matrix instruction here or before")
     return best

@@ -1,4 +1,4 @@
-"""An operand of a matrix instruction as a matrix."""
+"""A matrix instruction's operand as a matrix."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from warpsim.debug.places import DebugError
 
 Array = NDArray[Any]
-NOBODY = "stored by nobody: the metadata leave it out"
+NOBODY = "not stored: the metadata skip this element"
 
 
 @attrs.frozen(eq=False)
 class Matrix:
-    """An operand as it stands now: ``values`` ``[rows, columns]``, masked where who holds them does not stand here.
+    """An operand as it stands now: ``values`` ``[rows, columns]``, masked where the owning thread does not stand here.
 
-    Of one in registers ``lanes`` (counted through the warpgroup where one holds it) and ``registers`` (names) say who holds
-    each element, of one in shared memory ``addresses``. ``axes`` names rows and columns."""
+    For an operand in registers, ``lanes`` (0 to 127 within a warpgroup) and ``registers`` (names) give the owner of
+    each element; for one in shared memory, ``addresses`` does. ``axes`` names rows and columns.
+    """
 
     name: str
     instruction: str
@@ -32,13 +33,14 @@ class Matrix:
     note: str = ""
 
     def owner(self, row: int, column: int) -> str:
-        """Who holds an element.
+        """Name the owner of an element: lane and register, or address and bank.
 
         Raises:
-            DebugError: there is no such element."""
+            DebugError: there is no such element.
+        """
         rows, columns = self.values.shape
         if not (0 <= row < rows and 0 <= column < columns):
-            raise DebugError(f"{self.name} is {rows} x {columns}")
+            raise DebugError(f"{self.name} is {rows} x {columns}: there is no element [{row},{column}]")
         if self.addresses is not None:
             if self.addresses[row, column] < 0:
                 return NOBODY

@@ -1,4 +1,4 @@
-"""The bytes of every state space, as a debugger reads and changes them."""
+"""Reads and writes bytes in any state space."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ WORDS = ("global", "const", "shared", "local", "param", "generic")
 
 
 class Place:
-    """A run of bytes of a state space, as a thread sees it: ``machine`` is the batch of its CTA, ``column`` the CTA's,
-    ``thread`` its number there."""
+    """A run of bytes in a state space, as a thread sees it. ``machine`` is the batch of its CTA, ``column`` the CTA's
+    column, ``thread`` the thread's number in the CTA.
+    """
 
     def __init__(
         self, launch: LaunchState, space: str, address: int, machine: Machine | None, column: int, thread: int
@@ -32,7 +33,7 @@ class Place:
 
     def _resolved(self, space: str, address: int) -> tuple[str, int]:
         if space not in WORDS:
-            raise DebugError(f"{space!r} is not a state space; these are {', '.join(WORDS)}")
+            raise DebugError(f"{space!r} is not a state space; state spaces: {', '.join(WORDS)}")
         if space == "generic":
             if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW:
                 return "shared", address - SHARED_WINDOW
@@ -44,12 +45,13 @@ class Place:
         return ("global", address) if space == "const" else (space, address)
 
     def read(self, nbytes: int) -> bytes:
-        """The bytes from here on.
+        """Read bytes from here on.
 
         Raises:
-            DebugError: they do not all lie in memory."""
+            DebugError: they are not all in memory.
+        """
         if not 0 <= nbytes <= LARGEST:
-            raise DebugError(f"{nbytes} bytes cannot be shown at once")
+            raise DebugError(f"{nbytes} bytes are too many to read at once")
         if self.space == "param":
             return self._param(nbytes)
         if self.space == "global":
@@ -59,9 +61,9 @@ class Place:
         return raw[address - 4 * first :][:nbytes].tobytes()
 
     def write(self, data: bytes) -> None:
-        """Change the bytes from here on."""
+        """Write bytes from here on."""
         if self.space == "param":
-            raise DebugError("parameters of a kernel are constant")
+            raise DebugError("kernel parameters are read-only")
         if self.space == "global":
             self._allocated(len(data), write=True)[:] = np.frombuffer(data, np.uint8)
             self.launch.memory.version += 1
@@ -76,7 +78,7 @@ class Place:
     def _param(self, nbytes: int) -> bytes:
         params = self.launch.params
         if not 0 <= self.address <= len(params) - nbytes:
-            raise DebugError(f"the parameters take {len(params)} bytes")
+            raise DebugError(f"out of range: the kernel has {len(params)} bytes of parameters")
         return params[self.address : self.address + nbytes]
 
     def _allocated(self, nbytes: int, *, write: bool = False) -> Array:
@@ -93,10 +95,10 @@ class Place:
         return found.data[address - found.start : address - found.start + nbytes]
 
     def _words(self, nbytes: int) -> tuple[WordSpace, int, int, int, int]:
-        """The memory, the column, the address, and the words from the first to behind the last."""
+        """The memory, column and address, and the first and one-past-last word of a run of bytes."""
         machine = self.machine
         if machine is None:
-            raise DebugError(f"the CTA does not run: it has no {self.space} memory now")
+            raise DebugError(f"the CTA is not running, so it has no {self.space} memory")
         address, column, batch = self.address, self.column, machine.batch
         if self.space == "shared":
             rank = address >> CLUSTER_SHIFT

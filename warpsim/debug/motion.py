@@ -1,4 +1,4 @@
-"""How a session moves: instruction by instruction with a thread, to where something happens, and back."""
+"""How a session moves: with a thread instruction by instruction, to the next event, and back."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ Where = tuple[Any, int, int]
 
 
 def step(session: Standpoint) -> Stop:
-    """One instruction of the thread in focus."""
+    """Execute one instruction of the thread in focus."""
     return _follow(session, lambda group, instruction: True)
 
 
 def over(session: Standpoint) -> Stop:
-    """One instruction, with all of what it calls."""
+    """Execute one instruction, including everything it calls."""
     depth = _depth(session)
     return _follow(session, lambda group, instruction: len(group.stack) <= depth)
 
 
 def out(session: Standpoint) -> Stop:
-    """Until the function has returned."""
+    """Run until the function returns."""
     depth = _depth(session)
     if depth == 0:
-        raise DebugError("the kernel is the outermost function: it returns to nobody")
+        raise DebugError("the kernel is the outermost function: it has no caller")
     return _follow(session, lambda group, instruction: len(group.stack) < depth)
 
 
 def line(session: Standpoint, *, into: bool) -> Stop:
-    """Until the thread begins another CUDA line, one of a called function too (``into``), or its function has returned."""
+    """Run until the thread starts another CUDA line (with ``into``, also in a called function) or its function returns."""
     depth, source = _depth(session), _source(session)
 
     def arrived(group: Group, instruction: Instruction) -> bool:
@@ -56,7 +56,7 @@ def line(session: Standpoint, *, into: bool) -> Stop:
 
 
 def line_back(session: Standpoint) -> Stop:
-    """To the start of the CUDA line that the thread in focus executed last."""
+    """Go back to the start of the CUDA line that the thread in focus executed last."""
     _source(session)
     timeline, focus, was = session.timeline, session.thread, session.timeline.step
 
@@ -83,25 +83,26 @@ def line_back(session: Standpoint) -> Stop:
 
 
 def _source(session: Standpoint) -> tuple[str, int] | None:
-    """The CUDA line at which the thread in focus stands, if it has one.
+    """The CUDA line at which the thread in focus stands; None if it has none.
 
     Raises:
-        DebugError: the module names none."""
+        DebugError: the module has no line information.
+    """
     code = (i for f in session.timeline.state.plan.program.functions.values() for i in f.code)
     if all(i.source is None for i in code):
-        raise DebugError("the module names no CUDA lines: compile with -lineinfo")
+        raise DebugError("the module has no line information: compile with -lineinfo")
     at = session.standing()
     return at.instruction.source if at is not None else None
 
 
 def until(session: Standpoint, spots: frozenset[Spot]) -> Stop:
-    """Until the thread comes to one of these places, or its function has returned."""
+    """Run until the thread reaches one of these places or its function returns."""
     depth = _depth(session)
     return _follow(session, lambda group, instruction: spot(instruction) in spots or len(group.stack) < depth)
 
 
 def anywhere(session: Standpoint) -> Stop:
-    """Until something happens."""
+    """Run until something stops the launch."""
     if session.timeline.ended:
         return session.stopped("end")
     stops = Stops(session)
@@ -109,8 +110,7 @@ def anywhere(session: Standpoint) -> Stop:
 
 
 def back(session: Standpoint, n: int = 1) -> Stop:
-    """To where the thread in focus was about to execute its last instruction, or the ``n``-th from behind; to the start where
-    there were not so many."""
+    """Go back to before the ``n``-th last instruction of the thread in focus, or to the start if there are fewer."""
     focus, was = session.thread, session.timeline.step
     last: list[Where | None] = [None]
 
@@ -118,7 +118,7 @@ def back(session: Standpoint, n: int = 1) -> Stop:
         if not holds(machine, group, focus):
             return 0
         here = where(group)
-        again = here == last[0] and instruction.traits.ending is None  # it waited there, and came again
+        again = here == last[0] and instruction.traits.ending is None  # it waited there and resumed
         last[0] = here
         return 0 if again else 1
 
@@ -126,7 +126,7 @@ def back(session: Standpoint, n: int = 1) -> Stop:
 
 
 def reverse(session: Standpoint) -> Stop:
-    """To the last position at which `anywhere` would have stopped; to the start where there is none."""
+    """Go back to the last position at which `anywhere` would have stopped, or to the start."""
     timeline, was = session.timeline, session.timeline.step
     past: dict[int, Stops] = {}
     reached: dict[int, Struck] = {}
@@ -168,7 +168,7 @@ def reverse(session: Standpoint) -> Stop:
 
 
 def _go_back(session: Standpoint, step: int | None, was: int) -> Stop:
-    """Be at a position of the past; at the start for None, where it was if the user interrupted the search."""
+    """Go to an earlier position, to the start for None, or to ``was`` if the user interrupted the search."""
     timeline = session.timeline
     if step is None and timeline.cut:
         timeline.goto(was)
@@ -188,7 +188,7 @@ def _depth(session: Standpoint) -> int:
 
 
 class _Follower:
-    """Goes with the thread in focus, and stops where it ``arrived``."""
+    """Follows the thread in focus, and stops where ``arrived`` holds."""
 
     def __init__(self, session: Standpoint, at: Standing | None, arrived: Arrived) -> None:
         self.focus: Focus = session.thread
@@ -197,14 +197,14 @@ class _Follower:
         self.gone = False
         self.last: Where | None = None
         self.coming = False
-        """The thread stands where its next instruction has not been told yet."""
+        """The thread stands at a step that has not been reported yet."""
         if at is not None:
             group = at.group
             self.last = where(group)
             self.coming = not at.waits and group is not session.timeline.group
 
     def leaving(self, machine: Machine, group: Group) -> None:
-        """Threads exit: maybe this one."""
+        """Note that threads exit; the thread followed may be among them."""
         self.gone = self.gone or holds(machine, group, self.focus)
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -219,7 +219,7 @@ class _Follower:
             self.coming = False
             return 0
         if here == self.last and instruction.traits.ending is None:
-            return 0  # it waited for others, and comes again
+            return 0  # it waited for others and resumes
         self.last, self.coming = here, False
         return int(self.arrived(group, instruction))
 

@@ -1,4 +1,4 @@
-"""Who wrote this: the instruction, thread and step that produced a value, and from what."""
+"""Find who wrote a value: the instruction, thread and step, and the values it read."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ DEEPEST = 32
 
 @attrs.frozen
 class Origin:
-    """The step that gave ``what`` the value it has: who executed which instruction, and the ``value`` of that moment's
-    sources by name. ``sources`` are the origins of those, where they were asked for; ``step`` is None for what was there from
-    the start."""
+    """The step that gave ``what`` its value: the thread, the instruction, and the ``values`` of its sources at that
+    moment, by name.
+
+    ``sources`` holds their origins if ``depth`` asked for them. ``step`` is None if nothing in the launch wrote the
+    value.
+    """
 
     what: str
     step: int | None
@@ -57,17 +60,19 @@ class Origin:
 
 
 def _shown(value: Any) -> str:
-    """A value; what may be an address in hexadecimal."""
+    """Format a value; numbers that look like addresses in hexadecimal."""
     address = isinstance(value, (int, np.integer)) and int(value) >= 1 << 32
     return hex(int(value)) if address else str(value)
 
 
 def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
-    """The origin of a register of the thread in focus (or ``%r3[5]``), or of something in memory; chained back ``depth`` times.
+    """Find the origin of a register of the thread in focus (or ``%r3[5]``) or of memory, following the chain ``depth``
+    steps back.
 
-    The session stands where it stood afterwards."""
+    Afterwards the session stands where it stood before.
+    """
     if not 1 <= depth <= DEEPEST:
-        raise DebugError(f"a chain has 1 to {DEEPEST} links, not {depth}")
+        raise DebugError(f"depth must be 1 to {DEEPEST}, not {depth}")
     timeline, was, focus = session.timeline, session.timeline.step, session.thread
     stop, frame = session.stop, session.frame
     target = target_of(session.scene, what, False, "lane")
@@ -131,7 +136,7 @@ def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget
 
 
 def _writes_register(target: RegisterTarget, who: Focus) -> Any:
-    """Whether a step writes a register of a thread."""
+    """Make a test of whether a step writes a register of a thread."""
     writes: dict[int, bool] = {}
 
     def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -146,7 +151,7 @@ def _writes_register(target: RegisterTarget, who: Focus) -> Any:
 
 
 def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus) -> bool:
-    """Whether the guard lets a thread execute an instruction."""
+    """Whether a thread passes an instruction's guard."""
     if instruction.guard is None:
         return True
     register, negated = instruction.guard
@@ -155,7 +160,7 @@ def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus
 
 
 class _MemoryWriter:
-    """Finds the last step that wrote any of some bytes: by what lanes store, or by a change that something else made."""
+    """Finds the last step that wrote any of the target's bytes: a store by a lane, or a change by something else."""
 
     def __init__(self, session: Standpoint, target: MemoryTarget) -> None:
         self.session, self.target = session, target
@@ -210,7 +215,7 @@ class _MemoryWriter:
 
 
 def _sources(instruction: Instruction) -> list[str]:
-    """What an instruction reads, as expressions; a load reads its address, and what lies there."""
+    """The values that an instruction reads, as expressions. A load reads its address and the memory there."""
     found: list[str] = []
 
     def add(operand: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where the threads of a launch stand, and what their registers hold: read without leaving a trace in the machine."""
+"""Where the threads of a launch stand, and what their registers hold. Reads the machine without changing it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Array = NDArray[Any]
 
 
 class DebugError(WarpsimError, ValueError):
-    """What was asked of a session makes no sense, or cannot be answered here."""
+    """A session cannot answer a request, or the request makes no sense."""
 
 
 @attrs.frozen
 class Focus:
-    """The thread that a session looks at: its CTA as (x, y, z), its warp in the CTA, its lane."""
+    """The thread that a session looks at: CTA (x, y, z), warp within the CTA, lane."""
 
     cta: tuple[int, int, int]
     warp: int
@@ -37,7 +37,7 @@ class Focus:
 
 @attrs.frozen(eq=False)
 class Standing:
-    """A group, and what it does: ``runs``, ``ready``, or what it waits for; ``instruction`` is where."""
+    """A group of threads, the instruction where it stands, and its state: ``runs``, ``ready``, or what it waits for."""
 
     machine: Machine
     group: Group
@@ -46,12 +46,12 @@ class Standing:
 
     @property
     def waits(self) -> bool:
-        """Whether it cannot go on by itself."""
+        """Whether it cannot proceed by itself."""
         return self.state not in ("runs", "ready")
 
 
 def standing(machine: Machine) -> Iterator[Standing]:
-    """Every group of a batch that has not exited."""
+    """Yield every group of a batch that has not exited."""
     batch, launch = machine.batch, machine.launch
     running = launch.running
     if running is not None and launch.turns and launch.turns[0] is batch:
@@ -67,27 +67,29 @@ def standing(machine: Machine) -> Iterator[Standing]:
         for group in barrier.waiting:
             yield Standing(machine, group, f"waits at barrier {number}", group.instruction)
     for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
-        yield Standing(machine, group, "waits at the barrier of the cluster", group.instruction)
+        yield Standing(machine, group, "waits at the cluster barrier", group.instruction)
     for group in batch.register_counts.waiting if batch.register_counts is not None else ():
         yield Standing(machine, group, "waits for registers", group.instruction)
 
 
 def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:
-    """The column of a CTA in a batch, if it is there."""
+    """The column of a CTA in a batch; None if the batch does not hold it."""
     gx, gy, _ = machine.launch.grid
     found = np.flatnonzero(np.asarray(machine.batch.ctas) == cta[0] + gx * (cta[1] + gy * cta[2]))
     return int(found[0]) if len(found) else None
 
 
 def cta_at(machine: Machine, column: int) -> tuple[int, int, int]:
-    """The coordinates of a CTA of a batch."""
+    """The coordinates of the CTA in a column of a batch."""
     number = int(machine.batch.ctas[column])
     gx, gy, _ = machine.launch.grid
     return number % gx, number // gx % gy, number // (gx * gy)
 
 
 def places(machine: Machine, group: Group, focus: Focus, threads: int = 32) -> Array:
-    """Where the lanes of a warp (128 threads: of its warpgroup) stand among a group's threads; -1: elsewhere."""
+    """Positions of a warp's lanes among a group's threads, -1 for lanes elsewhere; with ``threads=128``, of its
+    warpgroup.
+    """
     column = column_of(machine, focus.cta)
     if column is None:
         return np.full(threads, -1)
@@ -101,7 +103,7 @@ def places(machine: Machine, group: Group, focus: Focus, threads: int = 32) -> A
 
 
 def holds(machine: Machine, group: Group, focus: Focus) -> bool:
-    """Whether the thread in focus is of a group."""
+    """Whether a group contains the thread in focus."""
     selection = group.selection
     column, warp = selection.first_warp
     if selection.n_warps == 1 and warp != focus.warp:
@@ -118,7 +120,7 @@ def first_of(machine: Machine, group: Group) -> Focus:
 
 
 def warps_in(machine: Machine, group: Group) -> list[Focus]:
-    """The warps of a group, each by its first thread there."""
+    """The warps of a group, each given by its first thread in the group."""
     selection = group.selection
     if selection.n_warps == 1:
         return [first_of(machine, group)]
@@ -131,7 +133,7 @@ def warps_in(machine: Machine, group: Group) -> list[Focus]:
 
 
 def peek(group: Group, index: int) -> Array:
-    """A register's value in every thread of a group, flat, as the machine keeps it."""
+    """A register's value in every thread of a group, flat, in the machine's representation."""
     value = group.env[index]
     if value is None:
         kept = group.frame.values[index]
@@ -140,8 +142,9 @@ def peek(group: Group, index: int) -> Array:
 
 
 def activation(machine: Machine, group: Group, frame: int) -> Group:
-    """The function that a group executes (0), or one of those that called it, the nearest first: a group that stands at the
-    call, for looking at its registers and variables. What is set in it counts once it is flushed."""
+    """The function that a group executes (``frame`` 0) or one of its callers, innermost first, as a group that stands
+    at the call. Use it to inspect registers and variables; a change made in it takes effect when the group is flushed.
+    """
     if frame == 0:
         return group
     depth = len(group.stack) - frame
@@ -152,31 +155,32 @@ def activation(machine: Machine, group: Group, frame: int) -> Group:
 
 
 def is_written(group: Group, index: int) -> bool:
-    """Whether anything was ever written to a register."""
+    """Whether a register has been written."""
     return group.env[index] is not None or group.frame.values[index] is not None
 
 
 def of_type(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Register bits as a type of the same width."""
+    """View register bits as a type of the same width; return them unchanged if the widths differ."""
     values = np.ascontiguousarray(values)
     return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values
 
 
 def ranges(numbers: Array) -> str:
-    """Numbers as ranges: 0-3, 8."""
+    """Format ascending numbers as ranges: ``0-3, 8``."""
     parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))
 
 
 def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, lane: int | None) -> Focus:
-    """A thread of the launch: the old one, but for what is given.
+    """A thread of the launch: ``old`` with the given parts replaced.
 
     Raises:
-        DebugError: there is no such CTA, warp or lane."""
+        DebugError: there is no such CTA, warp or lane.
+    """
     if cta is not None:
         parts = [int(v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
         if not 1 <= len(parts) <= 3:
-            raise DebugError("a CTA has one to three coordinates")
+            raise DebugError("give one to three coordinates for a CTA")
         x, y, z = (*parts, 0, 0)[:3]
         if any(not 0 <= v < limit for v, limit in zip((x, y, z), launch.grid, strict=True)):
             raise DebugError(f"there is no CTA ({x},{y},{z}) in a grid of {launch.grid}")
@@ -187,7 +191,7 @@ def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, la
         chosen = attrs.evolve(chosen, lane=0)
     warps = -(-threads // 32)
     if not 0 <= chosen.warp < warps:
-        raise DebugError(f"there is no warp {chosen.warp}: a CTA has {warps}, from 0")
+        raise DebugError(f"there is no warp {chosen.warp}: a CTA has warps 0 to {warps - 1}")
     if not 0 <= chosen.lane < 32 or chosen.warp * 32 + chosen.lane >= threads:
-        raise DebugError(f"there is no lane {chosen.lane} in warp {chosen.warp} of {threads} threads")
+        raise DebugError(f"there is no lane {chosen.lane} in warp {chosen.warp}: a CTA has {threads} threads")
     return chosen

@@ -1,4 +1,4 @@
-"""What a session says: where it stopped, calls, warps."""
+"""Plain records that a session returns: stops, calls, warps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from warpsim.machine.machine import Machine
 
 @attrs.frozen
 class Stop:
-    """Why and where a session stands. ``reason``: ``step``, ``breakpoint``, ``watchpoint``, ``catchpoint``, ``finding``,
-    ``end`` or ``interrupted``; ``step`` how many steps have been begun; then the PTX line, its CUDA line, and the opcode that comes
-    next. ``number`` is that of the breakpoint, watchpoint or catchpoint, ``old`` and ``new`` what was watched, ``event`` what has
-    happened."""
+    """Where a session stopped, and why.
+
+    ``reason`` is ``step``, ``breakpoint``, ``watchpoint``, ``catchpoint``, ``finding``, ``end`` or ``interrupted``.
+    ``step`` counts the steps begun so far. ``line``, ``source`` and ``instruction`` give the PTX line, the CUDA line
+    and the opcode of the next instruction. ``number`` is that of the breakpoint, watchpoint or catchpoint; ``old`` and
+    ``new`` are the watched values; ``event`` describes the event caught.
+    """
 
     reason: str
     step: int
@@ -35,7 +38,7 @@ class Stop:
 
 @attrs.frozen
 class Call:
-    """One activation of the call stack."""
+    """A frame of the call stack."""
 
     function: str
     line: int
@@ -45,7 +48,7 @@ class Call:
 
 @attrs.frozen
 class WarpState:
-    """Lanes of a warp that stand together: where, and what they do or wait for."""
+    """Lanes of one warp that stand together: where they stand, and what they do or wait for."""
 
     cta: tuple[int, int, int]
     warp: int
@@ -57,7 +60,7 @@ class WarpState:
 
 
 def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
-    """Where the warps of batches stand."""
+    """List where the warps of the given batches stand."""
     found = []
     for machine in machines:
         for at in standing(machine):

@@ -1,4 +1,4 @@
-"""The session: what a user asks of a launch that stands still."""
+"""The debug session: every command of the debugger as a method."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 MEMORY = 1 << 28
-"""Bytes that copies of the state may take."""
+"""Default budget for state snapshots, in bytes."""
 ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
-"""Arguments of a launch that say how it runs, not what it does: a session runs in its own way."""
+"""Launch arguments that say how a launch runs, not what it does. A session ignores them."""
 
 
 class Session(Standpoint):
-    """A launch under the user's control: ``Session(kernel, grid, block, args, **as for a launch)``.
+    """Debug a launch: ``Session(kernel, grid, block, args, **options)`` takes the arguments of a launch.
 
-    It stands before the first instruction of the first warp. Every warp is a group of its own here, so that one step is one
-    instruction of one warp (of four, where a wgmma instruction takes a warpgroup), and CTAs run one after the other as far
-    as they do not wait for each other; values and findings are those of a launch. With ``schedule=`` the order is that of a launch
-    with this seed: a group may hold several warps then, and all move as that order has it. The launch runs on a copy of the device's
-    memory: arrays get what the kernel wrote when the end is reached.
+    The session starts before the first instruction of the first warp. Each warp runs alone, so one step is one
+    instruction of one warp (of four warps where wgmma takes a warpgroup). CTAs run one after another unless they wait
+    for each other. Values and findings are those of a plain launch. With ``schedule=`` the session follows the order of
+    a launch with that seed; one step may then move several warps. The session runs on a copy of the device's memory:
+    the caller's arrays are updated when the launch ends.
 
     Args:
         kernel, grid, block, args: as for a launch; so are all other arguments.
-        history_bytes: what copies of the state for going back may take.
+        history_bytes: memory budget for the state snapshots that going back uses.
 
-    ``scheduler_locking``: ``"step"`` lets `step`, `next`, `finish` and `until` move the warp in focus alone, as long as it need
-    not wait for others; ``"off"`` lets all warps move. ``stop_at_findings`` may be switched off.
+    ``scheduler_locking``: with ``"step"``, `step`, `next`, `finish` and `until` move only the warp in focus unless it
+    has to wait for others; with ``"off"``, all warps move. Set ``stop_at_findings`` to False to run past findings.
     """
 
     def __init__(
@@ -97,41 +97,42 @@ class Session(Standpoint):
     # ---- motion ------------------------------------------------------------------------------
 
     def step(self, n: int = 1, by: str = "instruction") -> Stop:
-        """Execute ``n`` instructions of the warp in focus, or (``by="line"``) CUDA lines."""
+        """Execute ``n`` instructions of the warp in focus, or ``n`` CUDA lines with ``by="line"``."""
         return self._repeat(n, motion.step if _unit(by) else partial(motion.line, into=True))
 
     def next(self, n: int = 1, by: str = "instruction") -> Stop:
-        """Likewise, but a called function as a whole."""
+        """Execute ``n`` instructions or lines like `step`, but run a called function to its return."""
         return self._repeat(n, motion.over if _unit(by) else partial(motion.line, into=False))
 
     def finish(self) -> Stop:
-        """Run until the present function has returned."""
+        """Run until the current function returns."""
         return self._repeat(1, motion.out)
 
     def until(self, place: int | str) -> Stop:
-        """Run until the warp in focus comes to a place, or its function returns."""
+        """Run until the warp in focus reaches ``place`` or its function returns."""
         spots = resolve(self.timeline.state.plan.program, place, self._function)
         return self._repeat(1, lambda session: motion.until(session, spots))
 
     def cont(self) -> Stop:
-        """Run to the next breakpoint, change of what is watched, finding, or the end."""
+        """Run to the next breakpoint, watchpoint hit or finding, or to the end."""
         self.timeline.prefer(None)
         return self._repeat(1, motion.anywhere)
 
     def run(self) -> Stop:
-        """Begin the launch anew, and run as `cont` does."""
+        """Restart the launch, then continue as `cont` does."""
         self.timeline.restart()
         return self.cont()
 
     def goto(self, step: int) -> Stop:
-        """Be where ``step`` steps have been begun; breakpoints on the way do not count."""
+        """Go to the position after ``step`` steps, forward or backward. Ignores breakpoints on the way."""
         if step < 0:
-            raise DebugError(f"steps count from 0, {step} is before the first")
+            raise DebugError(f"there is no step {step}: steps count from 0")
         return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
 
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
-        """Undo the last ``n`` instructions of the warp in focus, or (``by="line"``) be at the starts of its last CUDA lines;
-        stops at the start."""
+        """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last
+        ``n`` CUDA lines. Stops at the start of the launch.
+        """
         if _unit(by):
             return motion.back(self, n) if n > 0 else self.stop
         stop = self.stop
@@ -146,7 +147,7 @@ class Session(Standpoint):
         return motion.reverse(self)
 
     def interrupt(self) -> None:
-        """Let the command that runs stop soon; from a signal handler or another thread."""
+        """Ask the running command to stop soon. Safe to call from a signal handler or another thread."""
         self.timeline.interrupt()
 
     def _repeat(self, n: int, move: Any) -> Stop:
@@ -158,7 +159,7 @@ class Session(Standpoint):
         return stop
 
     def ending(self) -> None:
-        """Hand over memory and text."""
+        """Write memory and printed text back to the device."""
         timeline = self.timeline
         state = timeline.state
         text = "".join(text for _, text in state.printed)
@@ -173,7 +174,7 @@ class Session(Standpoint):
             self.device.memory.nanoseconds += state.now
 
     def _profile(self) -> Profile:
-        """What every line did: counted in a run of its own, in which nothing was done twice."""
+        """Profile the launch per line in a separate run, so that steps executed twice count once."""
         from warpsim.observe.profiler import Profiler
 
         profiler = Profiler()
@@ -185,13 +186,15 @@ class Session(Standpoint):
     def break_at(
         self, place: int | str, condition: str | None = None, ignore: int = 0, temporary: bool = False
     ) -> Breakpoint:
-        """Stop whoever comes to a place: a PTX line, ``"file.cu:12"``, a label, a function, or ``"op:mma.sync*"``.
+        """Stop every warp that reaches ``place``: a PTX line, ``"file.cu:12"``, a label, a function, or
+        ``"op:mma.sync*"``.
 
         Args:
-            place: where.
-            condition: an expression: stop where it holds in a lane.
-            ignore: pass so many times first.
-            temporary: delete it at the first stop."""
+            place: where to stop.
+            condition: an expression; stop only where it is true in some lane.
+            ignore: number of hits to skip first.
+            temporary: delete the breakpoint after its first stop.
+        """
         spots = resolve(self.timeline.state.plan.program, place, self._function)
         if condition is not None:
             expressions.parse(condition)
@@ -201,26 +204,32 @@ class Session(Standpoint):
         return made
 
     def watch(self, expression: str, read: bool = False, write: bool = True, scope: str = "warp") -> Watchpoint:
-        """Stop behind the step that changes (``read``: before the step that reads) a register, a variable or memory.
+        """Stop after the step that changes a register, a variable or memory; with ``read``, before the step that reads
+        it.
 
-        ``matrix d`` or ``matrix d[0:8,0:8]`` is an operand of the matrix instruction here or last before, or a tile of it.
-        ``scope``: a register of the ``lane`` or the ``warp`` in focus, or of ``any`` thread. Memory is watched whoever changes
-        it, asynchronous copies too."""
+        ``matrix d`` or ``matrix d[0:8,0:8]`` watches an operand, or a tile of it, of the matrix instruction at or
+        before the current one. ``scope`` selects whose register to watch: that of the ``lane`` or the ``warp`` in
+        focus, or of ``any`` thread. Memory is watched for changes by any thread and by asynchronous copies.
+        """
         if scope not in ("lane", "warp", "any"):
-            raise DebugError(f"scope is lane, warp or any, not {scope!r}")
+            raise DebugError(f"scope must be 'lane', 'warp' or 'any', not {scope!r}")
         scene = self.scene
         target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, read, scope)
         if read and isinstance(target, TileTarget):
-            raise DebugError("of a matrix, changes can be watched: watch matrix d")
+            raise DebugError("a matrix can be watched for changes only: watch matrix d")
         self._numbers += 1
         made = Watchpoint(self._numbers, expression, read, write, scope, target)
         self.breakpoints[made.number] = made
         return made
 
     def catch(self, what: str) -> Catchpoint:
-        """Stop where a rule is broken, by its name, also where ``stop_at_findings`` is off; or behind the step in which something
-        happens: ``arrival`` at a barrier, ``barrier`` complete, ``phase`` (somebody finds that of an mbarrier over), ``async`` (copies or
-        wgmma are complete), ``visible`` (what copies wrote can be read)."""
+        """Stop where the rule ``what`` is broken, even with ``stop_at_findings`` off, or after the step in which an
+        event happens.
+
+        Events: ``arrival`` (a warp arrives at a barrier), ``barrier`` (a barrier completes), ``phase`` (a thread
+        observes that an mbarrier's phase has completed), ``async`` (asynchronous copies or wgmma complete), ``visible``
+        (data written by copies becomes readable).
+        """
         check_event(what, self.timeline.state.settings.checks, self.timeline.has_watchers)
         self._numbers += 1
         made = Catchpoint(self._numbers, what)
@@ -228,16 +237,16 @@ class Session(Standpoint):
         return made
 
     def delete(self, number: int | None = None) -> None:
-        """Take a breakpoint or watchpoint away; without number all."""
+        """Delete a breakpoint, watchpoint or catchpoint; without ``number``, delete all."""
         if number is None:
             self.breakpoints.clear()
         elif self.breakpoints.pop(number, None) is None:
-            raise DebugError(f"no breakpoint {number}; there are {', '.join(map(str, self.breakpoints)) or 'none'}")
+            raise DebugError(f"no breakpoint {number}; breakpoints: {', '.join(map(str, self.breakpoints)) or 'none'}")
 
     # ---- who ---------------------------------------------------------------------------------
 
     def focus(self, cta: Any = None, warp: int | None = None, lane: int | None = None) -> Focus:
-        """The thread that `step`, `registers`, `evaluate` mean; change any part of it."""
+        """Return the thread in focus, to which `step`, `registers` and `evaluate` apply; change any part of it first."""
         old = self.thread
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
@@ -248,17 +257,18 @@ class Session(Standpoint):
         return self.thread
 
     def select(self, frame: int) -> Call:
-        """Look at one of the calls of the thread in focus, as `where` counts them, with its registers and variables, until the
-        launch moves."""
+        """Select a frame of the thread in focus, numbered as in `where`. Its registers and variables are shown until
+        the launch moves.
+        """
         calls = self.where()
         if not 0 <= frame < len(calls):
-            there = f"0 to {len(calls) - 1}" if calls else "none: the thread does not run"
-            raise DebugError(f"there is no frame {frame}; frames are {there}")
+            there = f"0 to {len(calls) - 1}" if calls else "none, because the thread is not running"
+            raise DebugError(f"no frame {frame}; frames: {there}")
         self.frame = frame
         return calls[frame]
 
     def _lowest(self, focus: Focus) -> Focus:
-        """The lowest lane of the warp that has not exited, if there is one."""
+        """The lowest lane of the warp that has not exited; ``focus`` itself if all have."""
         for lane in range(32):
             candidate = attrs.evolve(focus, lane=lane)
             if self.standing(candidate) is not None:
@@ -268,8 +278,10 @@ class Session(Standpoint):
     # ---- change and result -------------------------------------------------------------------
 
     def record(self, directory: str | os.PathLike[str], *, note: str = "") -> None:
-        """Write the launch as a case, as `warpsim.testing.record` does: what it was given, and what it leaves behind when nobody
-        changes anything on the way. The session and the caller's arrays stay as they are.
+        """Write the launch as a case, as `warpsim.testing.record` does: its inputs, and the outputs of an unmodified
+        run.
+
+        Leaves the session and the caller's arrays unchanged.
 
         Raises:
             LaunchError: the directory cannot be written.
@@ -280,7 +292,7 @@ class Session(Standpoint):
             kept = [(a, a.data.copy(), copy.deepcopy(a.companion)) for a in self._allocations if not a.read_only]
             hand_over(self.timeline.start.memory, memory, self._allocations, frozenset())
             try:
-                with contextlib.suppress(ExecutionError):  # recorded without outputs, to be replayed
+                with contextlib.suppress(ExecutionError):  # recorded without outputs, for replay
                     record(self.kernel, grid, block, args, directory, note=note, device=self.device, **options)
             finally:
                 for allocation, data, companion in kept:
@@ -289,25 +301,28 @@ class Session(Standpoint):
                 memory.version += 1
 
     def set(self, what: str, value: Any) -> None:
-        """Change a register (in all lanes that stand here, or ``%r3[5]``), a variable, or memory; ``value`` is a number, an
-        array ``[32]``, or the text of an expression."""
+        """Change a register (in all lanes that stand here, or in one: ``%r3[5]``), a variable, or memory.
+
+        ``value`` is a number, an array ``[32]``, or an expression as text.
+        """
         assign(self, what, value)
 
     def origin(self, what: str, depth: int = 1) -> Origin:
-        """Who gave a register of the thread in focus, a variable or memory the value that it has, and from what; chained back
-        ``depth`` times."""
+        """Find the step that gave a register of the thread in focus, a variable or memory its value, and the values it
+        read; follows the chain ``depth`` steps back.
+        """
         return origin_of(self, what, depth)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found up to here, and what the next step would find, if the session stopped for it."""
+        """The findings so far, including the one that the session stopped before."""
         found = tuple(self.timeline.state.findings.values())
         new = self.stop.finding
         return found if new is None or any(f.rule == new.rule and f.line == new.line for f in found) else (*found, new)
 
     @property
     def result(self) -> LaunchResult | None:
-        """What the launch did, once it has ended; of one that ended with an error see `error`."""
+        """The result of the launch; None until it ends. If the launch ended with an error, see `error`."""
         return self._result if self.timeline.ended else None
 
     def _repr_html_(self) -> str:
@@ -317,5 +332,5 @@ class Session(Standpoint):
 def _unit(by: str) -> bool:
     """True for instructions, False for CUDA lines."""
     if by not in ("instruction", "line"):
-        raise DebugError(f"a step is by instruction or by line, not by {by!r}")
+        raise DebugError(f"step by 'instruction' or 'line', not {by!r}")
     return by == "instruction"

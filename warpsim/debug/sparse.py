@@ -1,4 +1,4 @@
-"""Sparse A as the matrix that it stands for: its metadata say which column of k each stored element has."""
+"""Expand sparse A: its metadata say which column of k each stored element has."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from warpsim.program.program import Imm, Operand
 
 Array = NDArray[Any]
 SELECTORS = ("sp_sel", "f")
-"""What operands are called that choose the lanes which hold the metadata."""
+"""Operand names of the sparsity selector, which chooses the lanes that hold the metadata."""
 
 
 def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
-    """The metadata operand ``spec`` of an instruction with elements of so many bits, for the selector that it has."""
+    """The metadata operand ``spec`` of an instruction with ``bits``-bit elements, for its sparsity selector."""
     selector = next((given[name] for name in SELECTORS if name in given), None)
     number = selector.bits if isinstance(selector, Imm) else 0
     chunks, rows = spec.fragment.columns, spec.fragment.rows
@@ -28,7 +28,9 @@ def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
 
 
 def positions(nibbles: Array, bits: int) -> Array:
-    """The column of each stored element ``[rows, stored k]``, from the metadata ``[rows, chunks]`` of elements of so many bits."""
+    """The column of each stored element ``[rows, stored k]``, from the metadata ``[rows, chunks]`` of ``bits``-bit
+    elements.
+    """
     nibbles = nibbles.astype(np.int64)
     first = np.arange(nibbles.shape[1])
     low, high = nibbles & 3, nibbles >> 2
@@ -41,7 +43,7 @@ def positions(nibbles: Array, bits: int) -> Array:
 
 
 def expanded(stored: Matrix, metadata: Matrix, bits: int) -> Matrix:
-    """A with a hole wherever the metadata leave an element out; each element belongs to who holds it stored."""
+    """A with masked elements where the metadata leave one out; each stored element keeps its owner."""
     at = positions(np.ma.getdata(metadata.values), bits)
     rows, columns = stored.values.shape
     index = np.arange(rows)[:, None], at

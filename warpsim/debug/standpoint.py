@@ -1,4 +1,4 @@
-"""A launch that stands still, with what a user has set up about it: what motions, searches and changes work on."""
+"""The state of a debug session: position, focus and breakpoints. Motion, searches and changes work on it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from warpsim.host.kernel import Kernel
 
 
 class Standpoint(Views):
-    """Where a launch stands, who is in focus, where it is to stop.
+    """Where a launch stands, which thread is in focus, and where it will stop.
 
-    ``scheduler_locking``: ``"step"`` lets motions that follow the warp in focus move that one alone, as long as it need not wait
-    for others; ``"off"`` lets all warps move. ``stop_at_findings`` may be switched off."""
+    ``scheduler_locking``: with ``"step"``, commands that follow the warp in focus move that warp only, unless it has to
+    wait for others; with ``"off"``, all warps move. Set ``stop_at_findings`` to False to run past findings.
+    """
 
     def __init__(self, kernel: Kernel, timeline: Timeline) -> None:
         self.kernel = kernel
@@ -31,7 +32,9 @@ class Standpoint(Views):
         self.stop = self.stopped("step", refocus=True)
 
     def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
-        """Say where the session stands; ``refocus``: on whoever's step comes next."""
+        """Record and return the current position as a `Stop`. ``refocus`` moves the focus to the thread that executes
+        next.
+        """
         timeline, self.frame = self.timeline, 0
         machine, group = timeline.machine, timeline.group
         if timeline.ended:
@@ -56,7 +59,7 @@ class Standpoint(Views):
         return self.stop
 
     def catcher(self, what: str) -> Catchpoint | None:
-        """The catchpoint for an event or a rule, if there is one."""
+        """The enabled catchpoint for an event or a rule, if there is one."""
         points = (p for p in self.breakpoints.values() if isinstance(p, Catchpoint) and p.enabled)
         return next((p for p in points if p.what == what), None)
 
@@ -65,10 +68,10 @@ class Standpoint(Views):
         return self.stop_at_findings or self.catcher(finding.rule) is not None
 
     def ending(self) -> None:
-        """The end is reached: whoever has something to do then does it here."""
+        """Hook for subclasses: the launch has ended."""
 
     def has_begun(self, cta: tuple[int, int, int]) -> bool:
-        """Whether a CTA has begun: they do so in order."""
+        """Whether a CTA has begun. CTAs begin in order of their linear number."""
         state = self.timeline.state
         number = cta[0] + state.grid[0] * (cta[1] + state.grid[1] * cta[2])
         if any(number in batch.ctas for batch in state.batches):
@@ -77,7 +80,7 @@ class Standpoint(Views):
         return number < state.waves * cx * cy * cz
 
     def lock(self) -> None:
-        """Let the warp in focus go first, or whoever comes first, as ``scheduler_locking`` says."""
+        """Prefer the warp in focus, or no warp, as ``scheduler_locking`` says."""
         gx, gy, _ = self.timeline.state.grid
         x, y, z = self.thread.cta
         number = x + gx * (y + gy * z)
@@ -91,5 +94,5 @@ class Standpoint(Views):
 
     @property
     def error(self) -> ExecutionError | None:
-        """The error with which the launch ended, if it did."""
+        """The error that ended the launch, if there was one."""
         return self.timeline.error

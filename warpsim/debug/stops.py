@@ -1,4 +1,4 @@
-"""Asked before each step while a launch runs: is this where it stops?"""
+"""Decides before each step whether the launch stops there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from warpsim.program.program import Instruction
 
 @attrs.frozen(eq=False)
 class Struck:
-    """What a launch stops at, and whom it looks at then."""
+    """A breakpoint, watchpoint or catchpoint that was hit, and the thread to focus on."""
 
     reason: str
     number: int | None
@@ -35,18 +35,20 @@ class Struck:
 
 
 def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
-    """Who stands where."""
+    """A key for which threads stand where."""
     return machine.number_of(group), group.stack, group.block, group.at
 
 
 class Stops:
-    """The breakpoints, watchpoints and catchpoints of a session for one motion; ``counting`` unless it is a look into the past."""
+    """The breakpoints, watchpoints and catchpoints of a session during one motion. ``counting``: hits count; off when
+    searching the past.
+    """
 
     def __init__(self, session: Standpoint, *, counting: bool = True) -> None:
         self.session, self.counting = session, counting
         self.struck: Struck | None = None
         self.passed: tuple[Any, ...] | None = None
-        """Where somebody stands for whom the launch has stopped already."""
+        """The place at which the launch has already stopped for this group."""
         self._marks: dict[int, list[Breakpoint]] = {}
         self._registers: list[tuple[Watchpoint, RegisterWatch]] = []
         self._memory: list[tuple[Watchpoint, MemoryWatch]] = []
@@ -81,7 +83,7 @@ class Stops:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
-        """0: go on; 1: stop here; 2: the step before this position is meant."""
+        """Return 0 to continue, 1 to stop here, 2 to stop for the step just executed."""
         if self._registers or self._memory or self._tiles:
             self.struck = self._changes(machine, group, instruction)
             if self.struck is not None:
@@ -100,7 +102,7 @@ class Stops:
         return 0
 
     def _occurred(self, what: str, machine: Machine, group: Group | None, event: str | Finding) -> None:
-        """Something happens in a step, or a rule is broken by it (which stops a motion forward by itself)."""
+        """Note an event, or a rule broken by a step (which stops a forward motion by itself)."""
         rule = event.rule if isinstance(event, Finding) else None
         if rule is not None and self.counting:
             return
@@ -111,7 +113,7 @@ class Stops:
             self._events.append((point, self._last if group is None else first_of(machine, group), event))
 
     def _happened(self, machine: Machine, group: Group) -> Struck:
-        """What is to be said of the events of a step: the first says who is looked at."""
+        """Describe the events of a step; the first one decides the focus."""
         events, self._events = self._events, []
         for caught in {id(p): p for p, _, _ in events if p is not None and self.counting}.values():
             caught.hits += 1
@@ -122,7 +124,7 @@ class Stops:
         return Struck("catchpoint", number, who, event="; ".join(str(e) for _, _, e in events))
 
     def _passes(self, machine: Machine, group: Group) -> bool:
-        """Whether the launch stood here already: another warp went first."""
+        """Whether the launch already stood here, because another warp ran first."""
         if self.passed is None or self.passed != place_of(machine, group):
             return False
         self.passed = None
@@ -148,7 +150,7 @@ class Stops:
         return True
 
     def _where(self, point: Breakpoint, machine: Machine, group: Group, focus: Focus) -> Focus | None:
-        """The thread of a warp for which a condition holds: that in focus, or the first."""
+        """The thread of a warp for which a condition holds: the one in focus, or the first."""
         scene = Scene(machine.launch, machine, group, focus)
         value = scene.evaluate(self._conditions[point.number])
         truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & scene.lanes()

@@ -1,4 +1,4 @@
-"""Watching a matrix operand, or a tile of it."""
+"""Watchpoints on a matrix operand, or on a tile of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TILE = re.compile(
 
 @attrs.frozen(eq=False)
 class TileTarget:
-    """Rows and columns of an operand of a matrix instruction, of the warp or warpgroup of ``focus``."""
+    """Rows and columns of a matrix instruction's operand, in the warp or warpgroup of ``focus``."""
 
     instruction: Instruction
     name: str
@@ -37,10 +37,11 @@ class TileTarget:
 
 
 def tile_of(scene: Scene, text: str, instruction: Instruction | None) -> TileTarget | None:
-    """What ``matrix d``, ``matrix d[3,7]`` or ``matrix d[0:8,0:8]`` means; None for what begins with another word.
+    """Parse ``matrix d``, ``matrix d[3,7]`` or ``matrix d[0:8,0:8]``; None if the text starts with another word.
 
     Raises:
-        DebugError: the operand has no such part."""
+        DebugError: the operand has no such part.
+    """
     if text.split(None, 1)[:1] != ["matrix"]:
         return None
     found = TILE.fullmatch(text.strip().lower())
@@ -59,7 +60,7 @@ def tile_of(scene: Scene, text: str, instruction: Instruction | None) -> TileTar
 
 
 class TileWatch:
-    """Follows a tile from step to step: looks at it behind each step that may have changed it."""
+    """Follows a tile, and compares it after each step that may have changed it."""
 
     def __init__(self, target: TileTarget, machines: list[Machine]) -> None:
         self.target = target
@@ -72,7 +73,7 @@ class TileWatch:
                 self._known = None if found is None else self._part(found)
 
     def _matrix(self, machine: Machine) -> Matrix | None:
-        """The operand as it is now; None where its threads do not stand in its function."""
+        """The operand's current value; None if its threads do not stand in its function."""
         for at in standing(machine):
             if holds(machine, at.group, self.target.focus):
                 scene = Scene(machine.launch, machine, at.group, self.target.focus)
@@ -87,7 +88,9 @@ class TileWatch:
         return np.ma.getdata(matrix.values)[index].copy(), np.ma.getmaskarray(matrix.values)[index].copy()
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> tuple[Any, Any, str] | None:
-        """Old and new tile where the last step changed it, and a text; the step that comes next is noted."""
+        """The old and new tile and a description if the last step changed it, else None. Notes the step that comes
+        next.
+        """
         pending, self._pending = self._pending, self._may_change(machine, instruction)
         if not pending or column_of(machine, self.target.focus.cta) is None:
             return None
@@ -112,7 +115,7 @@ class TileWatch:
         return np.ma.MaskedArray(known[0], known[1]), np.ma.MaskedArray(data, away), text
 
     def _may_change(self, machine: Machine, instruction: Instruction) -> bool:
-        """Whether a step may change the operand: it writes one of its registers, or there are memory and descriptors."""
+        """Whether a step may change the operand: it writes one of its registers, or the operand is in memory."""
         if column_of(machine, self.target.focus.cta) is None:
             return False
         traits = instruction.traits

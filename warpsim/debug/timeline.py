@@ -1,8 +1,8 @@
-"""Time: a launch run forward step by step, copies of its state on the way, and any earlier step again from them.
+"""Runs a launch forward step by step, keeps snapshots of its state, and replays from them to reach any earlier step.
 
-A step is what one group executes at once, and groups are warps here (`Settings.by_warp`) but in the order of a seed. Position ``n`` is the state in
-which ``n`` steps have been begun and the next has not. It follows from the start and from what the user changed on the way
-(`Change`), and so is the same however one comes to it.
+A step is what one group executes at once. Here groups are warps (`Settings.by_warp`), except in the order of a seed.
+Position ``n`` is the state in which ``n`` steps have begun and the next has not. It depends only on the start and on
+what the user changed on the way (`Change`), so it is the same whichever way the session reaches it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from warpsim.machine.window import Watcher
 from warpsim.program.program import Instruction
 
 Hit = Callable[[Machine, Group, Instruction], int]
-"""Asked before each step: 1 to stop there, 2 where the step just done is meant, 0 to go on."""
+"""Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
 COPY_EVERY = 0.2
-"""Seconds of running between two copies of the state."""
+"""Minimum run time between two snapshots, in seconds."""
 COPY_SHARE = 10
-"""... and at least this many times as long as a copy takes."""
+"""... and as a multiple of the time that a snapshot takes."""
 MOST_COPIES = 64
 STRIDE = 1024
-"""Steps after which it is looked whether the user has interrupted, and whether a copy is due."""
+"""Steps between checks for an interrupt and for a snapshot that is due."""
 
 
 @attrs.frozen(eq=False)
 class Change:
-    """Something that the user did at a position: ``act(timeline)`` does it, and again when the launch comes there anew."""
+    """A change made by the user at a position. ``act(timeline)`` applies it, and again whenever the launch reaches that
+    position anew.
+    """
 
     step: int
     key: tuple[Any, ...]
@@ -49,7 +51,7 @@ class Change:
 
 @attrs.frozen(eq=False)
 class Copy:
-    """The state at a position, with so many changes made."""
+    """A snapshot: the state at a position, after some number of changes."""
 
     step: int
     changes: int
@@ -57,21 +59,21 @@ class Copy:
 
 
 class Timeline(Listener):
-    """Runs a launch; ``step`` is the position, ``machine`` and ``group`` whose step comes next (None before the first and
-    after the last).
+    """Runs a launch. ``step`` is the current position; ``machine`` and ``group`` are those whose step comes next (None
+    before the first and after the last).
 
-    ``most_bytes`` bounds what copies may take, and may be changed. Where that is nothing, going back runs again from the
-    start."""
+    ``most_bytes`` bounds the memory of snapshots and may be changed. With 0, going back runs again from the start.
+    """
 
     def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.changes: list[Change] = []
         self.copies: list[Copy] = []
         self.last: int | None = None
-        """How many steps the launch has, once its end was seen."""
+        """Number of steps of the launch, once it is known."""
         self._watchers = watchers
         self.has_watchers = bool(watchers)
-        """Whether the user looks, too."""
+        """Whether user-defined watchers are present."""
         self._start = Copy(-1, 0, state)
         self.interrupted = self.cut = self._struck = False
         self._catching: Catch | None = None
@@ -82,13 +84,13 @@ class Timeline(Listener):
         self.group: Group | None = None
         self.error: ExecutionError | None = None
         self.found: tuple[Finding, int, bool] | None = None
-        """What a motion has just stopped for, in which step, and whether it was a step."""
+        """The finding that a motion has just stopped for, its step, and whether a step caused it."""
         self._restore(self._start)
 
     # ---- events ------------------------------------------------------------------------------
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """The next position is reached."""
+        """Advance the position."""
         self.step += 1
         self.machine, self.group = machine, group
         if self.step == self._ahead:
@@ -99,7 +101,7 @@ class Timeline(Listener):
             machine.window.pausing = True
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
-        """A rule is broken; each is told of once."""
+        """Handle a finding; each is reported once."""
         key = (self.step, finding.rule, finding.line, finding.column)
         if self.occurred is not None:
             self.occurred("finding", machine, group, finding)
@@ -111,7 +113,7 @@ class Timeline(Listener):
     # ---- states ------------------------------------------------------------------------------
 
     def _restore(self, kept: Copy) -> None:
-        """Be where a copy was made."""
+        """Restore a snapshot."""
         self.state = copy.deepcopy(kept.state)
         self.step = kept.step
         self.made = kept.changes
@@ -129,7 +131,7 @@ class Timeline(Listener):
         return [self._run.machine(batch) for batch in self.state.batches]
 
     def _keep_copy(self) -> None:
-        """Copy the present state, and let go of some copies where they are too many."""
+        """Take a snapshot of the current state, and drop some if there are too many."""
         began = time.monotonic()
         if not any(kept.step == self.step for kept in self.copies):
             kept = Copy(self.step, self.made, copy.deepcopy(self.state))
@@ -139,7 +141,7 @@ class Timeline(Listener):
         self._next_copy = time.monotonic() + max(COPY_EVERY, COPY_SHARE * took)
 
     def _thin_out(self) -> None:
-        """Drop copies, such that the gaps grow with the distance from the present position."""
+        """Drop snapshots so that the gaps grow with the distance from the current position."""
         while len(self.copies) > MOST_COPIES or self.bytes > self.most_bytes:
             if not self.copies:
                 return
@@ -152,7 +154,7 @@ class Timeline(Listener):
 
     @property
     def bytes(self) -> int:
-        """What the copies take besides what they share with each other."""
+        """Memory of the snapshots, less what they share with each other."""
         found = {id(array): array.nbytes for kept in self.copies for array in arrays_of(kept.state)}
         shared = {id(array) for array in arrays_of(self._start.state)}
         return sum(nbytes for name, nbytes in found.items() if name not in shared)
@@ -160,8 +162,9 @@ class Timeline(Listener):
     # ---- changes -----------------------------------------------------------------------------
 
     def change(self, key: tuple[Any, ...], act: Callable[[Timeline], None]) -> None:
-        """Do something to the state here, and again whenever the launch comes to this position. What lay behind it is
-        forgotten: it follows anew."""
+        """Change the state here, and again whenever the launch reaches this position. Discards everything recorded
+        after it.
+        """
         del self.changes[self.made :]
         self.copies = [kept for kept in self.copies if kept.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}
@@ -171,19 +174,19 @@ class Timeline(Listener):
         self.made += 1
 
     def _make_changes(self) -> None:
-        """Make the changes that belong to this position."""
+        """Apply the changes that belong to this position."""
         step = self.step
         while self.made < len(self.changes) and self.changes[self.made].step <= step:
             self.changes[self.made].act(self)
             self.made += 1
 
     def prefer(self, warp: tuple[int, int] | None) -> None:
-        """Let a warp (CTA, warp) go before all others from here on; None: the machine's own order."""
+        """Prefer a warp (CTA, warp) over all others from here on; None restores the machine's own order."""
         if self.state.preferred != warp:
             self.change(("prefer", warp), lambda timeline: timeline.put_first(warp))
 
     def put_first(self, warp: tuple[int, int] | None) -> None:
-        """Set who goes first, and let go of the group that runs, if it is another's."""
+        """Set the preferred warp, and requeue the running group if it belongs to another."""
         state = self.state
         state.preferred = warp
         running, machine = state.running, self.machine
@@ -197,14 +200,17 @@ class Timeline(Listener):
     # ---- motion ------------------------------------------------------------------------------
 
     def forward(self, target: int | None = None, hit: Hit | None = None, catch: Catch | None = None) -> str:
-        """Run to position ``target``, to the first position where ``hit`` says so, or to the end; why it stopped:
-        ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
+        """Run to position ``target``, to the first position where ``hit`` says so, or to the end.
 
-        ``catch`` says for which findings to stop; such a stop stands before the step that broke the rule, where it was a step."""
+        ``catch`` decides which findings stop the run. For a finding caused by a step, the run stops before that step.
+
+        Returns:
+            Why it stopped: ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
+        """
         self._hit, self._catching, self.cut, self.found = hit, catch, False, None
         try:
             return self._forward(target)
-        except KeyboardInterrupt:  # somewhere within a step
+        except KeyboardInterrupt:  # in the middle of a step
             self._again(self.step)
             self.cut = True
             return "interrupted"
@@ -261,7 +267,7 @@ class Timeline(Listener):
         return "finding"
 
     def _again(self, step: int) -> None:
-        """Leave a step that was not brought to its end, and be before it."""
+        """Abandon an unfinished step, and return to the position before it."""
         self._restore(self._nearest(step))
         self._hit, self._catching = None, None
         self._forward(step)
@@ -272,28 +278,28 @@ class Timeline(Listener):
         return self._start.state
 
     def restart(self) -> None:
-        """Be at the first position of a launch to which nothing was done."""
+        """Return to the start of the launch, and discard all changes."""
         self.changes, self.copies = [], []
         self._known.clear()
         self._restore(self._start)
         self.forward(0)
 
     def again(self, watchers: Sequence[Watcher]) -> Timeline:
-        """The same launch from its start, with all that was changed on the way, and other watchers."""
+        """The same launch from its start, with all changes and other watchers."""
         other = Timeline(self._start.state, watchers, 0)
         other.changes = list(self.changes)
         return other
 
     def interrupt(self) -> None:
-        """Let the motion that runs, or the next, stop soon: from a signal handler, or from another thread."""
+        """Ask the current or the next motion to stop soon. Safe to call from a signal handler or another thread."""
         self.interrupted = True
 
     def _nearest(self, step: int) -> Copy:
-        """The last copy at or before a position."""
+        """The last snapshot at or before a position."""
         return max([self._start, *[kept for kept in self.copies if kept.step <= step]], key=lambda c: c.step)
 
     def goto(self, step: int) -> str:
-        """Be at a position, forward or back; ``end`` where the launch ends before it."""
+        """Go to a position, forward or backward; returns ``end`` if the launch ends before it."""
         here = self.step if not self.ended and self.group is not None else -2
         if here == step:
             return "target"
@@ -302,8 +308,9 @@ class Timeline(Listener):
         return self.forward(step)
 
     def latest(self, hit: Hit, n: int = 1) -> int | None:
-        """The last position (or the ``n``-th from behind) before this one at which ``hit`` holds, if there is one. Leaves the
-        launch anywhere."""
+        """The ``n``-th last position before this one at which ``hit`` holds; None if there is none. Leaves the launch
+        at an unspecified position.
+        """
         high = self.step
         found: list[int] = []
 
@@ -331,7 +338,7 @@ class Timeline(Listener):
 
 
 def arrays_of(state: LaunchState) -> Iterator[Array]:
-    """The big arrays of a state; copies share those that nobody has written since."""
+    """The large arrays of a state. Snapshots share those that have not been written in between."""
     yield from (allocation.data for allocation in state.memory.everything())
     for batch in state.batches:
         yield from (batch.shared.words, batch.local.words)

@@ -1,6 +1,8 @@
-"""Values of expressions, and what is computed with them.
+"""Values of expressions, and the arithmetic on them.
 
-Integers are exact: nothing wraps. A value of lanes has 32 elements, of which those count that stand with the thread."""
+Integers are exact and never wrap. A per-lane value has 32 elements; only those of lanes that stand with the thread are
+meaningful.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ PACKED = {
     for name in TYPES
     if "x" in name and name.rpartition("x")[2].isdigit()
 }
-"""Packed types: what they consist of, and how many."""
+"""Packed types: element type and number of elements."""
 _INTEGER: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
 }  # fmt: skip
@@ -33,8 +35,11 @@ _COMPARE: dict[str, Callable[..., Any]] = {
 
 @attrs.frozen(eq=False)
 class Value:
-    """``data``: one element, one for each lane (``lanes``), or those of an array. ``packed``: the parts of packed bits, last
-    axis. ``at``: where it lies in memory, for what has an address."""
+    """The value of an expression.
+
+    ``data`` holds one element, one per lane (``lanes``), or the elements of an array; for packed bits its last axis
+    holds the parts (``packed``). ``at`` is the location of an object in memory.
+    """
 
     data: Array
     lanes: bool = False
@@ -44,7 +49,7 @@ class Value:
 
 @attrs.frozen(eq=False)
 class Location:
-    """Elements of a type in a state space: one address, or one for each lane."""
+    """Elements of a type in a state space: at one address, or at one address per lane."""
 
     space: str
     address: Any
@@ -53,17 +58,17 @@ class Location:
 
     @property
     def each(self) -> int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
         return self.type.bytes
 
 
 def plain_type(type: ScalarType) -> np.dtype[Any]:
-    """What elements of a type are in memory."""
+    """The NumPy dtype of a type in memory."""
     return np.dtype(np.uint8) if type.kind == "p" else type.dtype
 
 
 def unpacked(data: Array, type: ScalarType, lanes: bool, at: Location | None = None) -> Value:
-    """Elements of a type from their bits, those of packed types and of the narrow floats with their meaning."""
+    """Make a value from bits; packed types and narrow floats are decoded."""
     if type.name in PACKED:
         part, count = PACKED[type.name]
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, type.bytes)
@@ -79,7 +84,9 @@ def unpacked(data: Array, type: ScalarType, lanes: bool, at: Location | None = N
 
 
 def as_bits(value: Value, type: ScalarType) -> Value:
-    """The bits of a value as a type: its low part, or zeros above it. Floats of one width become those of another."""
+    """Reinterpret the bits of a value as a type, truncated or zero-extended. Floats of one width are converted to
+    another.
+    """
     data = value.data
     if value.packed:
         raise DebugError("packed bits have parts: write .lo, .hi or [i]")
@@ -90,7 +97,7 @@ def as_bits(value: Value, type: ScalarType) -> Value:
     size = type.bytes
     mask = (1 << type.bits) - 1
     if data.dtype.names is not None:
-        raise DebugError("registers of 128 bits have no other type")
+        raise DebugError("128-bit registers cannot be reinterpreted")
     plain = data if data.dtype == object else of_type(data, np.dtype(f"u{data.dtype.itemsize}")).astype(object)
     if data.dtype == np.bool_:
         plain = data.astype(np.uint8).astype(object)
@@ -102,10 +109,10 @@ def as_bits(value: Value, type: ScalarType) -> Value:
 
 
 def _number(value: Value) -> Array:
-    """Data to compute with: exact integers, or float64."""
+    """Data for arithmetic: exact integers, or float64."""
     data = value.data
     if value.packed or data.dtype.names is not None:
-        raise DebugError("nothing can be computed with packed bits as a whole: write .lo, .hi or [i]")
+        raise DebugError("arithmetic on packed bits needs a part: write .lo, .hi or [i]")
     if data.dtype == object:
         return data
     if data.dtype.kind in "iub":
@@ -115,10 +122,11 @@ def _number(value: Value) -> Array:
 
 
 def integers(value: Value) -> Array:
-    """Exact integers.
+    """The value as exact integers.
 
     Raises:
-        DebugError: they are floats."""
+        DebugError: it is a float.
+    """
     data = _number(value)
     if data.dtype != object:
         raise DebugError("an integer is needed here, not a float")
@@ -126,15 +134,15 @@ def integers(value: Value) -> Array:
 
 
 def one(value: Value) -> int:
-    """The one integer that a value is."""
+    """The value as a single integer."""
     data = integers(value)
     if data.size != 1:
-        raise DebugError("one number is needed here, not one for each lane")
+        raise DebugError("one number is needed here, not one per lane")
     return int(data.reshape(-1)[0])
 
 
 def unary(sign: str, value: Value) -> Value:
-    """A sign and what it is applied to."""
+    """Apply a unary operator."""
     data = _number(value)
     if sign == "!":
         return Value(np.asarray(data == 0, np.bool_), value.lanes)
@@ -144,10 +152,10 @@ def unary(sign: str, value: Value) -> Value:
 
 
 def binary(sign: str, left: Value, right: Value) -> Value:
-    """An operator between two values."""
+    """Apply a binary operator."""
     a, b = _number(left), _number(right)
     if a.ndim and b.ndim and (left.lanes != right.lanes or a.shape != b.shape):
-        raise DebugError(f"values of {len(a)} and of {len(b)} elements do not go together")
+        raise DebugError(f"operands have different sizes: {len(a)} and {len(b)} elements")
     lanes = left.lanes or right.lanes
     if sign in ("&&", "||"):
         truth = (a != 0) & (b != 0) if sign == "&&" else (a != 0) | (b != 0)
@@ -157,7 +165,7 @@ def binary(sign: str, left: Value, right: Value) -> Value:
     exact = a.dtype == object and b.dtype == object
     if not exact:
         if sign not in ("+", "-", "*", "/"):
-            raise DebugError(f"{sign} is for integers")
+            raise DebugError(f"{sign} needs integers")
         with np.errstate(all="ignore"):
             x, y = a.astype(np.float64), b.astype(np.float64)
             return Value(np.asarray(x / y if sign == "/" else _INTEGER[sign](x, y)), lanes)
@@ -167,7 +175,7 @@ def binary(sign: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(a: int, b: int) -> int:
-    """As in C: towards zero."""
+    """Divide toward zero, as C does."""
     if b == 0:
         raise DebugError("division by zero")
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -175,7 +183,7 @@ def _quotient(a: int, b: int) -> int:
 
 def _left(a: int, b: int) -> int:
     if not 0 <= b <= 128:
-        raise DebugError("a shift is by 0 to 128 bits")
+        raise DebugError("a shift count must be 0 to 128")
     return a << b
 
 
@@ -188,7 +196,7 @@ _DIVIDED: dict[str, Callable[[int, int], int]] = {
 
 
 def narrowed(data: Array) -> Array:
-    """Exact integers in the narrowest of int64 and uint64 that holds them all; as they are where none does."""
+    """Exact integers in int64 or uint64 if one of them can hold all, else unchanged."""
     low, high = (min(data.reshape(-1)), max(data.reshape(-1))) if data.size else (0, 0)
     if low >= -(2**63) and high < 2**63:
         return data.astype(np.int64)

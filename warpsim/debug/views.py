@@ -1,4 +1,4 @@
-"""What a session shows of the place where a launch stands."""
+"""Read-only views of the place where a launch stands."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Array = NDArray[Any]
 
 
 class Views:
-    """Values, threads, barriers, operations in flight: nothing here moves or changes the launch."""
+    """Values, threads, barriers and operations in flight. Nothing here moves or changes the launch."""
 
     timeline: Timeline
     thread: Focus
     """The thread in focus."""
     frame: int
-    """Which of its calls is looked at: 0 is the innermost."""
+    """The selected frame; 0 is the innermost."""
     stop: Stop
 
     def standing(self, focus: Focus | None = None) -> Standing | None:
-        """Where a thread stands, if it runs."""
+        """Where a thread stands; None if it is not running."""
         focus = self.thread if focus is None else focus
         for machine in self.timeline.machines():
             if column_of(machine, focus.cta) is not None:
@@ -43,7 +43,7 @@ class Views:
 
     @property
     def scene(self) -> Scene:
-        """The thread in focus as expressions see it."""
+        """The thread in focus, for evaluating expressions."""
         at = self.standing()
         if at is None:
             return Scene(self.timeline.state, machine_of(self.timeline, self.thread), None, self.thread)
@@ -57,7 +57,7 @@ class Views:
         return at.instruction if at is not None else None
 
     def scene_of(self, timeline: Timeline, focus: Focus, frame: int = 0) -> Scene:
-        """The place of a thread, or of one of its calls, in a launch that comes to the present position again."""
+        """The same thread and frame in a timeline that reaches the current position again."""
         machine = machine_of(timeline, focus)
         groups = (
             [at.group for at in everyone(machine) if holds(machine, at.group, focus)] if machine is not None else []
@@ -75,8 +75,9 @@ class Views:
 
     @property
     def registers(self) -> Mapping[str, Array]:
-        """The registers of the function in which the thread is, as arrays ``[32]`` over its warp; masked are lanes that
-        stand elsewhere. Those that nothing was written to are left out."""
+        """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
+        elsewhere. Registers never written are left out.
+        """
         scene = self.scene
         group = scene.group
         if group is None:
@@ -89,13 +90,15 @@ class Views:
         }
 
     def evaluate(self, text: str) -> Any:
-        """The value of an expression for the thread in focus: for what differs by lane an array ``[32]``, masked where a
-        lane stands elsewhere. The grammar is that of `warpsim.debug.expressions`."""
+        """Evaluate an expression for the thread in focus; the grammar is that of `warpsim.debug.expressions`.
+
+        A value that differs by lane is an array ``[32]``, masked for lanes that stand elsewhere.
+        """
         scene = self.scene
         return scene.result(scene.evaluate(expressions.parse(text)))
 
     def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
-        """Bytes of a state space: of the CTA and the thread in focus unless others are named."""
+        """Read bytes of a state space, of the CTA and thread in focus unless others are given."""
         warp, lane = (None, None) if thread is None else (int(thread) >> 5, int(thread) & 31)
         scene = self.scene_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
         return scene.place(space, address).read(nbytes)
@@ -112,17 +115,20 @@ class Views:
         return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
 
     def warps(self) -> tuple[WarpState, ...]:
-        """Where the warps of the CTAs that run stand: one entry for lanes of a warp that stand together."""
+        """Where the warps of the running CTAs stand: one entry for lanes of a warp that stand together."""
         return warps_of(self.timeline.machines())
 
     def matrix(self, operand: str) -> Matrix:
-        """An operand (``a``, ``b``, ``c``, ``d``, ``e``) of the matrix instruction at which the thread in focus stands, or of the
-        last one before it in the text: values, and who holds each; A and B of wgmma through their descriptors."""
+        """An operand (``a``, ``b``, ``c``, ``d``, ``e``) of the current matrix instruction, or of the last one before
+        it in the code.
+
+        Gives the values and the owner of each element. A and B of wgmma are read through their descriptors.
+        """
         scene = self.scene
         return matrix_at(scene, nearest_matrix(scene, self.instruction), operand)
 
     def barriers(self) -> tuple[BarrierState, ...]:
-        """Barriers of CTAs and clusters at which somebody has arrived."""
+        """Barriers of CTAs and clusters at which threads have arrived."""
         return waiting.barriers_of(self.timeline.machines())
 
     def mbarriers(self) -> tuple[MbarrierState, ...]:
@@ -130,10 +136,10 @@ class Views:
         return waiting.mbarriers_of(self.timeline.machines())
 
     def in_flight(self) -> tuple[InFlight, ...]:
-        """Copies and wgmma whose completion nobody has observed."""
+        """Copies and wgmma whose completion no thread has observed."""
         return waiting.in_flight_of(self.timeline.machines())
 
 
 def machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
-    """The batch of a thread's CTA, while it runs."""
+    """The batch of a thread's CTA; None if it is not running."""
     return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)

@@ -1,4 +1,4 @@
-"""What threads meet and wait at: barriers, mbarriers, and operations in flight."""
+"""What threads synchronise on: barriers, mbarriers, and operations in flight."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from warpsim.types import StateSpace
 Array = NDArray[Any]
 Dims = tuple[int, int, int]
 MBARRIERS = "mbarriers in use"
-"""The name under which a batch keeps where mbarriers were initialised."""
+"""The key under which a batch records where mbarriers were initialised."""
 
 
 @attrs.frozen
 class BarrierState:
-    """A barrier: ``number`` (None: that of the cluster of ``cta``), how many threads have arrived, how many it is for, and
-    the warps that wait."""
+    """A barrier: its ``number`` (None for the barrier of ``cta``'s cluster), threads arrived and expected, and the
+    waiting warps.
+    """
 
     cta: Dims
     number: int | None
@@ -37,8 +38,9 @@ class BarrierState:
 
 @attrs.frozen
 class MbarrierState:
-    """An mbarrier: where, the parity of its phase, the arrivals and bytes that the phase lacks, the arrivals of a phase, and the
-    warps that wait for it."""
+    """An mbarrier: its place, the parity of its phase, the pending arrivals and bytes, the arrivals of a phase, and the
+    waiting warps.
+    """
 
     cta: Dims
     address: int
@@ -52,8 +54,11 @@ class MbarrierState:
 
 @attrs.frozen
 class InFlight:
-    """Operations that one step started and whose completion nobody has observed: what they write and read of shared memory
-    as (CTA, address, bytes), for wgmma the registers; and what makes them visible."""
+    """Operations started by one step whose completion no thread has observed.
+
+    Lists the shared memory that they write and read as (CTA, address, bytes), the registers of wgmma, and what makes
+    them visible.
+    """
 
     instruction: str
     line: int
@@ -67,7 +72,7 @@ class InFlight:
 
 
 def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
-    """Barriers of CTAs and clusters at which somebody has arrived."""
+    """Barriers of CTAs and clusters at which threads have arrived."""
     found = []
     for machine in machines:
         batch = machine.batch
@@ -91,7 +96,7 @@ def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
 
 
 def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int, ...]:
-    """The warps of a CTA that are in groups."""
+    """The warps of a CTA that occur in groups."""
     found: set[int] = set()
     for group in groups:
         mine = group.selection.ctas.reshape(-1) == column
@@ -103,7 +108,7 @@ def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int,
 
 
 def _objects(group: Group, columns: Array, place: Array, active: Any) -> list[tuple[int, int]]:
-    """The mbarriers of a step: (column, address) of those threads that take part."""
+    """The mbarriers of a step as (column, address), for the threads that take part."""
     shape = group.selection.shape
     here = np.broadcast_to(True if active is None else active, shape)
     pairs = (np.broadcast_to(values, shape)[here].tolist() for values in (columns, place))
@@ -111,13 +116,13 @@ def _objects(group: Group, columns: Array, place: Array, active: Any) -> list[tu
 
 
 def note_initialised(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-    """Remember where mbarriers are: nothing in memory tells them from data."""
+    """Record where mbarriers are, because nothing in memory distinguishes them from data."""
     known = machine.batch.notes.setdefault(MBARRIERS, set())
     known.update(_objects(group, columns, place, active))
 
 
 def note_invalidated(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-    """Forget them."""
+    """Forget mbarriers."""
     known = machine.batch.notes.setdefault(MBARRIERS, set())
     known.difference_update(_objects(group, columns, place, active))
 
@@ -146,7 +151,7 @@ def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
 
 
 def shared_name(machine: Machine, address: int) -> str:
-    """An address of shared memory by the variable in which it lies."""
+    """Name an address of shared memory by the variable that contains it."""
     plan = machine.launch.plan
     best: tuple[int, Variable] | None = None
     variables = [v for f in plan.program.functions.values() for v in f.variables] + list(plan.program.variables)
@@ -162,7 +167,7 @@ def shared_name(machine: Machine, address: int) -> str:
 
 
 def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
-    """Which warps look at which mbarriers: those that stand at a wait, or sleep in a loop around one."""
+    """Map each mbarrier to the warps that stand at a wait on it, or sleep in a loop around one."""
     found: dict[tuple[int, int], set[int]] = {}
     for at in standing(machine):
         wait = _wait_of(at)
@@ -185,7 +190,7 @@ def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
 
 
 def _wait_of(at: Standing) -> Instruction | None:
-    """The wait for an mbarrier at which a group stands or around which it loops."""
+    """The mbarrier wait at which a group stands, or around which it loops."""
     if _is_wait(at.instruction):
         return at.instruction
     if at.state != "polls memory":
@@ -203,7 +208,7 @@ def _is_wait(instruction: Instruction) -> bool:
 
 
 def in_flight_of(machines: Iterable[Machine]) -> tuple[InFlight, ...]:
-    """Copies and wgmma whose completion nobody has observed, in the order of their start."""
+    """Copies and wgmma whose completion no thread has observed, in the order of their start."""
     found = []
     for machine in machines:
         for transfer in [*machine.batch.transfers.freed, *machine.batch.transfers.open]:
@@ -242,7 +247,7 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
 
 
 def _joined(runs: list[tuple[Dims, int, int]]) -> list[tuple[Dims, int, int]]:
-    """Runs of bytes, those that follow one another as one."""
+    """Merge adjacent runs of bytes."""
     found: list[tuple[Dims, int, int]] = []
     for cta, start, nbytes in sorted(runs):
         if found and found[-1][0] == cta and found[-1][1] + found[-1][2] == start:

@@ -1,4 +1,4 @@
-"""What watchpoints look at, and whether a step has changed it."""
+"""The targets of watchpoints, and whether a step has changed them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 @attrs.frozen(eq=False)
 class RegisterTarget:
-    """A register of a function, in the lane or the warp of ``focus``, or (None) in any."""
+    """A register of a function, in the lane or the warp of ``focus``, or in any thread if ``focus`` is None."""
 
     function: str
     register: Register
@@ -35,7 +35,7 @@ class RegisterTarget:
 
 @attrs.frozen(eq=False)
 class MemoryTarget:
-    """Bytes of a state space; of shared and local memory those of a CTA and a thread."""
+    """Bytes of a state space; for shared and local memory, those of one CTA and thread."""
 
     location: Location
     nbytes: int
@@ -43,25 +43,26 @@ class MemoryTarget:
 
 
 def target_of(scene: Scene, text: str, read: bool, scope: str) -> RegisterTarget | MemoryTarget:
-    """What an expression names: a register, ``%r3[5]`` (of a lane), or something in memory.
+    """The target that an expression names: a register, ``%r3[5]`` (lane 5), or an object in memory.
 
     Raises:
-        DebugError: it names nothing that can be watched."""
+        DebugError: it names nothing that can be watched.
+    """
     node, lane = ex.parse(text), scene.focus.lane if scope == "lane" else None
     match node:
         case ex.Index(ex.Name(name), ex.Number(number), None) if scene.register(name) is not None:
             if not 0 <= number < 32:
-                raise DebugError(f"a lane is 0 to 31, not {number}")
+                raise DebugError(f"lane must be 0 to 31, not {number}")
             node, lane, scope = ex.Name(name), int(number), "lane"
     register = scene.register(node.text) if isinstance(node, ex.Name) else None
     if register is not None:
         if read:
-            raise DebugError("reads of registers are not watched; break at the lines that read it")
+            raise DebugError("reads of registers cannot be watched; set breakpoints at the lines that read it")
         assert scene.group is not None
         return RegisterTarget(scene.group.plan.function.name, register, None if scope == "any" else scene.focus, lane)
     at = location_of(scene, node)
     if at is None:
-        scene.evaluate(node)  # says what is wrong, if anything is
+        scene.evaluate(node)  # raises if the expression has errors
         raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
     if isinstance(at.address, np.ndarray):
         at = attrs.evolve(at, address=int(at.address[scene.focus.lane]))
@@ -71,7 +72,7 @@ def target_of(scene: Scene, text: str, read: bool, scope: str) -> RegisterTarget
 
 
 def location_of(scene: Scene, node: ex.Node) -> Location | None:
-    """Where in memory an expression lies; None for what is no place."""
+    """The location of an expression in memory; None if it has none."""
     if isinstance(node, ex.Index):
         stop = scene.evaluate(node.stop) if node.stop is not None else None
         return scene.location(node.base, scene.evaluate(node.index), stop)
@@ -89,7 +90,7 @@ class RegisterWatch:
         self._before: list[tuple[Machine, Focus, Array, Array]] = []
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> tuple[Any, Any] | None:
-        """Old and new value where the last step changed it; the step that comes next is noted."""
+        """The old and new value if the last step changed it, else None. Notes the step that comes next."""
         found = next((change for before in self._before if (change := self._compare(*before)) is not None), None)
         self._before = []
         if self._may_write(instruction) and group.plan.function.name == self.target.function:
@@ -112,7 +113,7 @@ class RegisterWatch:
         return of_type(peek(group, self.target.register.index)[at].copy(), self.target.register.type.dtype)
 
     def _compare(self, machine: Machine, focus: Focus, lanes: Array, before: Array) -> tuple[Any, Any] | None:
-        """Old and new value of a warp, of which these ``lanes`` have executed a step."""
+        """The old and new value in a warp of which ``lanes`` have executed a step."""
         after, known = before.copy(), np.zeros(32, np.bool_)
         for at in standing(machine) if column_of(machine, focus.cta) is not None else ():
             if at.group.plan.function.name == self.target.function:
@@ -132,7 +133,7 @@ class RegisterWatch:
 
 
 def _raw(values: Array) -> Array:
-    """Elements as bits, so that equal NaNs are equal."""
+    """Elements as bits, so that equal NaNs compare equal."""
     return values if values.dtype.itemsize > 8 or values.dtype.kind == "b" else values.view(f"u{values.dtype.itemsize}")
 
 
@@ -156,7 +157,7 @@ class MemoryWatch:
             return None
 
     def changed(self, machine: Machine, scene: Scene) -> tuple[Any, Any] | None:
-        """Old and new content where it is not what it was."""
+        """The old and new content if it has changed."""
         if self.target.location.space in ("shared", "local") and column_of(machine, self.target.focus.cta) is None:
             return None
         old, new = self._known, self._bytes(machine, scene)
@@ -171,11 +172,11 @@ class MemoryWatch:
         return values[0] if self.target.location.count is None and len(values) == 1 else values
 
     def touches(self, machine: Machine, group: Group, access: MemoryAccess) -> bool:
-        """Whether an access of lanes touches the bytes."""
+        """Whether an access touches the bytes."""
         return bool(self.touching(machine, group, access).any())
 
     def touching(self, machine: Machine, group: Group, access: MemoryAccess) -> Array:
-        """The threads of a group whose access touches the bytes, in its shape."""
+        """A mask, in the group's shape, of the threads whose access touches the bytes."""
         at, shape = self.target.location, group.selection.shape
         low, high = at.address, at.address + self.target.nbytes
         if at.space == "generic" or access.space.split("::")[0] != ("global" if at.space == "const" else at.space):

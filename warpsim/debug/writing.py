@@ -1,4 +1,4 @@
-"""Changing registers and memory of a launch that stands still."""
+"""Changes registers and memory of a stopped launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 
 def assign(session: Standpoint, what: str, value: Any) -> None:
-    """Give a register, a variable or memory another value; remembered as a change of the launch at this position."""
+    """Assign to a register, a variable or memory; recorded as a change of the launch at this position."""
     scene, node = session.scene, ex.parse(what)
     if session.timeline.ended:
         raise DebugError("the launch has ended; go back first")
@@ -45,11 +45,11 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
         for lane in np.flatnonzero(scene.lanes()).tolist():
             pairs.append((int(at.address[lane]), lane, np.broadcast_to(data, 32)[lane : lane + 1].tobytes()))
     elif data.ndim and data.size not in (1, count):
-        raise DebugError(f"{what} takes {count} elements, not {data.size}")
+        raise DebugError(f"{what} has {count} elements, not {data.size}")
     else:
         pairs.append((int(at.address), scene.focus.lane, np.broadcast_to(data, count).tobytes()))
     for address, lane, raw in pairs:
-        scene.place(at.space, address, lane).read(len(raw))  # complains before anything has changed
+        scene.place(at.space, address, lane).read(len(raw))  # raises before anything has changed
 
     focus, space, frame = scene.focus, at.space, session.frame
 
@@ -68,12 +68,12 @@ def _value(value: Any) -> Value:
     if data.dtype.kind not in "iufb" and data.dtype.itemsize > 2:
         raise DebugError(f"{value!r} is not a number")
     if data.ndim > 1:
-        raise DebugError("a value is one number, or one for each lane or element")
+        raise DebugError("give one number, or one per lane or element")
     return Value(data, lanes=data.shape == (32,))
 
 
 def _as_type(value: Value, type: ScalarType) -> Array:
-    """Data in a type: numbers are converted, bits of registers and of integers kept."""
+    """Convert data to a type: numbers are converted, bits of registers and integers are kept."""
     data = value.data
     if type.kind == "f":
         if data.dtype == object:
@@ -94,7 +94,7 @@ def _lane(scene: Scene, node: ex.Index) -> int:
 
 def _set_register(session: Standpoint, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
     if data.ndim and data.shape != (32,):
-        raise DebugError(f"a register takes one value, or 32, not {data.size}")
+        raise DebugError(f"a register takes 1 or 32 values, not {data.size}")
     focus, frame = scene.focus, session.frame
 
     def act(timeline: Timeline) -> None:

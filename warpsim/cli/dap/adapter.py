@@ -1,4 +1,4 @@
-"""The adapter: from requests of an editor to a session, and back."""
+"""The adapter: translates an editor's requests to a session, and its stops to events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REASONS = {"watchpoint": "data breakpoint", "finding": "exception", "catchpoint"
 
 
 class Adapter(Values):
-    """One client. Requests are answered in order; a pause is heard while the launch runs."""
+    """Serves one client. Requests are answered in order; a pause request takes effect while the launch runs."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Adapter(Values):
     # ---- the loop ----------------------------------------------------------------------------
 
     def serve(self) -> int:
-        """Answer until the client disconnects; the exit status."""
+        """Serve requests until the client disconnects; returns the exit status."""
         threading.Thread(target=self._listen, daemon=True).start()
         self._loop()
         return self.status
@@ -76,13 +76,13 @@ class Adapter(Values):
             self.answer(request)
 
     def answer(self, request: dict[str, Any]) -> None:
-        """Do what a request asks for."""
+        """Execute a request."""
         command = str(request.get("command"))
         arguments = request.get("arguments")
         handler: Callable[..., Any] | None = getattr(self, f"on_{command}", None)
         try:
             if handler is None:
-                raise DebugError(f"{command} is no request that is known here")
+                raise DebugError(f"unknown request {command}")
             given = arguments if isinstance(arguments, dict) else {}
             after = handler(given, lambda body=None: self._respond(request, body))
         except (DebugError, WarpsimError, Unusable) as problem:
@@ -109,10 +109,11 @@ class Adapter(Values):
         self.wire.send("response", **fields, message=message, body=body)
 
     def live(self) -> Session:
-        """The session.
+        """The current session.
 
         Raises:
-            DebugError: nothing has been launched."""
+            DebugError: nothing has been launched.
+        """
         if self.session is None:
             raise DebugError("nothing has been launched")
         return self.session
@@ -120,11 +121,11 @@ class Adapter(Values):
     # ---- beginning and end -------------------------------------------------------------------
 
     def on_initialize(self, given: dict[str, Any], respond: Any) -> None:
-        """What this adapter can do."""
+        """Report the adapter's capabilities."""
         respond({**CAPABILITIES, "exceptionBreakpointFilters": FILTERS})
 
     def on_launch(self, given: dict[str, Any], respond: Any) -> None:
-        """Launch: ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
+        """Launch ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
         from warpsim.cli.dap.launch import run
 
         if self.session is not None:
@@ -141,7 +142,7 @@ class Adapter(Values):
             self.wire.event("output", category="stderr", output=f"{problem}\n")
 
     def _serve_launch(self, kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
-        """Takes the place of the launch: requests are served until the client leaves."""
+        """Stand in for the launch: serve requests until the client leaves."""
         session = self.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
         self.wire.event("initialized")
@@ -153,7 +154,7 @@ class Adapter(Values):
         return session.result
 
     def on_configurationDone(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """All breakpoints are set: run, or stand at the first instruction."""
+        """All breakpoints are set: run, or stop at the first instruction."""
         session = self.live()
         respond()
         self.configured = True
@@ -162,18 +163,18 @@ class Adapter(Values):
         return lambda: self.tell(session.cont())
 
     def on_disconnect(self, given: dict[str, Any], respond: Any) -> None:
-        """Leave."""
+        """Disconnect."""
         respond()
         self.leaving = True
 
     def on_terminate(self, given: dict[str, Any], respond: Any) -> None:
-        """Leave the launch."""
+        """End the launch."""
         respond()
         self.wire.event("terminated")
         self.leaving = True
 
     def on_restart(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """Begin anew."""
+        """Restart the launch."""
         session = self.live()
         respond()
         return lambda: self.tell(session.goto(0), "entry")
@@ -181,7 +182,7 @@ class Adapter(Values):
     # ---- motion ------------------------------------------------------------------------------
 
     def tell(self, stop: Stop, reason: str | None = None) -> None:
-        """Say that the launch stands, or that it has ended."""
+        """Report that the launch has stopped or ended."""
         session = self.live()
         self.forget()
         if stop.reason == "end":
@@ -234,31 +235,31 @@ class Adapter(Values):
         return self._move(given, respond, lambda session: session.cont(), {"allThreadsContinued": True})
 
     def _unit(self, given: dict[str, Any]) -> str:
-        """What a step is: a CUDA line where the editor shows these, unless it asks for an instruction."""
+        """The stepping unit: CUDA lines if the editor shows CUDA source, unless it asks for instructions."""
         lines = self.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
         return "line" if lines else "instruction"
 
     def on_next(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction, or one CUDA line; a called function as a whole."""
+        """Step one instruction or CUDA line, over calls."""
         return self._move(given, respond, lambda session: session.next(by=self._unit(given)))
 
     def on_stepIn(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction, or one CUDA line, into a function."""
+        """Step one instruction or CUDA line, into calls."""
         return self._move(given, respond, lambda session: session.step(by=self._unit(given)))
 
     def on_stepOut(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """Out of the function."""
+        """Run until the function returns."""
         return self._move(given, respond, lambda session: session.finish())
 
     def on_stepBack(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """One instruction, or one CUDA line, back."""
+        """Step one instruction or CUDA line back."""
         return self._move(given, respond, lambda session: session.back(by=self._unit(given)))
 
     def on_reverseContinue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
-        """Back to the last stop."""
+        """Go back to the last stop."""
         return self._move(given, respond, lambda session: session.reverse_cont())
 
     def on_pause(self, given: dict[str, Any], respond: Any) -> None:
-        """Stop; a launch that ran has heard it already."""
+        """Pause; a running launch has been interrupted already."""
         self.live().timeline.interrupted = False
         respond()

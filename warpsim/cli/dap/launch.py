@@ -1,4 +1,4 @@
-"""A launch configuration of an editor as the command line's options."""
+"""Translates an editor's launch configuration into command-line options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": 
 
 
 def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
-    """Launch what a configuration describes, with ``serve`` in place of the launch; the exit status of a run.
+    """Run what a launch configuration describes, with ``serve`` in place of the launch; returns the exit status.
 
     Raises:
-        Unusable: the configuration makes no sense."""
+        Unusable: the configuration is invalid.
+    """
     from warpsim.cli.grammar import parser
     from warpsim.cli.launching import launch_from, launch_options
     from warpsim.cli.programs import find_case
@@ -31,7 +32,7 @@ def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
     from warpsim.host.cases import run_case
 
     if ("case" in given) == ("program" in given):
-        raise DebugError("a launch names a program (PTX) or a case (a recorded launch)")
+        raise DebugError("a launch configuration needs a program (PTX) or a case (a recorded launch)")
     words = ["debug", "replay", str(given["case"])] if "case" in given else ["debug", "run", str(given["program"])]
     chosen = {**OPTIONS, **({} if "case" in given else LAUNCH)}
     for name, option in chosen.items():
@@ -50,5 +51,5 @@ def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
 
 
 def _text(value: Any) -> str:
-    """16 or [16, 16] as the command line has it."""
+    """Format 16 or [16, 16] as the command line expects it."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -11,11 +11,11 @@ from warpsim.program.program import Instruction
 
 Body = dict[str, Any]
 DEEPEST = 1 << 10
-"""Frames of a thread's stack, in the numbers of frames."""
+"""Most frames of a stack; used to number frames."""
 
 
 class Places:
-    """A warp is a thread, a call a frame; the address of an instruction is its number in the text."""
+    """Maps warps to threads, calls to frames, and an instruction's number in the code to its address."""
 
     session: Session | None
     options: Body
@@ -25,7 +25,7 @@ class Places:
         self._set: dict[str, list[int]] = {}
 
     def live(self) -> Session:
-        """The session."""
+        """The current session."""
         raise NotImplementedError
 
     # ---- threads and stacks ------------------------------------------------------------------
@@ -36,7 +36,7 @@ class Places:
         return (cta[0] + gx * (cta[1] + gy * cta[2])) * 32 + warp + 1
 
     def look_at_frame(self, frame: int) -> None:
-        """Focus on a warp, and on one of its calls."""
+        """Focus on a warp, and select one of its frames."""
         thread, depth = divmod(frame, DEEPEST)
         self.look_at(thread)
         session = self.live()
@@ -54,7 +54,7 @@ class Places:
             session.focus(cta, warp)
 
     def on_threads(self, given: Body, respond: Any) -> None:
-        """The warps of the CTAs that run."""
+        """List the warps of the running CTAs."""
         session = self.live()
         found = {}
         for part in session.warps():
@@ -65,7 +65,7 @@ class Places:
         respond({"threads": [{"id": number, "name": name} for number, name in found.items()]})
 
     def on_stackTrace(self, given: Body, respond: Any) -> None:
-        """The calls of a warp."""
+        """List the calls of a warp."""
         session = self.live()
         self.look_at(int(given["threadId"]))
         calls = session.where()
@@ -99,11 +99,11 @@ class Places:
         return {"name": os.path.basename(path), "path": os.path.abspath(found)}
 
     def on_source(self, given: Body, respond: Any) -> None:
-        """The text of a module that is no file."""
+        """Send the text of a module that is not in a file."""
         respond({"content": "\n".join(self.live().timeline.state.plan.program.lines), "mimeType": "text/x-ptx"})
 
     def on_loadedSources(self, given: Body, respond: Any) -> None:
-        """The module, and the CUDA files that it names."""
+        """List the module and its CUDA files."""
         program = self.live().timeline.state.plan.program
         files = {i.source[0] for i in self.code() if i.source is not None}
         respond({"sources": [self._source(program.file), *(self._source(file) for file in sorted(files))]})
@@ -111,7 +111,7 @@ class Places:
     # ---- breakpoints -------------------------------------------------------------------------
 
     def _replace(self, kind: str, wanted: list[tuple[Any, Body]]) -> list[Body]:
-        """Breakpoints of one kind, in place of those that there were."""
+        """Replace all breakpoints of one kind."""
         session = self.live()
         for number in self._set.pop(kind, []):
             session.breakpoints.pop(number, None)
@@ -130,7 +130,7 @@ class Places:
         return found
 
     def on_setBreakpoints(self, given: Body, respond: Any) -> None:
-        """Lines of the module, or of a CUDA file."""
+        """Set breakpoints at lines of the module or a CUDA file."""
         session = self.live()
         path = str(given["source"].get("path") or given["source"].get("name") or "")
         program = session.kernel.module.program.file
@@ -140,12 +140,12 @@ class Places:
         respond({"breakpoints": self._replace(f"source {path}", wanted)})
 
     def on_setFunctionBreakpoints(self, given: Body, respond: Any) -> None:
-        """Functions, labels, and op:PATTERN."""
+        """Set breakpoints at functions, labels and op:PATTERN."""
         wanted = [(str(b["name"]), b) for b in given.get("breakpoints") or []]
         respond({"breakpoints": self._replace("functions", wanted)})
 
     def on_setInstructionBreakpoints(self, given: Body, respond: Any) -> None:
-        """Instructions by their numbers in the text."""
+        """Set breakpoints at instructions, by their number in the code."""
         code = self.code()
         wanted: list[tuple[Any, Body]] = []
         for each in given.get("breakpoints") or []:
@@ -154,7 +154,7 @@ class Places:
         respond({"breakpoints": self._replace("instructions", wanted)})
 
     def on_dataBreakpointInfo(self, given: Body, respond: Any) -> None:
-        """What can be watched: registers, variables, memory."""
+        """Report what can be watched: registers, variables, memory."""
         session, name = self.live(), str(given["name"])
         try:
             number = session.watch(name).number
@@ -166,7 +166,7 @@ class Places:
         respond({"dataId": name, "description": name, "accessTypes": types})
 
     def on_setDataBreakpoints(self, given: Body, respond: Any) -> None:
-        """Watch values."""
+        """Set watchpoints."""
         session = self.live()
         for number in self._set.pop("data", []):
             session.breakpoints.pop(number, None)
@@ -185,7 +185,7 @@ class Places:
         respond({"breakpoints": found})
 
     def on_setExceptionBreakpoints(self, given: Body, respond: Any) -> None:
-        """Which findings and events stop."""
+        """Choose the findings and events that stop."""
         session = self.live()
         for number in self._set.pop("exceptions", []):
             session.breakpoints.pop(number, None)
@@ -209,14 +209,14 @@ class Places:
     # ---- disassembly -------------------------------------------------------------------------
 
     def code(self) -> list[Instruction]:
-        """Every instruction of the module, in the order of the text."""
+        """Every instruction of the module, in code order."""
         if self._code is None:
             functions = self.live().timeline.state.plan.program.functions.values()
             self._code = sorted((i for f in functions for i in f.code), key=spot)
         return self._code
 
     def on_disassemble(self, given: Body, respond: Any) -> None:
-        """PTX is what there is: instructions by their numbers."""
+        """Disassemble: send PTX instructions by their numbers."""
         code, program = self.code(), self.live().timeline.state.plan.program
         first = int(str(given["memoryReference"]), 16) + int(given.get("instructionOffset") or 0)
         count = min(int(given["instructionCount"]), 10_000)

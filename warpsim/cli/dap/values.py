@@ -21,18 +21,18 @@ from warpsim.program.names import SPECIALS
 Body = dict[str, Any]
 Children = Callable[[], list[Body]]
 MOST = 4096
-"""Children of a variable that are shown."""
+"""Most children of a variable that are shown."""
 
 
 class Values(Places):
-    """Variables by reference; a reference lives until the launch moves."""
+    """Numbers variables by reference. A reference is valid until the launch moves."""
 
     def __init__(self) -> None:
         super().__init__()
         self._children: dict[int, Children] = {}
 
     def forget(self) -> None:
-        """The launch has moved."""
+        """Invalidate all references, because the launch has moved."""
         self._children.clear()
 
     def _reference(self, children: Children) -> int:
@@ -40,7 +40,7 @@ class Values(Places):
         return len(self._children)
 
     def on_scopes(self, given: Body, respond: Any) -> None:
-        """What belongs to a frame: the registers of the warp and of the lane, variables, special registers."""
+        """List the scopes of a frame: registers of the warp and of the lane, variables, special registers."""
         frame = int(given["frameId"])
         self.look_at_frame(frame)
         lane = self.live().thread.lane
@@ -73,7 +73,7 @@ class Values(Places):
         )
 
     def on_variables(self, given: Body, respond: Any) -> None:
-        """The children of a scope or of an array."""
+        """List the children of a scope or array."""
         children = self._children.get(int(given["variablesReference"]))
         if children is None:
             raise DebugError("the launch has moved on")
@@ -151,7 +151,7 @@ class Values(Places):
         return {**body, "memoryReference": reference} if reference else body
 
     def _memory_of(self, text: str) -> str | None:
-        """The place of an expression in memory, as ``space:address``."""
+        """The location of an expression in memory as ``space:address``."""
         try:
             at = location_of(self.live().scene, ex.parse(text))
         except DebugError:
@@ -161,7 +161,7 @@ class Values(Places):
         return f"{at.space}:{at.address:#x}"
 
     def on_setVariable(self, given: Body, respond: Any) -> None:
-        """Change a register, a variable, or a lane or element of one."""
+        """Change a register, a variable, or one lane or element of it."""
         session, name = self.live(), str(given["name"])
         children = self._children.get(int(given["variablesReference"]))
         if children is None:
@@ -171,7 +171,7 @@ class Values(Places):
         respond({"value": self._one_line(session.evaluate(target))})
 
     def on_evaluate(self, given: Body, respond: Any) -> None:
-        """An expression; in the console any command of the prompt, too."""
+        """Evaluate an expression or, in the console, a command of the prompt."""
         session, text = self.live(), str(given["expression"])
         if "frameId" in given:
             self.look_at_frame(int(given["frameId"]))
@@ -188,7 +188,7 @@ class Values(Places):
         respond({"result": body.pop("value"), **body})
 
     def _command(self, text: str) -> str:
-        """What the prompt would answer to a command that looks."""
+        """Run a prompt command that only inspects, and return its output."""
         out = io.StringIO()
         shell = Shell(self.live(), out, colour=False)
         word = text.split()[0] if text.split() else ""
@@ -213,7 +213,7 @@ class Values(Places):
         raise DebugError(f"{name} moves the launch: use the editor's buttons")
 
     def on_completions(self, given: Body, respond: Any) -> None:
-        """What the word under the cursor may become."""
+        """Complete the word under the cursor."""
         text = str(given["text"])[: max(int(given["column"]) - 1, 0)]
         shell = Shell(self.live(), io.StringIO(), colour=False)
         word = text.split(" ")[-1]
@@ -222,12 +222,12 @@ class Values(Places):
     # ---- memory ------------------------------------------------------------------------------
 
     def on_readMemory(self, given: Body, respond: Any) -> None:
-        """Bytes of a state space; as many as there are."""
+        """Read bytes of a state space, as many as exist."""
         space, address = _place(given)
         wanted = min(int(given["count"]), 1 << 20)
         session, raw = self.live(), b""
         step = wanted
-        while step and len(raw) < wanted:  # what lies behind the end of memory cannot be read
+        while step and len(raw) < wanted:  # memory past the end cannot be read
             try:
                 raw += session.memory(space, address + len(raw), min(step, wanted - len(raw)))
             except DebugError:
@@ -240,7 +240,7 @@ class Values(Places):
         respond(body)
 
     def on_writeMemory(self, given: Body, respond: Any) -> None:
-        """Change bytes of a state space."""
+        """Write bytes of a state space."""
         space, address = _place(given)
         raw = base64.b64decode(str(given["data"]), validate=True)
         data = np.frombuffer(raw, np.uint8)
@@ -249,7 +249,7 @@ class Values(Places):
         respond({"bytesWritten": len(data)})
 
     def on_exceptionInfo(self, given: Body, respond: Any) -> None:
-        """The finding or the event at which the launch stands."""
+        """Describe the finding or event at which the launch stopped."""
         stop = self.live().stop
         finding = stop.finding
         if stop.event:

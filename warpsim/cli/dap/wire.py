@@ -9,11 +9,11 @@ from io import RawIOBase
 from typing import Any, BinaryIO
 
 LARGEST = 1 << 26
-"""Bytes of a message that is read."""
+"""Largest message that is read, in bytes."""
 
 
 class Broken(Exception):
-    """What came in is no message: there is no way to find the next one."""
+    """The input is not a message, so the start of the next one cannot be found."""
 
 
 class Wire:
@@ -28,7 +28,8 @@ class Wire:
         """The next message; None at the end of the input.
 
         Raises:
-            Broken: what came in is none."""
+            Broken: the input is not a message.
+        """
         length: int | None = None
         while True:
             line = self.source.readline(1024)
@@ -40,10 +41,10 @@ class Wire:
             if name.strip().lower() == b"content-length":
                 digits = value.strip()
                 if not digits.isdigit() or len(digits) > 9 or int(digits) > LARGEST:
-                    raise Broken(f"a length of {digits[:20]!r}")
+                    raise Broken(f"bad Content-Length {digits[:20]!r}")
                 length = int(digits)
         if length is None:
-            raise Broken("a header without Content-Length")
+            raise Broken("header without Content-Length")
         body = b""
         while len(body) < length:
             part = self.source.read(length - len(body))
@@ -53,9 +54,9 @@ class Wire:
         try:
             message = json.loads(body)
         except (ValueError, RecursionError) as problem:
-            raise Broken(f"a body that is no JSON: {problem}") from None
+            raise Broken(f"body is not JSON: {problem}") from None
         if not isinstance(message, dict):
-            raise Broken("a message that is no object")
+            raise Broken("message is not an object")
         return message
 
     def send(self, kind: str, **fields: Any) -> None:
@@ -63,7 +64,7 @@ class Wire:
         with self._lock:
             self._sent += 1
             body = json.dumps({"seq": self._sent, "type": kind, **fields}).encode()
-            with contextlib.suppress(OSError, ValueError):  # nobody listens any more
+            with contextlib.suppress(OSError, ValueError):  # the client is gone
                 self.target.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 self.target.flush()
 
@@ -73,21 +74,21 @@ class Wire:
 
 
 class Printed:
-    """What is printed, as output events: standard output belongs to the protocol."""
+    """Sends printed text as output events, because standard output carries the protocol."""
 
     def __init__(self, wire: Wire, category: str) -> None:
         self.wire, self.category = wire, category
         self.encoding, self.errors = "utf-8", "replace"
 
     def write(self, text: str) -> int:
-        """Send a text."""
+        """Send text."""
         if text:
             self.wire.event("output", category=self.category, output=text)
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing; nothing is buffered."""
 
     def isatty(self) -> bool:
-        """Nobody looks at this directly."""
+        """False: this is not a terminal."""
         return False

@@ -1,4 +1,4 @@
-"""``warpsim debug run|replay``: a session at a terminal, in gdb's words."""
+"""``warpsim debug run|replay``: a debug session at the terminal, with gdb's commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsim.report.findings import finding_record
 
 
 def run_debugger(options: Namespace) -> int:
-    """Run a launch under the prompt; its exit status. With ``--json`` the dialogue goes to standard error."""
+    """Run a launch under the debugger; returns the exit status. With ``--json`` the dialogue goes to standard error."""
     from warpsim.cli.launching import Left, launch_from, launch_options
     from warpsim.cli.programs import find_case
     from warpsim.cli.reporting import failed, print_case, report_cases, report_launch, show_profile
@@ -58,7 +58,7 @@ def run_debugger(options: Namespace) -> int:
 
 
 def _lines(name: str) -> list[str]:
-    """The commands in a file."""
+    """Read the commands in a file."""
     try:
         with open(name, encoding="utf-8") as stream:
             return stream.read().splitlines()

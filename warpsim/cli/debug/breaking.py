@@ -1,4 +1,4 @@
-"""Commands for breakpoints and watchpoints."""
+"""Commands for breakpoints, watchpoints and catchpoints."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)
 
 
 class Breaking(Part):
-    """break, watch, delete, condition, commands and what goes with them."""
+    """The break, watch, delete, condition and commands commands, and their relatives."""
 
     def do_break(self, text: str, option: str) -> None:
-        """break [PLACE] [if CONDITION] (b): stop there: a PTX line, file.cu:N, a label, a function, op:PATTERN."""
+        """break [PLACE] [if CONDITION] (b): stop at a PTX line, file.cu:N, a label, a function, or op:PATTERN."""
         self._break(text, temporary=False)
 
     def do_tbreak(self, text: str, option: str) -> None:
@@ -30,7 +30,7 @@ class Breaking(Part):
         assert found is not None
         place, condition = found[1].strip(), found[2]
         if condition is not None and not condition.strip():
-            raise DebugError("a condition is missing behind if")
+            raise DebugError("expected a condition after if")
         if not place:
             line = self.session.stop.line
             if line is None:
@@ -42,7 +42,9 @@ class Breaking(Part):
         self.say(f"{kind} {point.number} at {place}: {'line' if len(point.lines) == 1 else 'lines'} {lines}")
 
     def do_watch(self, text: str, option: str) -> None:
-        """watch WHAT [lane|warp|any]: stop when a register (of the warp in focus), a variable, memory, or matrix d[0:8,0:8] changes."""
+        """watch WHAT [lane|warp|any]: stop when a register (of the warp in focus), a variable, memory, or matrix
+        d[0:8,0:8] changes.
+        """
         self._watch(text, read=False, write=True)
 
     def do_rwatch(self, text: str, option: str) -> None:
@@ -50,7 +52,7 @@ class Breaking(Part):
         self._watch(text, read=True, write=False)
 
     def do_awatch(self, text: str, option: str) -> None:
-        """awatch WHAT: stop when a variable or memory is read or changes."""
+        """awatch WHAT: stop when a variable or memory is read or changed."""
         self._watch(text, read=True, write=True)
 
     def _watch(self, text: str, *, read: bool, write: bool) -> None:
@@ -61,7 +63,9 @@ class Breaking(Part):
         self.say(f"Watchpoint {point.number}: {what}")
 
     def do_catch(self, text: str, option: str) -> None:
-        """catch WHAT: stop where a rule is broken (by its name), or for an event: arrival, barrier, phase, async, visible."""
+        """catch WHAT: stop where a rule is broken (by its name), or at an event: arrival, barrier, phase, async,
+        visible.
+        """
         if not text:
             raise DebugError(
                 "catch WHAT: the name of a rule, or "
@@ -71,18 +75,18 @@ class Breaking(Part):
         self.say(f"Catchpoint {point.number}: {text}")
 
     def do_delete(self, text: str, option: str) -> None:
-        """delete [N...] (d): take breakpoints and watchpoints away; without number, all."""
+        """delete [N...] (d): delete breakpoints, watchpoints and catchpoints; without a number, all of them."""
         if not text:
             self.session.delete()
         for word in text.split():
             self.session.delete(number_of(word, "a breakpoint"))
 
     def do_enable(self, text: str, option: str) -> None:
-        """enable [N...]: let breakpoints stop again."""
+        """enable [N...]: enable breakpoints."""
         self._switch(text, on=True)
 
     def do_disable(self, text: str, option: str) -> None:
-        """disable [N...]: keep breakpoints, and pass them."""
+        """disable [N...]: disable breakpoints without deleting them."""
         self._switch(text, on=False)
 
     def _switch(self, text: str, *, on: bool) -> None:
@@ -96,26 +100,26 @@ class Breaking(Part):
         return self.session.breakpoints[number]
 
     def do_ignore(self, text: str, option: str) -> None:
-        """ignore N COUNT: pass a breakpoint so many times."""
+        """ignore N COUNT: skip the next COUNT hits of a breakpoint."""
         words = text.split()
         point = self._point(words[0] if words else "")
         if not isinstance(point, Breakpoint):
-            raise DebugError("only breakpoints are passed; disable it")
+            raise DebugError("only breakpoints can be ignored; disable it instead")
         point.ignore = count_of(" ".join(words[1:]), 0)
-        self.say(f"Breakpoint {point.number} is passed {plural(point.ignore, 'time')}.")
+        self.say(f"Will ignore the next {plural(point.ignore, 'hit')} of breakpoint {point.number}.")
 
     def do_condition(self, text: str, option: str) -> None:
-        """condition N [EXPRESSION]: stop only where it holds in a lane; without expression, always."""
+        """condition N [EXPRESSION]: stop only where EXPRESSION is true in some lane; without EXPRESSION, always."""
         number, _, condition = text.partition(" ")
         point = self._point(number)
         if not isinstance(point, Breakpoint):
-            raise DebugError("only breakpoints have a condition")
+            raise DebugError("only breakpoints have conditions")
         if condition.strip():
             parse(condition)
         point.condition = condition.strip() or None
 
     def do_commands(self, text: str, option: str) -> None:
-        """commands [N]: what to do whenever a breakpoint stops; the lines that follow, up to "end"."""
+        """commands [N]: commands to run whenever a breakpoint stops, one per line, up to "end"."""
         number = number_of(text, "a breakpoint") if text else max(self.session.breakpoints, default=0)
         if number not in self.session.breakpoints:
             raise DebugError(f"no breakpoint {number}")
@@ -125,7 +129,7 @@ class Breaking(Part):
         self.scripts[number] = [line for line in lines if line.strip() != "silent"]
 
     def info_breakpoints(self, text: str) -> None:
-        """Breakpoints, watchpoints and catchpoints."""
+        """List breakpoints, watchpoints and catchpoints."""
         points = self.session.breakpoints
         if not points:
             self.say("No breakpoints, watchpoints or catchpoints.")

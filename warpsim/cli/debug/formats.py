@@ -1,4 +1,4 @@
-"""Values as text: in gdb's formats, and lane by lane."""
+"""Values as text, in gdb's formats and per lane."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from warpsim.debug import DebugError
 Array = NDArray[Any]
 LETTERS = "xduotacfz"
 ACROSS = 8
-"""Lanes in a row of text."""
+"""Lanes per row of text."""
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
 def integer_of(value: Any) -> int:
-    """The bits of one element as an unsigned number."""
+    """The bits of an element as an unsigned integer."""
     return int.from_bytes(np.ascontiguousarray(value).tobytes(), "little")
 
 
 def formatter(letter: str) -> Callable[[Any], str]:
-    """One element as text.
+    """A function that formats one element.
 
     Raises:
-        DebugError: there is no such format."""
+        DebugError: there is no such format.
+    """
     if letter not in LETTERS:
         raise DebugError(
-            f"{letter!r} is not a format; these are {', '.join('/' + c for c in LETTERS)} and types, as /f16x2"
+            f"{letter!r} is not a format; use {', '.join('/' + c for c in LETTERS)} or a type, such as /f16x2"
         )
 
     def text(value: Any) -> str:
@@ -53,7 +54,7 @@ def formatter(letter: str) -> Callable[[Any], str]:
 
 
 def plain(value: Any) -> str:
-    """One element as its type shows it."""
+    """Format an element as its type suggests."""
     kind = getattr(value, "dtype", None)
     if isinstance(value, (bool, np.bool_)):
         return "1" if value else "0"
@@ -65,7 +66,7 @@ def plain(value: Any) -> str:
 
 
 def show(value: Any, letter: str = "") -> str:
-    """A value: one element, the parts of packed bits, an array, or one for each lane."""
+    """Format a value: one element, the parts of packed bits, an array, or one element per lane."""
     one = formatter(letter) if letter else plain
     if isinstance(value, np.ma.MaskedArray):
         return _lanes(value, one)
@@ -82,7 +83,7 @@ def show(value: Any, letter: str = "") -> str:
 
 
 def _runs(data: Array) -> list[tuple[int, Any]]:
-    """Equal elements that follow one another, with how many there are."""
+    """Runs of equal elements, as (length, element)."""
     found: list[tuple[int, Any]] = []
     for item in data:
         raw = np.asarray(item).tobytes()
@@ -129,7 +130,7 @@ def _lane_text(here: Array) -> str:
 
 
 def short(value: Any) -> str:
-    """A register in one line: one value, or the first and the last."""
+    """Format a register on one line: its single value, or the first and the last."""
     data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
     wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())  # an address
     texts = [hex(int(item)) if wide else plain(item) for item in data[~mask]]
@@ -141,12 +142,12 @@ def short(value: Any) -> str:
 
 
 def equation(name: str, value: str) -> str:
-    """``name = value``; a table stands below its name."""
+    """Format ``name = value``; a table goes below its name."""
     return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"
 
 
 def grid(values: Any, across: int = 16) -> list[str]:
-    """A matrix with the numbers of its rows and columns, so many columns at a time; what is not here is a dash."""
+    """Format a matrix with row and column numbers, ``across`` columns at a time; masked elements are dashes."""
     data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
     rows, columns = data.shape
     texts = [["-" if mask[r, c] else _narrow(data[r, c]) for c in range(columns)] for r in range(rows)]
@@ -161,5 +162,5 @@ def grid(values: Any, across: int = 16) -> list[str]:
 
 
 def _narrow(value: Any) -> str:
-    """One element in few characters."""
+    """Format an element in few characters."""
     return plain(value) if isinstance(value, (np.integer, np.bool_)) else f"{float(value):.4g}"

@@ -1,4 +1,4 @@
-"""``info ...``: what there is, all at once."""
+"""The ``info`` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cta(place: tuple[int, int, int]) -> str:
-    """A CTA in words."""
+    """Format a CTA."""
     return f"CTA ({place[0]},{place[1]},{place[2]})"
 
 
@@ -30,7 +30,8 @@ class Infos(Part):
     register_line: Callable[[str, Any], str]
 
     def do_info(self, text: str, option: str) -> None:
-        """info WHAT (i): registers, lanes, warps, line, locals, frame, findings, breakpoints, watch, display ..."""
+        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, watch, display ...
+        """
         word, _, rest = text.partition(" ")
         known = self.infos()
         found = [name for name in known if name.startswith(word)] if word else []
@@ -43,45 +44,47 @@ class Infos(Part):
         getattr(self, "info_" + found[0])(rest.strip())
 
     def infos(self) -> list[str]:
-        """What `info` knows."""
+        """The subcommands of `info`."""
         return sorted(name[5:] for name in dir(self) if name.startswith("info_"))
 
     def info_registers(self, text: str) -> None:
-        """Registers that hold anything, those that changed since the last stop with a star; one by lane, or some: %r1*."""
+        """List written registers, those changed since the last stop with a star; for a name or %r1*, show values per
+        lane.
+        """
         held = self.session.registers
         if "*" in text or "?" in text:
             held = {name: held[name] for name in held if fnmatch.fnmatchcase(name, text)}
             if not held:
-                raise DebugError(f"no register {text} that anything was written to")
+                raise DebugError(f"no register {text} has been written")
         elif text:
             chosen = [name for name in held if name == text or name == "%" + text]
             if not chosen:
-                raise DebugError(f"no register {text} that anything was written to")
+                raise DebugError(f"no register {text} has been written")
             for name in chosen:
                 self.say(equation(name, show(held[name])))
             return
         if not held:
-            self.say("No register was written to yet.")
+            self.say("No register has been written yet.")
         for name in held:
             self.say(self.register_line(name, held[name]))
 
     def info_all(self, text: str) -> None:
-        """Registers, locals and where."""
+        """Show position, registers and locals."""
         self.say(self.whereabouts())
         self.info_registers("")
         self.info_locals("")
 
     def info_lanes(self, text: str) -> None:
-        """Where the lanes of the warp stand."""
+        """Show where the lanes of the warp stand."""
         focus = self.session.thread
         mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
         for part in mine:
             self.say(f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}")
         if not mine:
-            self.say(f"CTA {focus.cta}, warp {focus.warp} does not run.")
+            self.say(f"CTA {focus.cta}, warp {focus.warp} is not running.")
 
     def info_warps(self, text: str) -> None:
-        """Where the warps of the CTAs that run stand."""
+        """Show where the warps of the running CTAs stand."""
         focus = self.session.thread
         for part in self.session.warps():
             mark = "*" if (part.cta, part.warp) == (focus.cta, focus.warp) else " "
@@ -91,20 +94,20 @@ class Infos(Part):
             )
 
     def info_line(self, text: str) -> None:
-        """The present line, and its CUDA line."""
+        """Show the current line and its CUDA line."""
         stop = self.session.stop
         if stop.line is None:
-            raise DebugError("nobody stands anywhere")
+            raise DebugError("no thread is running")
         source = f", {source_name(stop.source)}" if stop.source is not None else ""
         name = os.path.basename(self.session.kernel.module.program.file)
         self.say(f"line {stop.line} of {name}{source}: {stop.instruction}")
 
     def info_frame(self, text: str) -> None:
-        """Where the thread in focus stands."""
+        """Show where the thread in focus stands."""
         self.say(self.whereabouts())
 
     def info_locals(self, text: str) -> None:
-        """Parameters and variables of the present function and of the module."""
+        """List parameters and variables of the current function and of the module."""
         scene = self.session.scene
         plan = scene.group.plan if scene.group is not None else self.session.timeline.state.plan.main
         for param in plan.function.params:
@@ -130,23 +133,23 @@ class Infos(Part):
         self.say(f"  .{space} .{type} {name} = {shown}")
 
     def info_findings(self, text: str) -> None:
-        """What was found so far."""
+        """List the findings so far."""
         for finding in self.session.findings:
             self.say(f"{finding.severity}: {describe(finding)}")
         if not self.session.findings:
-            self.say("No findings up to here.")
+            self.say("No findings so far.")
 
     def info_barriers(self, text: str) -> None:
-        """Barriers at which somebody has arrived, and who waits."""
+        """List barriers at which threads have arrived, and the waiting warps."""
         for barrier in self.session.barriers():
             name = "of the cluster" if barrier.number is None else str(barrier.number)
             waits = _waiting(barrier.waiting)
             self.say(f"  {cta(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}")
         if not self.session.barriers():
-            self.say("Nobody has arrived at a barrier.")
+            self.say("No thread has arrived at a barrier.")
 
     def info_mbarriers(self, text: str) -> None:
-        """The mbarriers in use: phase, what it lacks, who waits."""
+        """List the mbarriers in use: phase, pending arrivals and bytes, waiting warps."""
         for found in self.session.mbarriers():
             waits = _waiting(found.waiting)
             self.say(
@@ -154,14 +157,14 @@ class Infos(Part):
                 f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
             )
         if not self.session.mbarriers():
-            self.say("No mbarrier is in use.")
+            self.say("No mbarriers are in use.")
 
     def info_async(self, text: str) -> None:
-        """Copies and wgmma whose completion nobody has observed."""
+        """List copies and wgmma whose completion no thread has observed."""
         self._in_flight(wgmma=None)
 
     def info_wgmma(self, text: str) -> None:
-        """wgmma in flight, and the registers that they hold."""
+        """List wgmma in flight, and the registers that they hold."""
         self._in_flight(wgmma=True)
 
     def _in_flight(self, *, wgmma: bool | None) -> None:
@@ -173,7 +176,7 @@ class Infos(Part):
                 for where, start, nbytes in runs[:4]:
                     self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta(where)}")
                 if len(runs) > 4:
-                    self.say(f"      {verb} {len(runs) - 4} runs more")
+                    self.say(f"      {verb} {len(runs) - 4} more ranges")
             if each.registers:
                 self.say(
                     f"      holds {plural(len(each.registers), 'register')}, {each.registers[0]} to {each.registers[-1]}"
@@ -183,14 +186,14 @@ class Infos(Part):
             self.say("Nothing is in flight.")
 
     def info_display(self, text: str) -> None:
-        """What is shown at every stop."""
+        """List the expressions shown at every stop."""
         for number, (what, option) in self.displays.items():
             self.say(f"{number:3}  {what}" + (f" /{option}" if option else ""))
         if not self.displays:
-            self.say("Nothing is shown at every stop.")
+            self.say("No displays.")
 
     def info_program(self, text: str) -> None:
-        """How far the launch is."""
+        """Show how far the launch has come."""
         session = self.session
         end = "; it has ended" if session.timeline.ended else ""
         copies = (
@@ -206,7 +209,7 @@ class Infos(Part):
 
 
 def _waiting(warps: tuple[int, ...]) -> str:
-    """Who waits."""
+    """Format the waiting warps."""
     if len(warps) == 1:
         return f"; warp {warps[0]} waits"
     return f"; warps {', '.join(map(str, warps))} wait" if warps else ""

@@ -1,4 +1,4 @@
-"""Commands that show and change values, text and threads."""
+"""Commands that show and change values, code and threads."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
 
 
 class Looking(Infos):
-    """print, x, display, set, focus, list, backtrace."""
+    """The print, x, display, set, focus, list and backtrace commands."""
 
     # ---- values ------------------------------------------------------------------------------
 
     def do_print(self, text: str, option: str) -> None:
-        """print[/FORMAT] EXPRESSION (p): its value, by lane where it differs; formats x d u o t c a f z, or a type: /f16x2."""
+        """print[/FORMAT] EXPRESSION (p): show its value, per lane where lanes differ; formats x d u o t c a f z, or a
+        type: /f16x2.
+        """
         if not text:
             raise DebugError("print EXPRESSION, for example %r1 + 4*%tid.x, s[3], f16x2(%r5).hi")
         self.say(equation(text, self.value(text, option)))
 
     def value(self, text: str, option: str) -> str:
-        """An expression in a format."""
+        """Format the value of an expression."""
         if option in TYPES:
             return show(self.session.evaluate(f"{option}({text})"))
         if option and (len(option) > 1 or option not in LETTERS):
@@ -41,7 +43,9 @@ class Looking(Infos):
         return show(self.session.evaluate(text), option)
 
     def do_x(self, text: str, option: str) -> None:
-        """x[/NFU] PLACE: N elements of memory in format F and of unit b, h, w or g: x/8xw &s, x/4f out, x shared 0x40."""
+        """x[/NFU] PLACE: show N elements of memory in format F and unit b, h, w or g: x/8xw &s, x/4f out, x shared
+        0x40.
+        """
         found = re.fullmatch(r"(\d{0,6})([a-z]*)", option)
         if found is None:
             raise DebugError(f"x/NFU: a number, a format, a unit, not /{option[:20]}")
@@ -60,7 +64,7 @@ class Looking(Infos):
             self.say(f"{space} 0x{address + start * size:x}:  {row}")
 
     def _place(self, text: str) -> tuple[str, int]:
-        """A state space and an address: of what an expression names, or as they are given."""
+        """Parse a place: an expression with an address, or a state space and an address."""
         if not text:
             raise DebugError("x PLACE, for example &s, s[4], out, shared 0x40")
         word, _, rest = text.partition(" ")
@@ -82,7 +86,7 @@ class Looking(Infos):
         return plain_number
 
     def do_display(self, text: str, option: str) -> None:
-        """display[/FORMAT] [EXPRESSION] (disp): show it at every stop; without expression, show all now."""
+        """display[/FORMAT] [EXPRESSION] (disp): show it at every stop; without EXPRESSION, show all displays now."""
         if not text:
             self.show_displays()
             return
@@ -92,7 +96,7 @@ class Looking(Infos):
         self.say(equation(f"{number}: {text}", shown))
 
     def do_undisplay(self, text: str, option: str) -> None:
-        """undisplay [N...]: show no longer; without number, nothing."""
+        """undisplay [N...]: delete displays; without a number, all of them."""
         for word in text.split():
             if self.displays.pop(number_of(word, "a display"), None) is None:
                 raise DebugError(f"no display {word}")
@@ -100,7 +104,7 @@ class Looking(Infos):
             self.displays.clear()
 
     def show_displays(self) -> None:
-        """What is shown at every stop."""
+        """Show all displays."""
         for number, (text, option) in self.displays.items():
             try:
                 self.say(equation(f"{number}: {text}", self.value(text, option)))
@@ -108,23 +112,25 @@ class Looking(Infos):
                 self.say(f"{number}: {text}: {str(problem).splitlines()[0]}")
 
     def do_set(self, text: str, option: str) -> None:
-        """set WHAT = VALUE: change a register, a variable or memory; or set scheduler-locking on|off|step, stop-at-findings on|off."""
+        """set WHAT = VALUE: change a register, a variable or memory; or set scheduler-locking on|off|step,
+        stop-at-findings on|off.
+        """
         words = text.split()
         if words[:1] == ["scheduler-locking"]:
             if len(words) != 2 or words[1] not in ("on", "off", "step"):
-                raise DebugError("set scheduler-locking step (or on): only the warp in focus steps; off: all move")
+                raise DebugError("set scheduler-locking step (or on): only the warp in focus moves; off: all warps move")
             self.session.scheduler_locking = "off" if words[1] == "off" else "step"
             return
         if words[:1] == ["step-by"]:
             if len(words) != 2 or words[1] not in ("line", "instruction"):
                 raise DebugError(
-                    "set step-by line: step, next and reverse-step go by CUDA lines; set step-by instruction"
+                    "set step-by line: step, next and reverse-step move by CUDA lines; set step-by instruction: by instructions"
                 )
             self.step_by = words[1]
             return
         if words[:1] == ["history-bytes"]:
             if len(words) != 2:
-                raise DebugError("set history-bytes N: what copies of the state for going back may take")
+                raise DebugError("set history-bytes N: memory budget for the state snapshots that going back uses")
             self.session.timeline.most_bytes = count_of(words[1], 0)
             return
         if words[:1] == ["stop-at-findings"]:
@@ -140,7 +146,9 @@ class Looking(Infos):
         self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
 
     def do_matrix(self, text: str, option: str) -> None:
-        """matrix OPERAND[r,c]: an operand (a, b, c, d, e) of the matrix instruction here or last before, as the matrix it is; of [r,c] who holds it."""
+        """matrix OPERAND[r,c]: show operand a, b, c, d or e of the matrix instruction here or before; for [r,c], its
+        value and owner.
+        """
         found = re.fullmatch(r"\s*([a-z_]{1,10})\s*(?:\[\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\])?\s*", text.lower())
         if found is None:
             raise DebugError("matrix OPERAND, or matrix OPERAND[row,column]: for example matrix a, matrix d[3,7]")
@@ -159,7 +167,9 @@ class Looking(Infos):
             self.say(line)
 
     def do_origin(self, text: str, option: str) -> None:
-        """origin WHAT [DEPTH]: the step that gave a register, a variable or memory its value, and from what; DEPTH steps back."""
+        """origin WHAT [DEPTH]: show the step that gave a register, a variable or memory its value, and its inputs;
+        DEPTH steps back.
+        """
         words = text.rsplit(None, 1)
         deep = len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4
         what, depth = (words[0], int(words[1])) if deep else (text, 1)
@@ -170,7 +180,9 @@ class Looking(Infos):
     # ---- threads -----------------------------------------------------------------------------
 
     def do_focus(self, text: str, option: str) -> None:
-        """focus [cta X,Y,Z] [warp W] [lane L], or block (X,Y,Z) thread (X,Y,Z): whom step, print and watch mean."""
+        """focus [cta X,Y,Z] [warp W] [lane L], or block (X,Y,Z) thread (X,Y,Z): choose the thread for step, print and
+        watch.
+        """
         if text:
             self._focus(text)
         self.say(self.whereabouts())
@@ -202,38 +214,40 @@ class Looking(Infos):
         self.session.focus(**chosen)
 
     def do_cta(self, text: str, option: str) -> None:
-        """cta X,Y,Z: look at another CTA; so do block, warp, lane and thread."""
+        """cta X,Y,Z: focus on another CTA; likewise block, warp, lane and thread."""
         self.do_focus(f"cta {text}" if text else "", option)
 
     def do_block(self, text: str, option: str) -> None:
-        """block (X,Y,Z) [thread (X,Y,Z)]: look at another thread, in cuda-gdb's words."""
+        """block (X,Y,Z) [thread (X,Y,Z)]: focus on another thread, in cuda-gdb's syntax."""
         self.do_focus(f"block {text}" if text else "", option)
 
     def do_warp(self, text: str, option: str) -> None:
-        """warp W: look at another warp of the CTA."""
+        """warp W: focus on another warp of the CTA."""
         self.do_focus(f"warp {text}" if text else "", option)
 
     def do_lane(self, text: str, option: str) -> None:
-        """lane L: look at another lane of the warp."""
+        """lane L: focus on another lane of the warp."""
         self.do_focus(f"lane {text}" if text else "", option)
 
     def do_thread(self, text: str, option: str) -> None:
-        """thread (X,Y,Z): look at another thread of the CTA."""
+        """thread (X,Y,Z): focus on another thread of the CTA."""
         self.do_focus(f"thread {text}" if text else "", option)
 
     # ---- text --------------------------------------------------------------------------------
 
     def do_backtrace(self, text: str, option: str) -> None:
-        """backtrace (bt, where): the calls of the thread in focus, innermost first; the one looked at with a star."""
+        """backtrace (bt, where): show the calls of the thread in focus, innermost first; a star marks the selected
+        frame.
+        """
         calls = self.session.where()
         for number, call in enumerate(calls):
             mark = "*" if number == self.session.frame > 0 else "#"
             self.say(f"{mark}{number}  {call_text(call)}")
         if not calls:
-            self.say(f"{self.session.thread} does not run.")
+            self.say(f"{self.session.thread} is not running.")
 
     def do_frame(self, text: str, option: str) -> None:
-        """frame [N] (f): where the thread in focus stands; look at the N-th of its calls, its registers and variables."""
+        """frame [N] (f): show where the thread in focus stands, or select frame N for its registers and variables."""
         if text:
             self._select(number_of(text, "a frame"))
             return
@@ -244,11 +258,11 @@ class Looking(Infos):
             self.say(f"{call.line:6}  {call.text.expandtabs(1)}")
 
     def do_up(self, text: str, option: str) -> None:
-        """up [N]: look at the function that called this one; print, info and set mean its registers and variables."""
+        """up [N]: select the caller; print, info and set then refer to its registers and variables."""
         self._select(self.session.frame + count_of(text))
 
     def do_down(self, text: str, option: str) -> None:
-        """down [N]: look at the function that this one called."""
+        """down [N]: select the function that this one called."""
         self._select(self.session.frame - count_of(text))
 
     def _select(self, frame: int) -> None:
@@ -257,20 +271,20 @@ class Looking(Infos):
         self.say(f"#{frame}  {call_text(call)}")
 
     def do_list(self, text: str, option: str) -> None:
-        """list [LINE] (l): the text around the present line, or around another; again: what follows."""
+        """list [LINE] (l): show the code around the current line, or around another; repeat to continue."""
         lines = self.session.timeline.state.plan.program.lines
         calls = self.session.where()
         here = calls[self.session.frame].line if calls else self.session.stop.line
         if text:
             middle = number_of(text, "a line")
             if not 1 <= middle <= len(lines):
-                raise DebugError(f"there is no line {middle}: the text has {len(lines)}")
+                raise DebugError(f"there is no line {middle}: the module has {len(lines)} lines")
             first = max(middle - AROUND, 1)
         else:
             first = self.listed or max((here or 1) - AROUND, 1)
         last = min(first + 2 * AROUND, len(lines))
         if first > len(lines):
-            raise DebugError(f"the text has {len(lines)} lines")
+            raise DebugError(f"the module has {len(lines)} lines")
         sources = {
             i.span.line: i.source for f in self.session.timeline.state.plan.program.functions.values() for i in f.code
         }
@@ -285,19 +299,19 @@ class Looking(Infos):
         self.listed = last + 1
 
     def do_registers_of(self, text: str, option: str) -> None:
-        """registers-of PREFIX: the registers whose names begin so, by lane."""
+        """registers-of PREFIX: show the registers whose names begin with PREFIX, per lane."""
         for name, values in self.session.registers.items():
             if name.startswith(text):
                 self.say(equation(name, show(values)))
 
     def register_line(self, name: str, values: Any) -> str:
-        """A register in one line, marked where it changed since the last stop."""
+        """Format a register on one line, marked if it changed since the last stop."""
         old = self.previous.get(name)
         changed = old is None or old.tobytes() != values.tobytes()
         return f"{'*' if changed and self.previous else ' '} {name:>12}  {short(values)}"
 
 
 def call_text(call: Call) -> str:
-    """A call in a line."""
+    """Format a call on one line."""
     source = f" at {source_name(call.source)}" if call.source is not None else ""
     return f"{call.function}, line {call.line}{source}: {call.text}"

@@ -1,4 +1,4 @@
-"""What the commands have in common."""
+"""What all groups of commands share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsim.errors import Finding
 
 
 class Part:
-    """What every group of commands may use; `Shell` puts them together."""
+    """State and helpers that every group of commands may use. `Shell` combines the groups."""
 
     session: Session
     say: Callable[..., None]
@@ -28,20 +28,20 @@ class Part:
 
 
 def count_of(text: str, least: int = 1) -> int:
-    """A number of times; one where none is given."""
+    """Parse a count; 1 if none is given."""
     text = text.strip()
     if not text:
         return max(least, 1)
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise DebugError(f"a number is needed here, not {text[:40]!r}")
+        raise DebugError(f"expected a number, not {text[:40]!r}")
     number = int(text)
     if number < least:
-        raise DebugError(f"{number} is too small: at least {least}")
+        raise DebugError(f"{number} is too small: the least is {least}")
     return number
 
 
 def number_of(text: str, what: str) -> int:
-    """The number of a breakpoint or display."""
+    """Parse the number of a breakpoint or display."""
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise DebugError(f"{what} has a number, not {text[:40]!r}")
+        raise DebugError(f"expected the number of {what}, not {text[:40]!r}")
     return int(text)

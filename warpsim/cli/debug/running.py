@@ -1,4 +1,4 @@
-"""Commands that move the launch, and what is said when it stands again."""
+"""Commands that move the launch, and the report of where it stopped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Running(Part):
-    """step, next, finish, until, continue, run, goto, and back again."""
+    """The step, next, finish, until, continue, run and goto commands, and their reverse forms."""
 
     def greet(self) -> None:
-        """Where the launch stands at the beginning."""
+        """Print where the launch starts."""
         state = self.session.timeline.state
         kernel, grid, block = self.session.kernel.name, state.grid, state.block
         self.say(f"{kernel}: grid {grid}, block {block}. Type help for the commands.")
@@ -34,7 +34,7 @@ class Running(Part):
         self.move(lambda: self.session.step(count_of(text), self.step_by))
 
     def do_next(self, text: str, option: str) -> None:
-        """next [N] (n): likewise, but a called function runs as a whole."""
+        """next [N] (n): like step, but run called functions to their return."""
         self.move(lambda: self.session.next(count_of(text), self.step_by))
 
     def do_stepi(self, text: str, option: str) -> None:
@@ -42,29 +42,29 @@ class Running(Part):
         self.move(lambda: self.session.step(count_of(text)))
 
     def do_nexti(self, text: str, option: str) -> None:
-        """nexti [N] (ni): likewise, but a called function runs as a whole."""
+        """nexti [N] (ni): like stepi, but run called functions to their return."""
         self.move(lambda: self.session.next(count_of(text)))
 
     def do_step_line(self, text: str, option: str) -> None:
-        """step-line [N] (sl): run until the warp in focus begins another CUDA line, N times."""
+        """step-line [N] (sl): run until the warp in focus reaches another CUDA line, N times."""
         self.move(lambda: self.session.step(count_of(text), "line"))
 
     def do_next_line(self, text: str, option: str) -> None:
-        """next-line [N] (nl): likewise, but a called function runs as a whole."""
+        """next-line [N] (nl): like step-line, but run called functions to their return."""
         self.move(lambda: self.session.next(count_of(text), "line"))
 
     def do_finish(self, text: str, option: str) -> None:
-        """finish (fin): run until the present function has returned."""
+        """finish (fin): run until the current function returns."""
         self.move(self.session.finish)
 
     def do_until(self, text: str, option: str) -> None:
-        """until PLACE (u): run until the warp in focus comes there, or its function returns."""
+        """until PLACE (u): run until the warp in focus reaches PLACE, or its function returns."""
         if not text:
             raise DebugError("until PLACE: a PTX line, file.cu:N, a label, a function, op:PATTERN")
         self.move(lambda: self.session.until(text))
 
     def do_continue(self, text: str, option: str) -> None:
-        """continue [N] (c): run to the next stop; pass the breakpoint at which the launch stands N - 1 times."""
+        """continue [N] (c): run to the next stop; with N, skip the current breakpoint's next N - 1 hits."""
         n, stop = count_of(text), self.session.stop
         point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
         if n > 1 and isinstance(point, Breakpoint):
@@ -72,21 +72,23 @@ class Running(Part):
         self.move(self.session.cont)
 
     def do_run(self, text: str, option: str) -> None:
-        """run (r): begin the launch anew, and run to the first stop."""
+        """run (r): restart the launch, and run to the first stop."""
         self.move(self.session.run)
 
     def do_start(self, text: str, option: str) -> None:
-        """start: begin the launch anew, and stand before its first instruction."""
+        """start: restart the launch, and stop before its first instruction."""
         self.move(lambda: self.session.goto(0))
 
     def do_goto(self, text: str, option: str) -> None:
-        """goto STEP: be where so many steps have been executed, forward or back."""
+        """goto STEP: go to the position after STEP steps, forward or backward."""
         if not text:
             raise DebugError("goto STEP")
         self.move(lambda: self.session.goto(count_of(text, 0)))
 
     def do_reverse_step(self, text: str, option: str) -> None:
-        """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus; CUDA lines after "set step-by line"."""
+        """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus; CUDA lines after "set step-by
+        line".
+        """
         self.move(lambda: self.session.back(count_of(text), self.step_by), back=True)
 
     def do_reverse_stepi(self, text: str, option: str) -> None:
@@ -94,27 +96,29 @@ class Running(Part):
         self.move(lambda: self.session.back(count_of(text)), back=True)
 
     def do_reverse_step_line(self, text: str, option: str) -> None:
-        """reverse-step-line [N] (rsl): be at the start of the CUDA line that the warp in focus executed last, N times."""
+        """reverse-step-line [N] (rsl): go back to the start of the CUDA line that the warp in focus executed last, N
+        times.
+        """
         self.move(lambda: self.session.back(count_of(text), "line"), back=True)
 
     def do_reverse_continue(self, text: str, option: str) -> None:
-        """reverse-continue (rc): go back to the last breakpoint or change of what is watched."""
+        """reverse-continue (rc): go back to the last breakpoint or watchpoint hit."""
         self.move(self.session.reverse_cont, back=True)
 
     # ---- stops -------------------------------------------------------------------------------
 
     def move(self, action: Callable[[], Stop], *, back: bool = False) -> None:
-        """Let the launch move, and say where it stands then."""
+        """Move the launch, and report where it stopped."""
         before = self.session.thread
         self.previous = {name: values.copy() for name, values in self.session.registers.items()}
         with interruptible(self.session):
             stop = action()
         if back and stop.step == 0 and stop.reason == "step":
-            self.say("Nothing lies further back: this is the start of the launch.")
+            self.say("This is the start of the launch; there is nothing further back.")
         self.report(stop, before)
 
     def report(self, stop: Stop, before: Focus | None) -> None:
-        """Say why and where the launch stands."""
+        """Report why and where the launch stopped."""
         self.listed = None
         if stop.reason == "end":
             self._report_end(stop)
@@ -166,7 +170,7 @@ class Running(Part):
             )
 
     def whereabouts(self) -> str:
-        """The thread in focus, and who goes with it."""
+        """Describe the thread in focus, and the lanes that move with it."""
         focus, calls = self.session.thread, self.session.where()
         mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
         at = self.session.standing()
@@ -180,7 +184,7 @@ class Running(Part):
 
 @contextlib.contextmanager
 def interruptible(session: Session) -> Iterator[None]:
-    """While a command runs, Ctrl-C stops the launch and not the program."""
+    """Make Ctrl-C stop the launch, not the program, while a command runs."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         session.interrupt()

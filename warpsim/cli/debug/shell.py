@@ -1,4 +1,4 @@
-"""The prompt: reads commands, finds who obeys them, and says where the launch stands."""
+"""The prompt: reads commands and dispatches them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Leave(Exception):
 
 
 class Shell(Running, Breaking, Looking):
-    """A dialogue about a session. ``source`` gives lines after the commands of ``first``; ``echo`` shows what is read."""
+    """A dialogue about a session. ``source`` gives lines after the commands of ``first``; ``echo`` decides whether to
+    show them.
+    """
 
     def __init__(self, session: Session, out: TextIO, colour: bool) -> None:
         self.session = session
@@ -59,13 +61,13 @@ class Shell(Running, Breaking, Looking):
         print(text, file=self.out)
 
     def paint(self, text: str, code: str) -> str:
-        """Text in a colour, where the terminal has any."""
+        """Colour text if the terminal supports it."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     # ---- dialogue ----------------------------------------------------------------------------
 
     def dialogue(self, first: list[str], source: Callable[[], str | None], echo: Callable[[], bool]) -> None:
-        """Obey ``first``, then what ``source`` gives, until it has no more or the user leaves."""
+        """Execute ``first``, then lines from ``source``, until it has no more or the user leaves."""
         self.greet()
         self.queue = list(first)
         with contextlib.suppress(Leave):
@@ -84,7 +86,7 @@ class Shell(Running, Breaking, Looking):
                 self.obey(line)
 
     def obey(self, line: str) -> None:
-        """Do what a line says; complaints are printed."""
+        """Execute a line; print errors."""
         line = line.strip()
         if not line or line.startswith("#"):
             return
@@ -93,7 +95,7 @@ class Shell(Running, Breaking, Looking):
         except (DebugError, WarpsimError) as problem:
             self.say(str(problem))
         except RecursionError:
-            self.say("that is too deep")
+            self.say("expression nests too deep")
 
     def _dispatch(self, line: str) -> None:
         found = COMMAND.fullmatch(line)
@@ -107,7 +109,7 @@ class Shell(Running, Breaking, Looking):
         getattr(self, "do_" + name.replace("-", "_"))(rest, option)
 
     def command(self, word: str) -> str:
-        """The full name of a command: of an abbreviation as in gdb, or of any beginning that is unique."""
+        """The full name of a command, from gdb's abbreviation or any unique prefix."""
         names = self.names()
         if word in ALIASES:
             return ALIASES[word]
@@ -122,7 +124,7 @@ class Shell(Running, Breaking, Looking):
         return found[0]
 
     def names(self) -> list[str]:
-        """All commands."""
+        """All command names."""
         return sorted(name[3:].replace("_", "-") for name in dir(self) if name.startswith("do_"))
 
     def further(self) -> str | None:
@@ -133,7 +135,7 @@ class Shell(Running, Breaking, Looking):
     # ---- commands about the dialogue ---------------------------------------------------------
 
     def do_help(self, text: str, option: str) -> None:
-        """help [COMMAND]: what there is, or what a command does."""
+        """help [COMMAND]: list the commands, or explain one."""
         if text:
             name = self.command(text.split()[0]).split()[0]
             self.say(str(getattr(self, "do_" + name.replace("-", "_")).__doc__))
@@ -143,17 +145,17 @@ class Shell(Running, Breaking, Looking):
             self.say(f"  {first}")
 
     def do_quit(self, text: str, option: str) -> None:
-        """quit: end the session; a launch that has not ended is left."""
+        """quit: end the session, even if the launch has not ended."""
         raise Leave
 
     def do_echo(self, text: str, option: str) -> None:
-        """echo TEXT: print a text."""
+        """echo TEXT: print TEXT."""
         self.say(text.replace("\\n", "\n").rstrip("\n"))
 
     def do_source(self, text: str, option: str) -> None:
-        """source FILE: obey the commands in a file."""
+        """source FILE: execute the commands in FILE."""
         if self.depth > 20:
-            raise DebugError("files of commands nest too deep")
+            raise DebugError("command files nest too deep")
         try:
             with open(text, encoding="utf-8") as stream:
                 lines = stream.read().splitlines()
@@ -165,7 +167,7 @@ class Shell(Running, Breaking, Looking):
     # ---- completion --------------------------------------------------------------------------
 
     def complete(self, text: str, line: str) -> list[str]:
-        """What the word under the cursor may become."""
+        """Completions of the word under the cursor."""
         before = line[: len(line) - len(text)].split()
         if not before:
             return [name + " " for name in self.names() if name.startswith(text)]
@@ -189,7 +191,7 @@ class Shell(Running, Breaking, Looking):
 
 
 class Terminal:
-    """Lines from standard input; at a terminal with history and completion where readline exists."""
+    """Lines from standard input; at a terminal, with history and completion where readline exists."""
 
     def __init__(self, shell: Shell) -> None:
         self.tty = sys.stdin is not None and sys.stdin.isatty()
@@ -242,12 +244,12 @@ class Terminal:
             return ""
         except UnicodeDecodeError:
             return "# what was typed is not a text"
-        except OSError:  # there is no input at all
+        except OSError:  # there is no standard input
             return None
 
 
 def words_of(text: str) -> list[str]:
-    """Words as a shell splits them; what has no end is one word."""
+    """Split text as a shell does; an unterminated quote makes it one word."""
     try:
         return shlex.split(text)
     except ValueError:
