@@ -15,7 +15,7 @@ IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)
 
 
 class Breaking(Part):
-    """The break, watch, delete, condition and commands commands, and their relatives."""
+    """Commands on stops: break, watch, delete, condition, commands and so on."""
 
     def do_break(self, text: str, option: str) -> None:
         """break [PLACE] [if CONDITION] (b): stop at a PTX line, file.cu:N, a label, a function, or op:PATTERN."""

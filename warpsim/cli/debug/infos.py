@@ -30,8 +30,7 @@ class Infos(Part):
     register_line: Callable[[str, Any], str]
 
     def do_info(self, text: str, option: str) -> None:
-        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, watch, display ...
-        """
+        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, display ..."""
         word, _, rest = text.partition(" ")
         known = self.infos()
         found = [name for name in known if name.startswith(word)] if word else []

@@ -118,7 +118,9 @@ class Looking(Infos):
         words = text.split()
         if words[:1] == ["scheduler-locking"]:
             if len(words) != 2 or words[1] not in ("on", "off", "step"):
-                raise DebugError("set scheduler-locking step (or on): only the warp in focus moves; off: all warps move")
+                raise DebugError(
+                    "set scheduler-locking step (or on): only the warp in focus moves; off: all warps move"
+                )
             self.session.scheduler_locking = "off" if words[1] == "off" else "step"
             return
         if words[:1] == ["step-by"]:
