@@ -36,6 +36,10 @@ def by_thread(step, start="at"):
         (["cp.async.ca.shared.global [smem+4], [out], 8;"], "misaligned"),
         (["cp.async.ca.shared.global [smem+8], [out], 8;"], None),
         (["cp.async.bulk.prefetch.L2.global [out], 64;"], None),
+        ([".global .align 8 .b8 table[64]; ld.global.u32 r1, [table+2];"], "misaligned"),
+        ([".global .align 8 .b8 table[64]; ld.global.u32 r1, [table+4];"], None),
+        ([f".global .align 8 .b8 table[64]; ld.global.v4.u32 {VECTOR}, [table];"], None),  # it may lie at a multiple of 16
+        ([f".global .align 8 .b8 table[64]; ld.global.v4.u32 {VECTOR}, [table+8];"], None),
         (["cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem+64], [out, {n}], [next];"], "tensor-map"),
         (["cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [smem+128], [out, {n}], [next];"], None),
     ],

@@ -13,7 +13,7 @@ import pytest
 
 import warpsim
 from warpsim.driver import library
-from warpsim.driver.abi import binding, cu_entry, rt_device, rt_launch
+from warpsim.driver.abi import binding, cu_entry, linking, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.rt_errors import NAMES
 
@@ -103,6 +103,17 @@ def test_structures_of_copies():
     assert out.sum() == source[1:3, 1:4].sum()
 
 
+def test_structures_of_copies_in_space():
+    """CUDA_MEMCPY3D by the offsets of cuda.h: two sides of 88 bytes, then width in bytes, height and depth."""
+    source, out, host = np.arange(60, dtype=np.uint8).reshape(3, 4, 5), np.zeros((3, 4, 5), np.uint8), 1
+    side = "<QQQQI4xQQQQQQ"
+    box = struct.pack(side, 1, 1, 1, 0, host, source.ctypes.data, 0, 0, 0, 5, 4)
+    box += struct.pack(side, 0, 0, 0, 0, host, out.ctypes.data, 0, 0, 0, 5, 4) + struct.pack("<QQQ", 3, 2, 2)
+    assert call("cuInit", 0) == call("cuMemcpy3D_v2", ctypes.create_string_buffer(box)) == 0
+    assert out[:2, :2, :3].tolist() == source[1:, 1:3, 1:4].tolist()
+    assert out.sum() == source[1:, 1:3, 1:4].sum()
+
+
 def test_errors_of_the_run_time():
     """The last error is given once; one that sticks stays; names are the run time's own."""
     assert call("cudaMalloc", 0, 4) == 1
@@ -169,6 +180,10 @@ def test_a_launch_with_attributes():
     assert struct.pack("<I", out.value) == struct.pack("<f", 2.5)
     assert call("cudaStreamDestroy", stream.value) == 0
     assert call("cudaLaunchKernelExC", config, stub, params) == 400
+    one, value.value = 1 | 1 << 32, 3.5
+    assert call("cudaLaunchCooperativeKernel", ctypes.addressof(stub), one, 1, one, 1, params, 0, 0) == 0
+    assert call("cudaMemcpy", out, address.value, 4, 2) == 0
+    assert struct.pack("<I", out.value) == struct.pack("<f", 3.5)
 
 
 def test_properties():
@@ -221,6 +236,20 @@ def test_versions_of_functions(monkeypatch):
     assert cu_entry.entry("cuMemAlloc", 11000) == number["cuMemAlloc_v2"]
     assert cu_entry.entry("cuGetProcAddress", 11030) == number["cuGetProcAddress"]
     assert cu_entry.entry("cuNothing", 13000) == 0
+    assert cu_entry.entry("cuLaunchHostFunc", 13000) == number["cuLaunchHostFunc"]  # cuda.h of CUDA 13.1 has another
+    assert cu_entry.entry("cuLaunchHostFunc", 13010) == number["cuLaunchHostFunc_v2"]
+
+
+def test_options_of_a_link():
+    """nvJitLink is told the architecture by any of its options."""
+    words = [ctypes.create_string_buffer(word) for word in (b"-O3", b"-lto", b"-arch=compute_80")]
+    options, out = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, words)), ctypes.c_uint64()
+    assert call("nvJitLinkCreate", out, 3, options) == 0
+    assert PROCESS.get(out.value, linking.Link).sm == 80
+    assert call("nvJitLinkCreate", out, 2, options) == 0
+    assert PROCESS.get(out.value, linking.Link).sm == 90
+    assert call("nvJitLinkDestroy", out) == 0
+    assert out.value == 0
 
 
 PROGRAM = r"""

@@ -394,6 +394,8 @@ def test_clusters():
     ends = (4, 2)  # and the CTA ends while its peer may read
     assert races(CLUSTER.format(sync=SYNC, end=again), grid=2, cluster=(2, 1, 1)) == [(3, 2), ends]
     assert races(CLUSTER.format(sync=SYNC, end=SYNC + again), grid=2, cluster=(2, 1, 1)) == []
+    alone = "setp.ne.u32 %p1, %r1, 0; @%p1 ret; mov.u32 %r10, 0;"
+    assert races(CLUSTER.format(sync=SYNC, end=alone), grid=2, cluster=(2, 1, 1)) == [ends]
 
 
 def test_a_lone_cluster_wait_is_a_deadlock():

@@ -284,3 +284,19 @@ def test_memory_that_is_given_empty(body, expected):
     result = module["k"]((1,), (1,), (empty, np.zeros(64, np.uint32)), on_finding="collect")
 
     assert [(f.rule, f.line) for f in result.findings] == expected
+
+
+@pytest.mark.parametrize(
+    "place", ["xor.b32 %r3, %r1, 5;", "mov.u32 %r3, %r1;", "sub.u32 %r3, 31, %r1;", "shr.u32 %r3, %r1, 31;"]
+)
+def test_stores_write_where_they_go(place):
+    """A store in any order of the lanes, or of all to one place, writes these words and no others."""
+    body = (
+        f"mov.u32 %r4, %tid.x; mov.u32 %r1, %r4; {place} mul.wide.u32 %rd3, %r3, 4; add.u64 %rd4, %rd1, %rd3;\n"
+        "st.global.u32 [%rd4], %r4; ld.global.u32 %r2, [%rd4];\n"
+    )
+    for use, expected in (("", []), ("ld.global.u32 %r2, [%rd1+128];", [("uninitialised", 10)])):
+        module = warpsim.load(SAME + body + use + "\nst.global.u32 [%rd2], %r2; ret; }\n")
+        empty = module.device.empty((64,), np.uint32)
+        result = module["k"]((1,), (32,), (empty, np.zeros(64, np.uint32)), on_finding="collect", checks="default-race")
+        assert [(f.rule, f.line) for f in result.findings] == expected

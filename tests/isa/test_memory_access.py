@@ -171,7 +171,7 @@ SHORT = """.version 8.7
 .const .align 4 .b32 table[4] = { 10, 20, 30, 40 };
 .visible .entry k(.param .u64 out, .param .align 8 .b8 values[32]) {
 .reg .b32 t, r, s; .reg .b64 po, x, y; .reg .pred p;
-ld.param.u64 po, [out]; mov.u32 t, %tid.x; shl.b32 s, t, 2; mul.wide.u32 x, t, 16; add.u64 po, po, x;
+mov.b32 r, out; ld.param.u64 po, [r]; mov.u32 t, %tid.x; shl.b32 s, t, 2; mul.wide.u32 x, t, 16; add.u64 po, po, x;
 mov.b32 r, values; add.s32 r, r, s; ld.param.b32 r, [r+4]; st.global.b32 [po], r;
 mov.b32 r, values; cvt.u64.u32 x, r; cvta.param.u64 x, x; cvt.u64.u32 y, s; add.u64 x, x, y; ld.b32 r, [x+4]; st.global.b32 [po+4], r;
 mov.b32 r, table; add.s32 r, r, s; ld.const.b32 r, [r]; st.global.b32 [po+8], r;

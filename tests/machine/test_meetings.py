@@ -57,6 +57,7 @@ def test_two_instructions(high, low):
 
     assert (found.rule, found.line, found.lanes) == ("membermask", 9, tuple(range(16, 32)))
     assert found.other.line == 10
+    assert found.advice.startswith("every lane that the mask names must come")
 
 
 def test_aligned_instructions_do_not_meet():
@@ -65,6 +66,7 @@ def test_aligned_instructions_do_not_meet():
         launch(*["movmatrix.sync.aligned.m8n8.trans.b16 %r9, %r1;"] * 2)
 
     assert caught.value.findings[0].rule == "aligned-divergence"
+    assert caught.value.findings[0].advice.startswith("all lanes of a warp execute this together")
 
 
 def test_warps_meet_apart():

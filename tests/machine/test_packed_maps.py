@@ -143,6 +143,26 @@ def test_an_element_stride_of_zero(order):
     assert out.tolist() == data.tolist()
 
 
+@pytest.mark.parametrize(
+    ("line", "lacking"),
+    [
+        ("fence.proxy.tensormap::generic.release.gpu;", "release of the thread that changed it"),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;", "acquire of its own"),
+    ],
+)
+def test_a_change_of_a_map_that_a_fence_lacks(line, lacking):
+    """The message names the one that is missing."""
+    data = np.arange(8 * 32, dtype=np.uint32).reshape(8, 32)
+    raw = warpsim.TensorMap(data, global_dim=[32, 8], global_strides=[128], box_dim=[32, 8]).encode(0)
+    words = ", ".join(str(w) for w in np.frombuffer(raw, np.uint32))
+    text = EDITED.replace("WORDS", words).replace("ORDER", "0").replace(line, "")
+    result = warpsim.load(text)["k"](1, 32, (data, np.zeros((8, 32), np.uint32)), on_finding="collect")
+
+    (found,) = result.findings
+    assert (found.rule, found.severity) == ("proxy-fence", "error")
+    assert found.message.endswith(f"without a fence.proxy.tensormap::generic.{lacking}")
+
+
 EDITED = """.version 8.3
 .target sm_90a
 .address_size 64

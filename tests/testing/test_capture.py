@@ -7,6 +7,7 @@ import pytest
 
 import warpsim
 from warpsim.capture import launches, structures
+from warpsim.capture import session as capture_session
 from warpsim.capture.cupti import ENTER, EXIT, CallbackData
 from warpsim.capture.images import VARIABLE, Sources
 from warpsim.capture.session import recording
@@ -194,6 +195,25 @@ def test_without_a_gpu(tmp_path, monkeypatch):
     with pytest.raises(warpsim.LaunchError, match="needs a machine with an NVIDIA driver"):
         recording(tmp_path)
     assert main(["record", "-o", str(tmp_path), "--", "/no/such/program"]) == 2
+
+
+def test_what_record_starts_records_itself_until_its_end(tmp_path, monkeypatch, capsys):
+    """A process in whose environment a folder stands opens a recording at once, closes it at its end, and says what it kept."""
+    opened, ends = [], []
+    monkeypatch.setattr(launches, "Driver", FakeDriver)
+    monkeypatch.setattr(launches.Recorder, "open", lambda self: opened.append(self))
+    monkeypatch.setattr(capture_session.atexit, "register", ends.append)
+    monkeypatch.setenv(capture_session.FOLDER, str(tmp_path / "kept"))
+    monkeypatch.setenv(capture_session.KERNELS, "add*")
+    monkeypatch.setenv(capture_session.MOST, "3")
+    capture_session.start_from_environment()
+
+    (begun,) = opened
+    assert (begun.kernels, begun.most) == ("add*", 3)
+    (end,) = ends
+    monkeypatch.setattr(launches.Recorder, "close", lambda self: self.notes.append("closed"))
+    end()
+    assert capsys.readouterr().err == "warpsim record: closed\n"
 
 
 # ---- graphs ---------------------------------------------------------------------------------------

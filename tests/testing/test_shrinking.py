@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import Case, run_case
-from warpsim.testing import Launch, arrays, fuzz, shrink
+from warpsim.testing import Launch, arrays, fuzz, shrink, shrinking
 
 ROOT = Path(__file__).parents[2]
 SAXPY = ROOT / "programs" / "saxpy"
@@ -44,6 +44,23 @@ def test_a_broken_rule(tmp_path, capsys):
     assert sum(";" in line for line in small.source[0].split("\n")) < 20
     assert "it fails: out-of-bounds" in capsys.readouterr().out
     assert main(["shrink", str(SAXPY), "-o", str(tmp_path / "none")]) == 2
+
+
+def test_a_document_of_shrinking(tmp_path, monkeypatch, capsys):
+    """With --json what was said and written is one document, and nothing stands beside it."""
+
+    def shrunk(case, output, *, said, **given):
+        said(f"{case.name}: {given}")
+        return output
+
+    monkeypatch.setattr(shrinking, "shrink", shrunk)
+    assert (
+        main(["shrink", str(SAXPY), "-o", str(tmp_path / "small"), "--seconds", "7", "--schedule", "3", "--json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["case"] == str(tmp_path / "small")
+    assert found["steps"] == ["saxpy: {'seconds': 7.0, 'schedule': 3}"]
 
 
 def test_a_wrong_element(tmp_path):

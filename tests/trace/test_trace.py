@@ -12,6 +12,7 @@ import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.trace import Tracer
+from warpsim.trace.document import class_of
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -51,6 +52,23 @@ def handover():
 def opcode(trace, step):
     """What was executed in a step."""
     return trace.instructions[trace.steps[step]].text
+
+
+def test_classes_of_instructions():
+    """What a picture says of an instruction, where it may be of several kinds."""
+    lines = {
+        "add.u32 %r0, %r0, 1;": "arithmetic",
+        "ret;": "control",
+        "ld.global.u32 %r0, [%rd0];": "memory",
+        "st.shared.u32 [%r1], %r0;": "shared",
+        "cp.async.ca.shared.global [%r1], [%rd0], 4;": "async",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %r0, %r1;": "matrix",
+        "bar.sync 0;": "barrier",
+        "cp.async.wait_all;": "wait",
+    }
+    text = HEAD + ".visible .entry k() { .reg .b32 %r<2>; .reg .b64 %rd<1>;\n" + "\n".join(lines) + "\nret; }\n"
+    made = warpsim.load(text).program.functions["k"].code
+    assert [class_of(i.traits) for i in made][: len(lines)] == list(lines.values())
 
 
 def test_steps(handover):

@@ -99,8 +99,6 @@ def as_bits(value: Value, type: ScalarType) -> Value:
     if data.dtype.names is not None:
         raise DebugError("128-bit registers cannot be reinterpreted")
     plain = data if data.dtype == object else of_type(data, np.dtype(f"u{data.dtype.itemsize}")).astype(object)
-    if data.dtype == np.bool_:
-        plain = data.astype(np.uint8).astype(object)
     bits = (plain & mask) if type.bits < 128 else plain
     raw = np.asarray(bits, object).reshape(-1).astype(f"u{size}").reshape(data.shape)
     if type.kind == "p":
