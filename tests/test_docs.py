@@ -73,6 +73,25 @@ def test_examples_of_rules(rules):
     assert {name: mended for name, (_, mended) in found.items() if mended} == {}
 
 
+def test_pictures_of_rules(rules):
+    """A launch is drawn with a line for each step; a frame where the rule is broken, and a red end where nothing waits."""
+    from docs.tools.pictures import ERROR
+
+    drawn = {r.name: (r, rules.picture(r.faulty), rules.picture(r.mended)) for r in rules.rules() if r.name in DRAWN}
+
+    for name, frames in DRAWN.items():
+        rule, faulty, mended = drawn[name]
+        steps = [len(example.text.splitlines()) + 1 for example in (rule.faulty, rule.mended)]  # and ret
+        warps = int(rule.faulty.options.get("block", 32)) // 32
+        assert [svg.count(" lanes</title>") for svg in (faulty, mended)] == [warps * n for n in steps], name
+        assert (faulty.count(f'stroke="{ERROR}"'), mended.count(ERROR)) == (frames, 0), name
+    assert f'fill="{ERROR}"' in drawn["async-smem-overwrite"][1]
+    assert f'fill="{ERROR}"' not in drawn["async-read-early"][1], "it is waited for, too late"
+    assert rules.picture(next(iter(rules.rules())).faulty) == "", "what is refused does not run"
+
+
+DRAWN = {"wgmma-in-flight": 1, "async-smem-overwrite": 1, "async-read-early": 1, "race": 1}
+"""Rules whose programs have a step in each line, and how many findings they give."""
 GALLERY_RULES = {
     "hello": "out-of-bounds", "saxpy": "out-of-bounds", "histogram": "race", "reduce_shfl": "race", "softmax_rows": "race", "transpose": "race",
     "copy_pipeline": "async-read-early", "scan_lookback": "race", "cluster_reduce": "race", "mma_f16_gemm": "race", "gemm_sparse": "uninitialised",

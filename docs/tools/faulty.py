@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,13 +57,19 @@ class Example(NamedTuple):
 
     def module(self) -> str:
         """The whole module."""
+        head = self.head()
+        return head + self.text + END if head else self.text
+
+    def head(self) -> str:
+        """What the module has before the text; empty for a whole module."""
         if "module" in self.options or re.search(r"^\.version", self.text, re.M):
-            return self.text
-        preamble = PREAMBLE.format(target=self.options.get("target", "sm_90a"))
-        return preamble + (WGMMA_START if "wgmma" in self.options else "") + self.text + END
+            return ""
+        return PREAMBLE.format(target=self.options.get("target", "sm_90a")) + (
+            WGMMA_START if "wgmma" in self.options else ""
+        )
 
 
-def findings(example: Example) -> tuple[Any, ...]:
+def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
     """What loading and launching a program is found to break: under all checks, unless it says under which."""
     import numpy as np
 
@@ -82,6 +89,7 @@ def findings(example: Example) -> tuple[Any, ...]:
             checks=options.get("checks", "all"),
             on_finding="collect",
             max_instructions=20_000,
+            watchers=watchers,
         )
     except (warpsim.PtxError, warpsim.ExecutionError) as error:
         return error.findings

@@ -41,6 +41,16 @@ def rules() -> Iterator[Rule]:
         yield Rule(name, rest.split("```", 1)[0].strip(), blocks["faulty"], blocks["mended"])
 
 
+def picture(example: Example) -> str:
+    """The launch of a program, drawn; nothing where it is refused when it is loaded."""
+    from docs.tools.pictures import drawing
+    from warpsim.trace import Tracer
+
+    tracer = Tracer()
+    findings(example, [tracer])
+    return drawing(tracer.trace(), len(example.head().split("\n"))) if tracer.began else ""
+
+
 def group_of(rule: str) -> str:
     """The word that ``checks=`` takes for it."""
     from warpsim.host.checks import GROUPS
@@ -61,10 +71,11 @@ def page(rule: Rule) -> str:
         + ("**off by default**." if group == "race" else "always on." if rule.name in ALWAYS_ON else "on by default.")
     )
     section = (
-        f"\n\nPTX manual: [{first.section}](https://docs.nvidia.com/cuda/parallel-thread-execution/#{first.section})."
+        f"\n\nThe instruction at fault in the PTX manual: [{first.section}](https://docs.nvidia.com/cuda/parallel-thread-execution/#{first.section})."
         if first.section
         else ""
     )
+    faulty, mended = (_drawn(picture(example)) for example in (rule.faulty, rule.mended))
     launch = (
         f" Launched with blocks of {rule.faulty.options['block']} threads." if "block" in rule.faulty.options else ""
     )
@@ -82,18 +93,22 @@ def page(rule: Rule) -> str:
 ```text
 {describe(first)}
 ```
-
+{faulty}
 ## The same, mended
 
 ```ptx
 {rule.mended.text}```
-
+{mended}
 Nothing is reported under `checks="all"`.{launch}
 
 ??? note "The whole faulty module"
 
 {_indented(rule.faulty.module())}
 """
+
+
+def _drawn(svg: str) -> str:
+    return f'\n<figure class="launch" markdown="0">\n{svg}\n</figure>\n' if svg else ""
 
 
 def _indented(text: str) -> str:
@@ -105,8 +120,10 @@ def index() -> str:
     """The list of all rules."""
     parts = [
         "# Rules\n\nEvery way a module or a kernel can go wrong has a name. It stands in the finding, in `--json`, in `checks=`, and"
-        " in tests. Each page shows a faulty program, what warpsim reports, and the nearest correct program. How exact each rule is,"
-        " and where it errs towards silence, is in [What the checks see](../../checks.md).\n"
+        " in tests. Each page shows a faulty program, what warpsim reports, and the nearest correct program. Below a program that runs"
+        " is its launch, one line for each step. A coloured cell is a warp that executes the step; a lower cell has only some of its lanes. A"
+        " bar shows what is in flight, until its result is visible; it ends in red if nothing waits for it. A red frame marks the step that"
+        " breaks the rule. How exact each rule is, and where it errs towards silence, is in [What the checks see](../../checks.md).\n"
     ]
     listed = list(rules())
     for group, title in GROUP_NAMES.items():
