@@ -420,7 +420,7 @@ def _registers(node: ast.Variable, scope: Scope, builder: FunctionBuilder, resol
                     "redeclared", item.span, f"{item.name}<{item.count}> is declared twice in this scope"
                 )
             scope.ranges.by_prefix[item.name] = (item.count, type, node.vector)
-            scope.since[item.name] = len(builder.code)
+            scope.since[item.name + "<"] = len(builder.code)
         elif scope.ranges.find(item.name) is not None:
             resolver.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
         else:

@@ -71,7 +71,7 @@ class Scope:
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
         self.made: dict[str, Register | VectorRegister] = {}
-        self.since: dict[str, int] = {}  # the first instruction behind the declaration of a name or of a range
+        self.since: dict[str, int] = {}  # the first instruction behind the declaration of a name, or of a range: %r<
         self.lists: dict[str, Span] = {}
 
     def declared_later(self, name: str, span: Span) -> bool:
@@ -364,7 +364,7 @@ def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver
         if found is not None:
             if at.since.get(name, 0) <= builder.at:
                 return found
-        elif (ranged := at.ranges.find(name)) is not None and at.since.get(numbered(name)[0], 0) <= builder.at:
+        elif (ranged := at.ranges.find(name)) is not None and at.since.get(numbered(name)[0] + "<", 0) <= builder.at:
             at.made[name] = made = builder.declared(name, *ranged)
             return made
         at = at.outer
