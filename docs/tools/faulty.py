@@ -32,11 +32,11 @@ mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
 fence.proxy.async; bar.sync 0; shr.u32 %r14, %s, 4; cvt.u64.u32 %tile, %r14; or.b64 %desc, %tile, 0x1000080000;
 """
 END = "ret;\n}\n"
-LAUNCH = re.compile(r"^// launch:(.*)$", re.M)
+LAUNCH = re.compile(r"^// launch:([^/\n]*)", re.M)
 
 
 class Example(NamedTuple):
-    """A program, and the words that say how it is launched: ``block=128``, ``locked``.
+    """A program, and the words that say how it is launched: ``block=128``, ``locked``; ``none`` where it is only loaded.
 
     A text that begins with ``.version``, and one with the word ``module``, is a whole module; any other is what stands
     between the preamble and ``ret``."""
@@ -80,7 +80,10 @@ def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
     first.flags.writeable = "locked" not in options
     tensor = warpsim.TensorMap(second, global_dim=[32, 16], global_strides=[128], box_dim=[32, 16])
     try:
-        kernel = warpsim.load(example.module())["k"]
+        module = warpsim.load(example.module())
+        if "none" in options:
+            return ()
+        kernel = module["k"]
         result = kernel(
             int(options.get("grid", 1)),
             int(options.get("block", 32)),

@@ -38,28 +38,6 @@ def test_matching_fragments():
     assert findings(LOAD_A, LOAD_B, LOAD_C, MMA, STORE) == []
 
 
-CHANGES = [
-    (0, LOAD_A.replace(".row", ".col"), (3, 0, "%a0")),
-    (0, LOAD_A.replace("m16n16k16", "m8n32k16"), (3, 0, "%a0")),
-    (0, LOAD_A.replace("load.a", "load.b"), (3, 0, "%a0")),
-    (1, LOAD_B.replace("m16n16k16", "m32n8k16"), (3, 1, "%b0")),
-    (1, LOAD_B.replace(".col", ".row"), (3, 1, "%b0")),
-    (2, LOAD_C.replace("m16n16k16", "m32n8k16"), (3, 2, "%f0")),
-    (3, MMA.replace("m16n16k16", "m32n8k16"), (3, 0, "%a0")),
-    (4, STORE.replace("m16n16k16", "m8n32k16"), (4, 3, "%g0")),
-]
-RULES = ["fragment-mismatch"] * len(CHANGES)
-
-
-@pytest.mark.parametrize(("line", "text", "expected"), CHANGES)
-def test_one_instruction_changed(line, text, expected):
-    """Shape, layout and operand of each instruction."""
-    body = [LOAD_A, LOAD_B, LOAD_C, MMA, STORE]
-    body[line] = text
-
-    assert expected in findings(*body)
-
-
 @pytest.mark.parametrize("type", ["s8", "u8"])
 def test_signedness(type):
     """Signed fragments of bytes are not unsigned ones."""

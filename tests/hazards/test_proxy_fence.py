@@ -48,7 +48,6 @@ BETWEEN = [
     (("fence.mbarrier_init.release.cluster;", BARRIER), [("error", 3, 0)]),
 ]
 """What stands between the writes of shared memory and the bulk store."""
-RULES = ["proxy-fence" for _, expected in BETWEEN if expected]
 
 
 @pytest.mark.parametrize(("between", "expected"), BETWEEN)
