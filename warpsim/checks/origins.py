@@ -64,6 +64,11 @@ class Origins:
             origin = attrs.evolve(origin, values={REGISTER: name})
         self._stored[instruction.span] = Stored(kind, low, high, origin)
 
+    def of(self, kind: str, low: int, high: int) -> Finding | None:
+        """Where undefined bytes between two addresses of a memory come from, if they were stored there."""
+        found = [s for s in self._stored.values() if s.kind == kind and s.low <= high and low < s.high]
+        return found[-1].origin if found else None
+
     def loaded(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, slots: list[int]
     ) -> None:
@@ -71,9 +76,7 @@ class Origins:
         origin = None
         if self._stored and instruction.traits.access is Access.LOAD:
             kind, place = _place(instruction, address)
-            low, high = int(place.min()), int(place.max())
-            found = [s for s in self._stored.values() if s.kind == kind and s.low <= high and low < s.high]
-            origin = found[-1].origin if found else None
+            origin = self.of(kind, int(place.min()), int(place.max()))
         if origin is None:
             origin = party(machine.launch, machine.batch, group, MEMORY)
         for slot in slots:

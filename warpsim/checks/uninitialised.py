@@ -34,6 +34,7 @@ from warpsim.checks.undefined_bits import (
 )
 from warpsim.checks.undefined_copies import landed
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
+from warpsim.checks.undefined_stores import stored
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family, Undefined
@@ -182,8 +183,9 @@ class Uninitialised(WrittenBytes):
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
-        """What copies carry that is undefined is so where they land."""
+        """What copies carry that is undefined is so where they land, and reported where that is global memory."""
         landed(machine, group, active, transfer, which)
+        stored(machine, group, transfer, which)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any

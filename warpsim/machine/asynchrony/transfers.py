@@ -43,7 +43,7 @@ def kept(machine: Machine) -> bool:
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
     """Begin copies: they act now, or when their completion is observed."""
     state, window = machine.batch.transfers, machine.window
-    if window.async_issued is not None:
+    if kept(machine):
         transfer.place = present(group)
     if transfer.kind:
         transfer.number = _group_numbers(machine, transfer.kind)[transfer.positions]

@@ -1,0 +1,82 @@
+"""uninitialised: what a bulk copy stores in global memory, met where it is stored, whenever that happens."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+KERNEL = """.version 8.7\n.target sm_90a\n.address_size 64
+.visible .entry k(.param .u64 out, .param .align 64 .b8 map[128])
+{
+    .reg .b32 %r<40>; .reg .b64 %rd<9>;
+    .shared .align 128 .b8 tile[2048];
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, tile; mov.u64 %rd3, map; mov.u32 %r8, 0; mov.u32 %r7, 7;
+    WRITE
+    fence.proxy.async;
+    COPY
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+    ret;
+}
+"""
+WRITTEN, STORED = 9, 11
+"""Lines."""
+COPIES = {
+    "bytes": "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;",
+    "sums": "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 64;",
+    "a box": "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r8}], [%r1];",
+    "sums of a box": "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [%rd3, {%r8}], [%r1];",
+}
+
+
+def rows(first, last):
+    """Stores of 16 bytes each."""
+    return " ".join(f"st.shared.v4.b32 [%r1+{16 * k}], {{%r7,%r7,%r7,%r7}};" for k in range(first, last))
+
+
+def launched(copy, write, effects="eager", size=16):
+    """The findings of a store of 64 bytes, into a tensor of some words."""
+    out = np.zeros(16, np.uint32)
+    map = warpsim.TensorMap(out, data_type="UINT32", global_dim=(size,), global_strides=(), box_dim=(16,))
+    kernel = warpsim.load(KERNEL.replace("WRITE", write).replace("COPY", COPIES[copy]))["k"]
+    return kernel(1, 1, (out, map), on_finding="collect", async_effects=effects, checks="init").findings
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize("copy", COPIES)
+def test_what_nobody_wrote(copy, effects):
+    """A word that is missing is reported at the copy, with its address; what is whole is not."""
+    (found,) = launched(copy, rows(0, 3), effects)
+
+    assert (found.rule, found.severity, found.line, found.lanes) == ("uninitialised", "error", STORED, (0,))
+    assert "shared address 0x30 (tile+0x30) is stored" in found.message
+    assert launched(copy, rows(0, 4), effects) == ()
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_copy_of_a_register_that_nobody_wrote(copy):
+    """The store of the register is the other party."""
+    (found,) = launched(copy, f"st.shared.b64 [%r1], %rd8; st.shared.b64 [%r1+8], %rd1; {rows(1, 4)}")
+
+    assert (found.line, found.other.line) == (STORED, WRITTEN)
+    assert "a copy of register %rd8" in found.message
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        rows(0, 3) + " st.shared.b64 [%r1+48], %rd1;",
+        rows(0, 3) + " st.shared.b32 [%r1+48], %r7; st.shared.b8 [%r1+63], %r7;",
+        rows(0, 2) + " st.shared.b32 [%r1+36], %r7; st.shared.b32 [%r1+40], %r7; " + rows(3, 4),
+    ],
+)
+def test_padding(write):
+    """Structures have padding, and the end of a copy is rounded up to 16 bytes; sums and tensors have neither."""
+    assert launched("bytes", write) == ()
+    assert [f.rule for f in launched("sums", write)] == ["uninitialised"]
+    assert [f.rule for f in launched("a box", write)] == ["uninitialised"]
+
+
+def test_what_a_tensor_leaves_out():
+    """Elements outside of the tensor are not stored."""
+    assert launched("a box", rows(0, 3), size=12) == ()
+    assert [f.rule for f in launched("a box", rows(0, 3), size=13)] == ["uninitialised"]

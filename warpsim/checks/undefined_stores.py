@@ -1,0 +1,71 @@
+"""Undefined bytes that bulk copies store in global memory: reported, as those of any other store are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from warpsim.checks.origins import REGISTER
+from warpsim.checks.undefined_bits import RULE, origins
+from warpsim.checks.written import WrittenBits
+from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
+from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+U64 = np.dtype(np.uint64)
+ADVICE = "write all that the copy reads before it is started"
+
+
+def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
+    """Copies have read these sources: report bytes of them that nobody wrote."""
+    work, bits = transfer.work, machine.batch.shared.companion
+    assert isinstance(bits, WrittenBits)
+    if not isinstance(work, (RunStore, BoxStore)) or bits.covers(work.source.low, work.source.high):
+        return
+    columns, start = work.source.columns[which][:, None], work.source.start[which]
+    if isinstance(work, RunStore):
+        address = start[:, None] + np.arange(0, work.source.nbytes, 8)
+        lacking = _of_runs(
+            bits.gather(address, np.broadcast_to(columns, address.shape), U64), work.reduction is not None
+        )
+    else:
+        address = work.boxes.shared(start)
+        written = bits.gather(address, np.broadcast_to(columns, address.shape), work.boxes.dtype)
+        lacking = (written != np.iinfo(written.dtype).max) & work.boxes.elements(which)[1]
+    rows = lacking.any(axis=1)
+    if rows.any():
+        _report(machine, group, transfer, transfer.positions[which[rows]], int(address[lacking].min()))
+
+
+def _of_runs(written: Array, combined: bool) -> Array:
+    """Which of the eights of bytes ``[runs, nbytes / 8]`` hold nothing.
+
+    One written byte is enough: beside it lies the padding of a structure. The last eight count with those before them,
+    since a copy is as long as a multiple of 16 bytes. What is combined has no padding."""
+    if combined:
+        return np.asarray(written != np.iinfo(written.dtype).max)
+    lacking = np.asarray(written == 0)
+    lacking[:, -1] &= lacking[:, -2]
+    return lacking
+
+
+def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
+    origin = origins(machine).of("shared", first, first)
+    source = None if origin is None else origin.values.get(REGISTER)
+    what = (
+        "holds uninitialised bytes" if source is None else f"holds a copy of register {source}, which was never written"
+    )
+    machine.fault(
+        RULE,
+        f"shared address 0x{first:x} is stored to global memory by a bulk copy, but {what}",
+        group,
+        np.isin(group.selection.positions, positions),
+        address=first,
+        other=origin,
+        place=transfer.place,
+        advice=ADVICE if source is None or origin is None else f"write {source} before line {origin.line} stores it",
+    )
