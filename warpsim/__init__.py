@@ -56,7 +56,7 @@ _HOMES = {
 }
 
 _ROOMS = ("debug",)
-"""Packages of the public face, imported when they are first named."""
+"""Public subpackages, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

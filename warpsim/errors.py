@@ -1,4 +1,4 @@
-"""Source spans, findings, and every exception class. Imports nothing of ours."""
+"""Source spans, findings, and every exception class. Imports nothing from warpsim."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterable
 import attrs
 
 EXCERPT = 400
-"""How much of a line a message shows."""
+"""Most characters of a line that a message shows."""
 COLOURS = {"error": "#d1242f", "warning": "#bf8700", "note": "#0969da"}
-"""Of severities, legible on light and on dark."""
+"""Colours of severities, legible on light and dark backgrounds."""
 LARGEST_SOURCE = 1 << 24
-"""Bytes of a CUDA file beyond which none of its lines is shown."""
+"""Largest CUDA file whose lines are shown, in bytes."""
 
 
 @attrs.frozen
@@ -28,12 +28,12 @@ class Span:
 
 @attrs.frozen
 class Finding:
-    """One broken rule, at one place, of a module or a launch. ``rule`` is its name.
+    """One broken rule, at one place in a module or a launch.
 
-    ``cta`` is (x, y, z), ``warp`` the warp within the CTA, ``lanes`` the lanes of that warp;
-    ``source`` the (file, line) of the nearest ``.loc``; ``text`` the PTX line itself; ``section`` the id of the
-    PTX ISA's section (https://docs.nvidia.com/cuda/parallel-thread-execution/#id) that states the rule.
-    ``str()`` gives the full text that errors, the command line and the debugger show.
+    ``rule`` is the rule's name. ``cta`` is (x, y, z), ``warp`` the warp within the CTA, ``lanes`` the lanes of that
+    warp. ``source`` is the (file, line) of the nearest ``.loc``, ``text`` the PTX line. ``section`` is the anchor of
+    the PTX ISA section that states the rule (https://docs.nvidia.com/cuda/parallel-thread-execution/#id). ``str()``
+    gives the full text that errors, the command line and the debugger show.
     """
 
     rule: str
@@ -68,12 +68,12 @@ class Finding:
         )
 
     def headline(self) -> str:
-        """``file:line:column: rule: message`` in one line."""
+        """One line: ``file:line:column: rule: message``."""
         rule = f"{self.rule}: " if self.rule else ""
         return f"{self.file}:{self.line}:{self.column}: {rule}{self.message}"
 
     def excerpt(self) -> str:
-        """The PTX line with a caret under the column; empty if there is no text."""
+        """The PTX line with a caret under the column; empty if the line is not known."""
         if not self.text:
             return ""
         line, before = self.text.expandtabs(1), max(self.column - 1, 0)
@@ -91,7 +91,7 @@ SECTIONS = {
     "proxy-fence": "proxies",
     "descriptor": "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor",
 }
-"""Where the PTX ISA states these rules; all others stand on the instruction's own page."""
+"""PTX ISA sections that state these rules; all other rules are stated in the instruction's own section."""
 
 
 class WarpsimError(Exception):
@@ -111,7 +111,7 @@ class LaunchError(WarpsimError, ValueError):
 
 
 class UnknownName(LaunchError, KeyError):
-    """A kernel or variable that the module does not have."""
+    """The module has no kernel or variable of this name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -122,20 +122,20 @@ class ExecutionError(WarpsimError):
 
 
 class InternalError(AssertionError):
-    """Cannot happen for a valid program: a defect of warpsim itself. Please report it."""
+    """A defect of warpsim itself; no valid program can cause it. Please report it."""
 
 
 def shown(value: object) -> str:
-    """What a message shows of a value that somebody passed: at most a line of it, and of any object at all."""
+    """Format a value passed by a caller for a message: at most 100 characters, for any object."""
     try:
         text = repr(value)
-    except Exception:  # integers of more than 4300 digits, and whatever a stranger's __repr__ does
+    except Exception:  # integers of more than 4300 digits, or a failing __repr__
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 def describe(finding: Finding) -> str:
-    """A finding in full: its headline, the PTX line with a caret, the CUDA line, who, what it conflicts with, what to do."""
+    """A finding in full: headline, PTX line with a caret, CUDA line, threads, the conflicting access, advice."""
     lines = [finding.headline(), *place_lines(finding)]
     other = finding.other
     if other is not None:
@@ -149,7 +149,7 @@ def describe(finding: Finding) -> str:
 
 
 def place_lines(finding: Finding, caret: bool = True) -> list[str]:
-    """The PTX line (with a caret), the CUDA line, and the threads of a finding or of what it conflicts with."""
+    """The PTX line (with a caret), the CUDA line, and the threads of a finding or of its conflicting access."""
     lines = finding.excerpt().splitlines()[: None if caret else 1]
     if finding.source is not None:
         lines.append(f"    {source_text(finding.source, finding.file)}")
@@ -158,21 +158,23 @@ def place_lines(finding: Finding, caret: bool = True) -> list[str]:
 
 
 def source_name(source: tuple[str, int]) -> str:
-    """A CUDA line in short: ``reduce.cu:7``."""
+    """A CUDA line's place in short: ``reduce.cu:7``."""
     return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
 
 
 def source_text(source: tuple[str, int], ptx: str = "") -> str:
-    """A CUDA line: ``reduce.cu:7``, with its text where the file is at hand."""
+    """A CUDA line's place, ``reduce.cu:7``, and its text if the file can be read."""
     lines = source_lines(source[0], ptx)
     text = lines[source[1] - 1].strip() if 0 < source[1] <= len(lines) else ""
     return f"{source_name(source)}: {text[:EXCERPT]}" if text else source_name(source)
 
 
 def source_lines(file: str, ptx: str = "") -> list[str]:
-    """The lines of a CUDA file; none where it is not at hand. A relative name counts from the place of the PTX file."""
+    """The lines of a CUDA file; empty if it cannot be read. A relative name is relative to the PTX file, then to the
+    working directory.
+    """
     for path in (os.path.join(os.path.dirname(ptx), file), file):
-        with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        with contextlib.suppress(OSError, ValueError):  # not a valid file name
             if os.path.isfile(path) and os.path.getsize(path) <= LARGEST_SOURCE:
                 with open(path, encoding="utf-8", errors="replace") as stream:
                     return stream.read().split("\n")
@@ -184,7 +186,7 @@ def _describe(findings: tuple[Finding, ...]) -> str:
 
 
 def where(finding: Finding) -> str:
-    """CTA, warp and lanes of a finding; empty where it has none."""
+    """CTA, warp and lanes of a finding; empty if it has none."""
     parts = [] if finding.cta is None else [f"CTA {finding.cta}"]
     if finding.warp is not None:
         parts.append(f"warp {finding.warp}")
@@ -194,7 +196,7 @@ def where(finding: Finding) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """``0-3, 7`` of ascending numbers."""
+    """Format ascending numbers as ``0-3, 7``."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -205,5 +207,5 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 kernel``, ``2 kernels``."""
+    """Format a count with its noun: ``1 kernel``, ``2 kernels``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,7 +1,8 @@
-"""pytest plugin: options, the fixtures ``warpsim_device`` and ``snapshot``, the marker ``ptx``, and recorded launches as tests.
+"""pytest plugin: options, the fixtures ``warpsim_device`` and ``snapshot``, the marker ``ptx``, and recorded launches
+as tests.
 
-Here are hooks only; what they do is in `warpsim.testing`, imported once it is needed: every pytest of an environment with
-warpsim in it loads this file.
+This file holds hooks only, because every pytest run in an environment with warpsim loads it. The work is done in
+`warpsim.testing`, imported on first use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MODES = ("eager", "at_wait", "both")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the plugin; each has an ini option of its name, with ``_`` for ``-``."""
+    """Add the plugin's options; each has an ini option of the same name, with ``_`` for ``-``."""
     group = parser.getgroup("warpsim")
     group.addoption(
         "--warpsim-cases", metavar="DIR", action="append", default=[], help="collect the recorded launches in DIR, too"
@@ -57,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, check the options, and hear of exceptions before pytest's own plugins do."""
+    """Register the marker, check the options, and receive exceptions before pytest's own plugins do."""
     config.addinivalue_line("markers", f"{MARKER}: the GPU, the checks and the limits of the test's launches")
     from warpsim.testing.sessions import configure
 
@@ -65,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """A recorded launch is a file of tests."""
+    """Collect a recorded launch as a file of tests."""
     if file_path.name != "case.json":
         return None
     from warpsim.testing.collecting import collect
@@ -74,7 +75,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``--warpsim-async=both``: what launches runs twice."""
+    """Run tests that launch kernels twice with ``--warpsim-async=both``."""
     from warpsim.testing.sessions import settings_of
 
     launches = "warpsim_device" in metafunc.fixturenames or metafunc.definition.get_closest_marker("ptx")
@@ -84,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Arguments of the marker that it does not take are an error of the collection."""
+    """Report unknown arguments of the marker as collection errors."""
     for item in items:
         for marker in item.iter_markers("ptx"):
             unknown = [repr(a) for a in marker.args] + sorted(set(marker.kwargs) - set(MARKS))
@@ -96,19 +97,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Launches of fixtures are the test's."""
+    """Attribute launches in fixtures to the test."""
     return (yield from _watched(item))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """The test's defaults hold, and what its launches find counts."""
+    """Apply the test's defaults, and count the findings of its launches."""
     return (yield from _watched(item))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """As for fixtures."""
+    """Attribute launches in fixtures to the test."""
     return (yield from _watched(item))
 
 
@@ -122,7 +123,7 @@ def _watched(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands over what it has seen; everybody else writes it."""
+    """In a pytest-xdist worker, pass what was observed to the controller; otherwise write it out."""
     from warpsim.testing.sessions import finish
 
     finish(session)
@@ -130,14 +131,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """What a worker of pytest-xdist has seen."""
+    """Take over what a pytest-xdist worker observed."""
     from warpsim.testing.sessions import take_over
 
     take_over(node.config, getattr(node, "workeroutput", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """What is known of the session's launches."""
+    """Summarise the session's launches."""
     from warpsim.testing.sessions import settings_of
 
     for line in settings_of(config).said:
@@ -146,7 +147,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture
 def warpsim_device(request: pytest.FixtureRequest) -> Any:
-    """A fresh GPU: of the target, the checks and the limits of ``@pytest.mark.ptx``, else of the options."""
+    """A fresh GPU with the target, checks and limits of ``@pytest.mark.ptx``, or else of the options."""
     from warpsim.testing.sessions import device_of
 
     return device_of(request.node)
@@ -154,14 +155,16 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest) -> Any:
-    """``assert result == snapshot(name)``: what was recorded with ``--warpsim-record``, beside the test."""
+    """Recorded values: ``assert result == snapshot(name)`` compares with what ``--warpsim-record`` stored beside the
+    test.
+    """
     from warpsim.testing.snapshots import Snapshots
 
     return Snapshots(request.node)
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """What differs from a snapshot, told as a reviewer reads it."""
+    """Explain how a value differs from its snapshot."""
     if op == "==" and type(right).__module__ == "warpsim.testing.snapshots":
         return ["differs from the snapshot", *right.problem]  # type: ignore[attr-defined]
     return None

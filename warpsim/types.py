@@ -1,4 +1,4 @@
-"""PTX scalar types and their NumPy dtypes; state spaces."""
+"""PTX scalar types with their NumPy dtypes, and state spaces."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import ml_dtypes
 import numpy as np
 
 B128 = np.dtype([("lo", "<u8"), ("hi", "<u8")])
-"""Registers of 128 bits: two words, low first."""
+"""Dtype of 128-bit registers: two 64-bit words, low first."""
 
 
 @attrs.frozen(eq=False)
 class ScalarType:
-    """A PTX type: ``kind`` is 'u', 's', 'f', 'b' or 'p'; ``dtype`` is what a register of it views as."""
+    """A PTX type. ``kind`` is 'u', 's', 'f', 'b' or 'p'; ``dtype`` is the NumPy type of a register of this type."""
 
     name: str
     kind: str
@@ -29,7 +29,7 @@ class ScalarType:
 
     @property
     def signed(self) -> bool:
-        """True where widening extends the sign."""
+        """Whether widening extends the sign."""
         return self.kind == "s"
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ TYPES: dict[str, ScalarType] = _types()
 
 
 def bits_type(bits: int) -> ScalarType:
-    """The untyped ``.bN`` of a width."""
+    """The untyped ``.bN`` type of a width."""
     return TYPES[f"b{bits}"]
 
 
@@ -98,11 +98,11 @@ ELEMENTS: dict[str, np.dtype[Any]] = {
         "ue4m3": ml_dtypes.float8_e4m3fn,
     }.items()
 }
-"""What the elements of a matrix operand are in NumPy; narrower ones stand in a byte."""
+"""NumPy dtypes of matrix elements; types narrower than a byte are stored one per byte."""
 
 
 class StateSpace(enum.Enum):
-    """PTX state spaces that a variable or an access names."""
+    """The state spaces of PTX."""
 
     REG = "reg"
     CONST = "const"

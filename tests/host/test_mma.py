@@ -72,7 +72,7 @@ def test_many_products(instruction, count):
 
 def test_a_matrix_of_another_instruction():
     """A of m8n8k4 is none of an instruction whose A has 32 rows."""
-    with pytest.raises(warpsim.LaunchError, match=r"a is \[..., 32, 16\] here, not \[8, 4\]"):
+    with pytest.raises(warpsim.LaunchError, match=r"a must have shape \[..., 32, 16\], not \[8, 4\]"):
         warpsim.mma(
             "wmma.mma.sync.aligned.row.col.m32n8k16.s32.u8.u8.s32",
             a=np.zeros((8, 4), np.uint8),
@@ -209,10 +209,10 @@ def test_the_gpu_decides():
         ({"instruction": "add.f32"}, "is not an mma, wmma"),
         ({"instruction": 3}, "is not an mma, wmma"),
         ({"instruction": F16 + " d, a, b, c"}, "is not an mma, wmma"),
-        ({"instruction": "wmma.load.a.sync.aligned.row.m16n16k16.f16"}, "no product"),
+        ({"instruction": "wmma.load.a.sync.aligned.row.m16n16k16.f16"}, "does not compute a product"),
         ({"instruction": F16.replace("k16", "k32")}, ".m16n8k16"),
-        ({"a": np.zeros((16, 8))}, "a is [..., 16, 16]"),
-        ({"b": np.zeros(())}, "b is [..., 16, 8]"),
+        ({"a": np.zeros((16, 8))}, "a must have shape [..., 16, 16]"),
+        ({"b": np.zeros(())}, "b must have shape [..., 16, 8]"),
         ({"a": np.zeros((2, 16, 16)), "b": np.zeros((3, 16, 8))}, "leading dimensions"),
         ({"a": np.zeros((16, 16), "U1")}, "numbers"),
         ({"a": np.full((16, 16), None)}, "numbers"),

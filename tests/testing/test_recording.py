@@ -153,24 +153,24 @@ def test_a_case_is_whole_or_not_there(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["x"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(warpsim.LaunchError, match="else than a case: name another folder"):
+    with pytest.raises(warpsim.LaunchError, match="is not a case; choose another folder"):
         record(kernel, 1, 32, args, tmp_path / "other")
 
 
 def test_what_does_not_fit_the_schema(tmp_path):
     """A case that would not load is never written."""
-    with pytest.raises(warpsim.LaunchError, match=r"buffers\[0\].dtype is one of"):
+    with pytest.raises(warpsim.LaunchError, match=r"buffers\[0\].dtype must be one of"):
         write_case(tmp_path / "x", {"entry": "k", "target": "sm_80", "grid": [1], "block": [1], "dynamic_smem": 0, "params": [],
                                     "check": {}, "buffers": [{"name": "a", "dtype": "f33", "shape": [1], "nbytes": 4}]}, {}, "")  # fmt: skip
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(("value", "said"), [
-    ([1, 2.5], ["a[1] is integer, not 2.5"]),
-    ([True], ["a[0] is integer, not True"]),
-    ([], ["a has 1 to 2 elements, not 0"]),
-    ([3], ["a[0] is at most 2, not 3"]),
-    ("x", ["a is array, not 'x'"]),
+    ([1, 2.5], ["a[1] must be of type integer, not 2.5"]),
+    ([True], ["a[0] must be of type integer, not True"]),
+    ([], ["a must have 1 to 2 elements, not 0"]),
+    ([3], ["a[0] must be at most 2, not 3"]),
+    ("x", ["a must be of type array, not 'x'"]),
 ])  # fmt: skip
 def test_the_schema_s_words(value, said):
     """What JSON Schema says of types, numbers and lengths: True is no integer."""

@@ -102,7 +102,7 @@ def test_a_schedule_is_data():
     drawn = [Schedule.of(seed) for seed in range(100)]
     assert {s.lanes for s in drawn} == {s.late for s in drawn} == {True, False}
     assert len({s.grain for s in drawn}) == 5
-    with pytest.raises(warpsim.LaunchError, match="schedule is an integer"):
+    with pytest.raises(warpsim.LaunchError, match="schedule must be an integer"):
         warpsim.load(ROOT / "programs" / "saxpy" / "kernel.ptx")["saxpy"](
             1, 32, (0, 1.0, np.zeros(1, np.float32), None), schedule="x"
         )

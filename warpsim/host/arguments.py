@@ -1,4 +1,4 @@
-"""Arguments of a launch: scalars, bytes, and arrays that are mapped into device memory while it runs."""
+"""Launch arguments: scalars, bytes, and arrays mapped into device memory for the launch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from warpsim.program.program import Function, Param
 
 
 def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
-    """The parameter block of a launch; the addresses of arrays that it maps go into ``mapped``."""
+    """Make the parameter block of a launch; adds the addresses of arrays that it maps to ``mapped``."""
     params, name = function.params, function.name
     if isinstance(args, (bytes, bytearray, memoryview)):
         return _packed(function, bytes(args))
     try:
         args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
     except TypeError:
-        raise LaunchError(f"args is a sequence of the kernel's arguments, not {shown(args)}") from None
+        raise LaunchError(f"args must be a sequence of arguments, not {shown(args)}") from None
     if len(args) != len(params):
         raise LaunchError(
             f"{name} takes {len(params)} arguments, not {len(args)}: "
@@ -46,7 +46,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
 
 
 def _packed(function: Function, block: bytes) -> bytes:
-    """A parameter block that somebody packed already; it may be longer than the parameters, as a driver's is."""
+    """A parameter block packed by the caller. It may be longer than the parameters, as a driver's may be."""
     size = max([p.offset + p.size for p in function.params], default=0)
     if len(block) < size:
         raise LaunchError(f"{function.name} takes {size} bytes of parameters, not {len(block)}")
@@ -54,7 +54,7 @@ def _packed(function: Function, block: bytes) -> bytes:
 
 
 class _of_argument:
-    """Says in a `LaunchError` which argument is meant."""
+    """Adds the argument's name to a `LaunchError`."""
 
     def __init__(self, index: int, param: Param, kernel: str) -> None:
         self.place = index, param, kernel
@@ -69,7 +69,7 @@ class _of_argument:
 
 
 def _readable(value: Any) -> Any:
-    """An array-like as a NumPy array of the same memory; any other value as it is."""
+    """View an array-like as a NumPy array on the same memory; return any other value unchanged."""
     if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
         return value
     if is_buffer(value):
@@ -79,7 +79,7 @@ def _readable(value: Any) -> Any:
 
 
 def _address_of(interface: Any) -> int:
-    """The address that CUDA's array interface names: one of the simulated device."""
+    """The address in a CUDA array interface: one of the simulated device."""
     try:
         return int(interface["data"][0])
     except (TypeError, KeyError, IndexError, ValueError):
@@ -115,7 +115,7 @@ def _bytes_argument(param: Param, value: Any) -> bytes:
 
 
 class Mappings:
-    """The NumPy arrays of one launch in device memory: arrays that share bytes share addresses."""
+    """A launch's NumPy arrays in device memory. Arrays that share bytes share addresses."""
 
     def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
         self.device, self.mapped = device, mapped
@@ -123,17 +123,17 @@ class Mappings:
         self.placed: list[tuple[int, int, int]] = []
 
     def pointer(self, value: Any) -> Any:
-        """The address of an array; any other value as it is."""
+        """The address of an array; any other value unchanged."""
         if isinstance(value, (DeviceArray, Mapping)):
             if not value.lives_in(self.device.memory):
-                raise LaunchError(f"{value!r} is not on {self.device!r}; pass its own device as device=")
+                raise LaunchError(f"{value!r} is not on {self.device!r}; pass its own device with device=")
             return value.ptr
         if isinstance(value, np.ndarray) and value.ndim > 0:
             return self.address(value)
         return value
 
     def address(self, array: Array) -> int:
-        """Where an array lies during the launch; maps it with everything that overlaps it."""
+        """The address of an array during the launch; maps it together with everything that overlaps it."""
         if not array.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
         plain(array.dtype)
@@ -161,7 +161,7 @@ class Mappings:
 
 
 def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
-    """A scalar argument as little-endian bytes; integers fit as signed or unsigned."""
+    """Pack a scalar argument as little-endian bytes. Integers may be signed or unsigned."""
     if isinstance(value, np.ndarray):
         value = value[()]
     typed = isinstance(value, np.generic) and value.dtype.kind in "fV" and not isinstance(value, np.void)
@@ -179,7 +179,9 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
 
 
 def _float(value: Any, typed: bool, kind: str, bits: int) -> bytes:
-    """A number for a float parameter, or a float for an untyped one: of its width where NumPy says which it has."""
+    """Pack a number for a float parameter, or a float for an untyped one; a NumPy float must have the parameter's
+    width.
+    """
     if typed and value.dtype.itemsize * 8 == bits and (kind == "b" or value.dtype.kind == "f"):
         return value.astype(value.dtype.newbyteorder("<")).tobytes()
     if typed and kind == "b":

@@ -1,4 +1,4 @@
-"""Arrays that live in a device's memory beyond a launch, and what counts as an array of the host."""
+"""Arrays in device memory that outlive a launch, and conversion of host arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from warpsim.machine.state.global_memory import GlobalMemory
 
 Array = NDArray[Any]
 CPU = 1
-"""DLPack's number for the memory of the host."""
+"""DLPack's device type for host memory."""
 
 
 class DeviceArray:
     """An array in device memory. ``ptr`` is its address; `get` copies it out, `set` copies new contents in.
 
-    If it ``owns`` the memory, `free` releases it, as does dropping the last reference."""
+    If it ``owns`` the memory, `free` releases it, and so does dropping the last reference.
+    """
 
     def __init__(self, data: Array, ptr: int, memory: GlobalMemory, owns: bool = True) -> None:
         self._data = data
@@ -30,13 +31,13 @@ class DeviceArray:
         self._release = weakref.finalize(self, memory.drop, ptr) if owns else None
 
     def lives_in(self, memory: GlobalMemory) -> bool:
-        """Whether it is in a given device's memory."""
+        """Whether it is in the given device memory."""
         self._check()
         return self._memory is memory
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape, as NumPy has it."""
+        """Shape, as in NumPy."""
         return self._data.shape
 
     @property
@@ -56,7 +57,7 @@ class DeviceArray:
             return self._data.copy()
 
     def set(self, values: Any) -> None:
-        """Replace the contents; the value is broadcast to the shape."""
+        """Replace the contents; ``values`` are broadcast to the shape."""
         self._check()
         with self._memory.lock:
             try:
@@ -89,19 +90,19 @@ class DeviceArray:
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """The memory itself. Whoever takes it may write there without notice, so that all of it counts as written."""
+        """Export the memory itself. The consumer may write there without notice, so all of it counts as written."""
         self._check()
         with self._memory.lock:
             all_written(self._memory, self.ptr)
         return self._data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The simulated memory is the host's."""
+        """The CPU: the simulated memory is host memory."""
         return CPU, 0
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; the address is one of the simulated device."""
+        """Version 3 of the interface; the address is one of the simulated device."""
         self._check()
         return {
             "shape": self.shape,
@@ -118,20 +119,20 @@ class DeviceArray:
 
 
 class Mapping:
-    """Memory of the host that a device sees at ``ptr`` until `unmap`."""
+    """Host memory that a device sees at ``ptr`` until `unmap`."""
 
     def __init__(self, data: Array, ptr: int, memory: GlobalMemory) -> None:
         self.ptr, self.nbytes = ptr, data.nbytes
         self._memory = memory
 
     def lives_in(self, memory: GlobalMemory) -> bool:
-        """Whether it is in a given device's memory."""
+        """Whether it is in the given device memory."""
         if self.ptr == 0:
             raise LaunchError("this memory was unmapped")
         return self._memory is memory
 
     def unmap(self) -> None:
-        """Take the memory from the device again."""
+        """Remove the memory from the device."""
         if not self.lives_in(self._memory):
             return
         with self._memory.lock:
@@ -146,7 +147,7 @@ class Mapping:
 
 
 def is_buffer(value: Any) -> bool:
-    """Whether a value says where its elements lie in memory."""
+    """Whether a value exposes the place of its elements in memory."""
     if hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
         return True
     try:
@@ -157,7 +158,7 @@ def is_buffer(value: Any) -> bool:
 
 
 def array_of(value: Any) -> Array:
-    """A NumPy array of the same memory as a buffer, or what has ``__array_interface__`` or ``__dlpack__``."""
+    """A NumPy array on the memory of a buffer, or of an object with ``__array_interface__`` or ``__dlpack__``."""
     if isinstance(value, np.ndarray):
         return value
     try:
@@ -167,7 +168,7 @@ def array_of(value: Any) -> Array:
             return _from_dlpack(value)
         return np.asarray(memoryview(value))
     except (TypeError, ValueError, BufferError, RuntimeError, AttributeError) as error:
-        raise LaunchError(f"{type(value).__name__} gives no array that NumPy can read: {error}") from None
+        raise LaunchError(f"{type(value).__name__} does not provide an array that NumPy can read: {error}") from None
 
 
 def _from_dlpack(value: Any) -> Array:
@@ -177,22 +178,22 @@ def _from_dlpack(value: Any) -> Array:
     try:
         read_only = "versioned" in repr(value.__dlpack__(max_version=(1, 0)))
     except TypeError:
-        read_only = False  # NumPy calls all memory read-only that is handed over without a word about it
+        read_only = False  # NumPy treats memory as read-only if the exporter does not say
     if read_only:
         return found
     start, stop = extent(found)
     memory = (ctypes.c_uint8 * (stop - start)).from_address(start)
-    weakref.finalize(memory, lambda kept: None, found)  # the owner lives as long as the view of its memory
+    weakref.finalize(memory, lambda kept: None, found)  # keep the owner alive as long as the view
     return np.ctypeslib.as_array(memory).view(found.dtype).reshape(found.shape)
 
 
 def plain(dtype: np.dtype[Any]) -> None:
-    """Refuse elements that a GPU cannot read: objects, and the bytes of numbers in the other order."""
+    """Reject elements that a GPU cannot read: Python objects and big-endian numbers."""
     if dtype.hasobject:
         raise LaunchError("an array of Python objects cannot be mapped")
     if dtype.newbyteorder("<") != dtype:
         raise LaunchError(
-            f"its elements are big-endian ({dtype}), a GPU's are little-endian; "
+            f"its elements are big-endian ({dtype}), but a GPU's are little-endian; "
             "pass array.astype(array.dtype.newbyteorder('<')) and copy the result back"
         )
 
@@ -204,5 +205,5 @@ def extent(array: Array) -> tuple[int, int]:
 
 
 def bytes_of(array: Array) -> Array:
-    """The memory of a C-contiguous array as flat uint8, not copied."""
+    """View a C-contiguous array's memory as flat uint8."""
     return array.reshape(-1).view(np.uint8) if array.size else np.zeros(0, np.uint8)

@@ -1,6 +1,6 @@
-"""Writing cases: what a launch was given and left behind, as case.json, kernel.ptx and data.npz.
+"""Writes cases: the inputs and outputs of a launch as case.json, kernel.ptx and data.npz.
 
-A case is written into a folder beside its place and renamed once it is whole: a reader sees the old case or the new one.
+A case is written to a folder beside its place and renamed when complete, so a reader sees the old case or the new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILES = ("case.json", "kernel.ptx", "data.npz", "stdout.txt")
 
 
 def case_text(description: dict[str, Any]) -> str:
-    """case.json as a reviewer reads it: one line for each buffer and parameter, the same text for the same launch."""
+    """Format case.json for reviewers: one line per buffer and parameter, and the same text for the same launch."""
     known = [key for key in _ORDER if key in description]
     ordered = {key: description[key] for key in [*known, *(k for k in description if k not in known)]}
     parts = []
@@ -49,17 +49,17 @@ def write_case(
     ptx: str,
     stdout: str | None = None,
 ) -> Path:
-    """Write a case; other files of a case that lay there stay.
+    """Write a case; other files of a case already there are kept.
 
     Raises:
-        LaunchError: where the folder cannot be written, or holds something that is no case; it is then as before.
+        LaunchError: the folder cannot be written, or holds something other than a case; it is then unchanged.
     """
     path = Path(folder)
     checked(description, path)
     beside = path.with_name(f".{path.name}-{os.getpid()}-{next(_numbers)}")
     try:
         if path.exists() and not (path / "case.json").exists() and (not path.is_dir() or any(path.iterdir())):
-            raise LaunchError(f"{path} holds something else than a case: name another folder")
+            raise LaunchError(f"{path} exists and is not a case; choose another folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.mkdir()
         (beside / "case.json").write_text(case_text(description), encoding="utf-8", newline="\n")
@@ -79,7 +79,7 @@ def write_case(
 
 
 def _put(beside: Path, path: Path) -> None:
-    """Put a written folder in its place, with the files of the old one that are no part of a case."""
+    """Move a written folder into place, with those files of the old one that are not part of a case."""
     if not path.exists():
         os.replace(beside, path)
         return

@@ -1,4 +1,6 @@
-"""Recorded launches: a directory with kernel.ptx, case.json and data.npz; read, run, compare. docs/cases.md is the format."""
+"""Recorded launches: a directory with kernel.ptx, case.json and data.npz. Reads, runs and compares them; docs/cases.md
+has the format.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ MALFORMED = (
     MemoryError,
     RecursionError,
 )
-"""What values of the wrong size in case.json end in."""
+"""Exceptions caused by values of the wrong size in case.json."""
 
 
 @attrs.frozen
 class CaseResult:
-    """How one recorded launch went."""
+    """The result of running a recorded launch."""
 
     case: str
     ok: bool
@@ -59,7 +61,7 @@ class CaseResult:
     outputs: tuple[OutputResult, ...]
     profile: Profile | None = attrs.field(default=None, repr=False)
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
-    """What the bits of each executed instruction form rest on."""
+    """Evidence for the bits of each executed instruction form."""
 
 
 @functools.cache
@@ -71,10 +73,10 @@ def schema() -> dict[str, Any]:
 
 
 def checked(description: Any, path: Path) -> dict[str, Any]:
-    """A description that fits the schema.
+    """Check a description against the schema, and return it.
 
     Raises:
-        LaunchError: says where it does not.
+        LaunchError: it does not fit; the message says where.
     """
     for at, problem in problems(description, schema()):
         raise LaunchError(f"{path} is not a recorded case: case.json: {at or 'the document'} {problem}")
@@ -84,7 +86,7 @@ def checked(description: Any, path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What a malformed case raises becomes a `LaunchError` that names it."""
+    """Turn whatever a malformed case raises into a `LaunchError` that names the case."""
     try:
         yield
     except PtxError as problem:
@@ -99,7 +101,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @attrs.define(eq=False)
 class Case:
-    """A recorded launch as its directory describes it: case.json, the arrays of data.npz, the module's text."""
+    """A recorded launch: case.json, the arrays of data.npz, and the module's text."""
 
     path: Path
     description: dict[str, Any]
@@ -112,7 +114,7 @@ class Case:
         """Read a case.
 
         Raises:
-            LaunchError: where the directory holds none.
+            LaunchError: the directory is not a case.
         """
         path = Path(folder)
         with reading(path):
@@ -124,20 +126,20 @@ class Case:
 
     @property
     def target(self) -> str:
-        """The GPU that recorded it, else the one that the module runs on."""
+        """The GPU that recorded it, or else the one that the module runs on by default."""
         case = self.description
         known = case.get("hardware", {}).get("sm") or case.get("simulated", {}).get("device")
         return known or runs_on(case["target"])
 
     def prepare(self, *, device: str | None = None, numerics: str | None = None) -> Prepared:
-        """The launch, ready to run: a GPU, the module, buffers, arguments."""
+        """Make the launch ready to run: GPU, module, buffers, arguments."""
         with reading(self.path):
             numerics = numerics or self.description.get("options", {}).get("numerics", "exact")
             return Prepared(self, Device(device or self.target, numerics=numerics))
 
 
 class Prepared:
-    """A recorded launch on a GPU of its own: ``kernel(grid, block, args, **keywords)`` runs it."""
+    """A recorded launch on its own GPU: ``kernel(grid, block, args, **keywords)`` runs it."""
 
     def __init__(self, case: Case, device: Device) -> None:
         description = case.description
@@ -162,10 +164,10 @@ class Prepared:
 
     @property
     def module(self) -> Module:
-        """The module, with its variables as they were recorded.
+        """The module, with its variables as recorded.
 
         Raises:
-            PtxError: where the simulator refuses it.
+            PtxError: the module cannot be loaded.
         """
         if self._module is None:
             self._module = load_text(*self.case.source)
@@ -178,11 +180,11 @@ class Prepared:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel that was launched."""
+        """The kernel to launch."""
         return self.module[self.case.description["entry"]]
 
     def launch(self, launch: Callable[..., Any] = Kernel.__call__, **options: Any) -> LaunchResult:
-        """Run it; ``options`` go before those of the case. ``launch`` is called in place of the kernel."""
+        """Run it. ``options`` override those of the case; ``launch`` is called in place of the kernel."""
         given = {key: value for key, value in options.items() if value is not None or key not in self.keywords}
         result: LaunchResult = launch(self.kernel, self.grid, self.block, self.args, **{**self.keywords, **given})
         return result
@@ -194,7 +196,7 @@ class Prepared:
         return allocation.data[: view.nbytes]
 
     def outputs(self) -> dict[str, Array]:
-        """What the buffers and variables that the case compares hold now, by their keys in data.npz."""
+        """The current contents of the buffers and variables that the case compares, by their keys in data.npz."""
         described = self.case.description
         found = {b["out"]: self.buffers[b["name"]].get() for b in described["buffers"] if b.get("out")}
         for variable in described.get("globals", []):
@@ -203,7 +205,7 @@ class Prepared:
         return found
 
     def comparisons(self) -> list[Comparison]:
-        """Each output beside its recording."""
+        """Compare each output with its recording."""
         described, outputs, data = self.case.description, self.outputs(), self.case.data
         checks = described["check"]
         compared = [
@@ -240,12 +242,12 @@ def run_case(
         folder: the case directory.
         device: a target such as ``sm_90a`` instead of ``hardware.sm``.
         numerics: ``exact`` or ``ieee``.
-        keep: takes every output buffer's bytes by the name of its member in data.npz.
-        options: as for calling a kernel (checks, async_effects, max_instructions ...); ``launch`` is called in place of the
-            kernel, for example under a debugger.
+        keep: if given, receives every output buffer's bytes by the name of its member in data.npz.
+        options: as for calling a kernel (checks, async_effects, max_instructions ...). ``launch`` is called in place of
+            the kernel, for example to run it under a debugger.
 
     Raises:
-        LaunchError: where the directory holds no readable case.
+        LaunchError: the directory is not a readable case.
     """
     return run_prepared(Case.read(folder).prepare(device=device, numerics=numerics), keep, **options)
 
@@ -311,11 +313,11 @@ def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> Dev
         return device.empty(tuple(spec["shape"]), dtype)
     return device.array(
         np.zeros(tuple(spec["shape"]), dtype)
-    )  # zero-filled, as the format says: that counts as written
+    )  # zero-filled, as the format says, and so counts as written
 
 
 def _place_pointers(spec: dict[str, Any], buffers: dict[str, DeviceArray]) -> None:
-    """Write the addresses that a buffer holds into it."""
+    """Store the addresses that a buffer contains."""
     raw = buffers[spec["name"]].get()
     flat = raw.reshape(-1).view(np.uint8)
     for number, target in enumerate(spec["targets"]):

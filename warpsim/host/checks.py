@@ -1,4 +1,4 @@
-"""Names of rules and groups of rules that a launch checks, and the words that choose among them."""
+"""Names of rules and groups of rules, and parsing of ``checks=``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ GROUPS: dict[str, frozenset[str]] = {
 }
 EVERY = frozenset().union(*GROUPS.values())
 NOTE = "note"
-"""Stands in what "all" gives: findings of this severity are told too."""
+"""Marker in the set that "all" selects: also report findings of severity note."""
 WORDS: dict[str, frozenset[str]] = {
     "default": EVERY - GROUPS["race"],
     "all": EVERY | {NOTE},
@@ -64,11 +64,11 @@ _TERM = re.compile(rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)")
 
 
 def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
-    """The set of rules that a ``checks=`` value selects.
+    """Return the set of rules that a ``checks=`` value selects.
 
     Args:
-        checks: "default", "all", "none", a rule or a group, each with ``-NAME`` and ``+NAME`` behind
-            (``"default+race"``, ``"all-proxy-fence"``), several of them with commas between or in a set; None means
+        checks: "default", "all", "none", a rule or a group, each followed by any number of ``-NAME`` and ``+NAME``
+            (``"default+race"``, ``"all-proxy-fence"``); several of them separated by commas, or a set. None means
             "default". Rules that are always on stay on.
 
     Raises:
@@ -89,7 +89,7 @@ def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
 
 
 rules = resolve_checks
-"""Its name in the package: ``warpsim.rules("default+race")``."""
+"""The public name: ``warpsim.rules("default+race")``."""
 
 GRAMMAR = (
     "'default', 'all' or 'none', with -NAME and +NAME behind ('default+race'), or a set of rules and of the groups "
@@ -98,7 +98,7 @@ GRAMMAR = (
 
 
 def _term(term: str) -> frozenset[str]:
-    """One word and the words added to it and taken from it, from left to right."""
+    """Resolve one word with its additions and removals, from left to right."""
     match = _TERM.fullmatch(term)
     if match is None:
         raise LaunchError(f"{term[:200]!r} is neither a rule nor a group of rules; checks= takes {GRAMMAR}")

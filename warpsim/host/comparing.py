@@ -1,4 +1,4 @@
-"""Two arrays element by element: which differ in bits, by how many units in the last place, and within what is allowed."""
+"""Compares two arrays element by element: bits, units in the last place, and tolerance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OutputResult:
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether elements are floating-point numbers, of NumPy or ml_dtypes (which gives most of its types no kind)."""
+    """Whether elements are floating-point numbers of NumPy or ml_dtypes (most ml_dtypes types have no kind)."""
     if dtype.kind in "fV" and dtype.names is None:
         try:
             ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
@@ -37,7 +37,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def bits_of(values: Array) -> Array:
-    """The elements' bits: unsigned integers, or rows of bytes (one axis more) for elements of other sizes."""
+    """The elements' bits as unsigned integers, or as rows of bytes (one more axis) for other element sizes."""
     values = np.ascontiguousarray(values)
     if values.dtype.itemsize in (1, 2, 4, 8):
         return values.view(f"u{values.dtype.itemsize}")
@@ -45,7 +45,7 @@ def bits_of(values: Array) -> Array:
 
 
 class Comparison:
-    """``got`` beside ``expected``: two arrays of one shape and one element type."""
+    """Compares ``got`` with ``expected``: two arrays of the same shape and element type."""
 
     def __init__(self, name: str, got: Array, expected: Array, check: dict[str, Any] | None = None) -> None:
         self.name, self.check = name, check or {"mode": "bits"}
@@ -56,7 +56,7 @@ class Comparison:
 
     @cached_property
     def floats(self) -> tuple[Array, Array] | None:
-        """Both as float64, which holds every narrower float exactly; None where elements are none."""
+        """Both as float64, which represents every narrower float exactly; None if the elements are not floats."""
         if not is_float(self.expected.dtype):
             return None
         with np.errstate(all="ignore"):  # signalling NaNs
@@ -64,7 +64,7 @@ class Comparison:
 
     @cached_property
     def differs(self) -> Array:
-        """Where bits differ; with ``nan: any`` two NaN do not."""
+        """Mask of elements whose bits differ; with ``nan: any``, two NaNs are equal."""
         a, b = bits_of(self.got), bits_of(self.expected)
         different: Array = np.asarray(a != b)
         if different.ndim > self.expected.ndim:
@@ -75,12 +75,12 @@ class Comparison:
 
     @cached_property
     def count(self) -> int:
-        """How many elements differ."""
+        """Number of elements that differ."""
         return int(np.count_nonzero(self.differs))
 
     @cached_property
     def wrong(self) -> Array:
-        """Where they differ by more than is allowed."""
+        """Mask of elements that differ by more than the tolerance."""
         if self.check.get("mode") != "close" or self.floats is None:
             return self.differs
         have, want = self.floats
@@ -94,7 +94,7 @@ class Comparison:
 
     @cached_property
     def ulps(self) -> Array:
-        """Units in the last place between the two; meaningless where either is a NaN, and for what is no float."""
+        """Distance in units in the last place; meaningless for NaNs and for non-floats."""
         half = np.uint64(1 << (self.expected.dtype.itemsize * 8 - 1))
         (a, b) = (bits_of(x).astype(np.uint64) for x in (self.got, self.expected))
         negative = (a & half) != (b & half)
@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def max_ulp(self) -> int | None:
-        """The largest distance of two that differ; None for integers and where a NaN differs."""
+        """Largest distance between differing elements; None for integers and where a NaN differs."""
         if self.floats is None:
             return None
         if not self.count:
@@ -122,7 +122,7 @@ class Comparison:
         return OutputResult(self.name, not self.wrong.any(), self.count == 0, self.count, self.max_ulp, first)
 
     def shown(self, side: int, at: tuple[int, ...]) -> Any:
-        """An element of ``got`` (0) or ``expected`` (1) as a value that JSON has."""
+        """An element of ``got`` (0) or ``expected`` (1) as a JSON value."""
         if self.floats is None:
             value = (self.got, self.expected)[side][at]
             return int(value) if self.expected.dtype.kind in "iub" else str(value)
@@ -131,7 +131,7 @@ class Comparison:
 
 
 def stored_as(name: str, values: Array) -> Array:
-    """What data.npz holds of a buffer, as elements of the buffer's type."""
+    """The content of data.npz for a buffer, as elements of the buffer's type."""
     dtype = LOGICAL[name]
     values = np.ascontiguousarray(values)
     return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values

@@ -1,4 +1,4 @@
-"""What holds for launches that say nothing about it, and who is told of each: a test session's device, checks and limits."""
+"""Defaults of launches, as a test session sets them, and listeners that are told of each launch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Listener = Callable[["LaunchState"], object]
 
 @attrs.define
 class Defaults:
-    """Of launches without ``device=``, ``checks=``, ``async_effects=``, ``schedule=``, ``max_seconds=``; None: the usual."""
+    """Defaults for ``device=``, ``checks=``, ``async_effects=``, ``schedule=`` and ``max_seconds=``; None leaves the
+    usual default.
+    """
 
     device: Device | None = None
     checks: Any = None
@@ -25,17 +27,17 @@ class Defaults:
     schedule: int | None = None
     max_seconds: float | None = None
     timing: Any = None
-    """What takes the time of launches (`warpsim.observe.timing.StopWatch`)."""
+    """Measures the time of launches (`warpsim.observe.timing.StopWatch`)."""
 
 
 current = Defaults()
 listeners: list[Listener] = []
-"""Each is given the state of every launch of this process, once that has ended."""
+"""Called with the state of every launch of this process when it has ended."""
 
 
 @contextlib.contextmanager
 def defaults(**given: Any) -> Iterator[Defaults]:
-    """These defaults hold inside (in all threads); those that are not given stay as they are."""
+    """Apply defaults inside the context, in all threads; those not given are unchanged."""
     before = attrs.asdict(current, recurse=False)
     for name, value in given.items():
         setattr(current, name, value)
@@ -48,7 +50,7 @@ def defaults(**given: Any) -> Iterator[Defaults]:
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` of the launches that end inside."""
+    """Tell ``listener`` of launches that end inside the context."""
     listeners.append(listener)
     try:
         yield

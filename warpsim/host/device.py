@@ -1,4 +1,4 @@
-"""The GPU: its capability, limits, arithmetic and memory."""
+"""The simulated GPU: capability, limits, arithmetic, memory."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SHARED_LIMIT = {
     120: 99,
     121: 99,
 }
-"""Shared memory of one CTA, in KiB, by capability times ten."""
+"""Largest shared memory of a CTA in KiB, by capability times ten."""
 
 
 def runs_on(target: str) -> str:
-    """The GPU that a module runs on where nobody names one: its own target, or the oldest simulated one that is newer."""
+    """The GPU that a module runs on by default: its own target, or the oldest simulated GPU that is newer."""
     match = re.match(r"sm_(\d+)$", target, re.ASCII)
     if match is None or int(match.group(1)) in SHARED_LIMIT:
         return target
@@ -59,12 +59,13 @@ class Extent:
 
 
 class Device:
-    """A simulated GPU, named by its target: ``sm_90`` and ``sm_90a`` are the same GPU.
+    """A simulated GPU, named by its target. ``sm_90`` and ``sm_90a`` are the same GPU.
 
     Args:
-        target: for example ``sm_90a``.
-        numerics: ``exact`` gives the tensor cores' bits; ``ieee`` computes products and sums in float64 and rounds once.
-        stdout: where text that kernels print goes; standard output by default.
+        target: the target, for example ``sm_90a``.
+        numerics: ``exact`` reproduces the tensor cores' bits; ``ieee`` computes products and sums in float64 and rounds
+            once.
+        stdout: where kernels' printed text goes; standard output by default.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Device:
         match = re.fullmatch(r"sm_(\d{1,4})[af]?", target, re.ASCII) if isinstance(target, str) else None
         if match is None or int(match.group(1)) not in SHARED_LIMIT:
             raise LaunchError(
-                f"{shown(target)} is not a GPU that warpsim simulates; these are "
+                f"{shown(target)} is not a GPU that warpsim simulates; choose from "
                 + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
             )
         self.target = target
@@ -87,12 +88,12 @@ class Device:
 
     @property
     def spec(self) -> DeviceSpec:
-        """The GPU's limits and features, as the machine reads them."""
+        """The GPU's limits and features, as the machine uses them."""
         return DeviceSpec(self.sm, self.numerics)
 
     @property
     def max_shared(self) -> int:
-        """The most shared memory that one CTA may have, in bytes."""
+        """Largest shared memory of a CTA, in bytes."""
         return SHARED_LIMIT[self.sm] * 1024
 
     def processes(self, count: int) -> Processes:
@@ -105,7 +106,7 @@ class Device:
 
     @property
     def lock(self) -> threading.RLock:
-        """Held while a launch runs on the device or its memory changes."""
+        """The lock held while a launch runs on the device or its memory changes."""
         return self.memory.lock
 
     def array(self, values: Any) -> DeviceArray:
@@ -118,7 +119,7 @@ class Device:
         return self._place(data)
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Allocate memory that counts as unwritten. It holds zeros here; a kernel that depends on them is reported."""
+        """Allocate memory that counts as unwritten. Here it holds zeros; a kernel that depends on them is reported."""
         try:
             data = np.zeros(shape, dtype)
             plain(data.dtype)
@@ -128,18 +129,20 @@ class Device:
         except LaunchError:
             raise
         except (TypeError, ValueError, OverflowError, MemoryError) as error:
-            raise LaunchError(f"no array of shape {shown(shape)} and type {shown(dtype)}: {error}") from None
+            raise LaunchError(
+                f"cannot make an array of shape {shown(shape)} and type {shown(dtype)}: {error}"
+            ) from None
         return array
 
     def map(self, buffer: Any, address: int | None = None) -> Mapping:
-        """Make host memory device memory, in place, until ``unmap()`` is called on the result.
+        """Map host memory into the device in place, until ``unmap()`` is called on the result.
 
         Args:
             buffer: an array, or any object with the buffer protocol or an array interface.
-            address: its address on the device, for example the buffer's own; any free address by default.
+            address: its device address, for example the buffer's own; by default any free address.
         """
         if not is_buffer(buffer):
-            raise LaunchError(f"{shown(buffer)} is not a buffer that could be mapped")
+            raise LaunchError(f"{shown(buffer)} is not a buffer and cannot be mapped")
         data = array_of(buffer)
         if not data.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; map np.ascontiguousarray(...) and copy the result back")
@@ -175,7 +178,7 @@ class Device:
             some_written(self.memory, address, flat.size)
 
     def written(self, address: int, nbytes: int) -> None:
-        """Mark bytes as written, where you have filled them behind the simulator's back."""
+        """Mark bytes as written, if you have filled them without the simulator's knowledge."""
         with self.lock:
             self._bytes_at(address, nbytes)
             some_written(self.memory, address, nbytes)
@@ -184,7 +187,7 @@ class Device:
         address, nbytes = integer("address", address), integer("nbytes", nbytes)
         found = self.memory.find(address, address + nbytes)
         if found is None:
-            raise LaunchError(f"{nbytes} bytes at address 0x{address:x} are not in one allocation of {self!r}")
+            raise LaunchError(f"{nbytes} bytes at address 0x{address:x} do not lie in a single allocation of {self!r}")
         return found.data[address - found.start :][:nbytes]
 
     def _place(self, data: Array) -> DeviceArray:

@@ -1,4 +1,4 @@
-"""Which engine runs a launch: the interpreter, or compiled code beside it."""
+"""Chooses the engine of a launch: the interpreter, or compiled code beside it."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ STEPS = frozenset(
 
 
 def chosen_engine(given: str | None) -> str:
-    """The engine that a launch names, or the environment."""
+    """The engine named by the launch or the environment."""
     word = os.environ.get("WARPSIM_ENGINE", "auto") if given is None else given
     return choice("engine", word, ENGINES)
 
 
 def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -> Compiled | None:
-    """Compiled code for a launch, None where the interpreter runs it alone.
+    """Compiled code for a launch; None if the interpreter runs it alone.
 
     Raises:
-        LaunchError: where it is asked for and there is no compiler.
+        LaunchError: compiled code was requested and llvmlite is not installed.
     """
     if engine == "interpreter":
         return None
@@ -57,7 +57,7 @@ def compiled_for(engine: str, watchers: Sequence[Watcher], state: LaunchState) -
         return None
     heard = frozenset(e for w in watchers for e in w.events if e not in w.compiled)
     usual = not state.settings.by_warp and state.schedule is None
-    units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
+    units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses also depend on their order
     from warpsim.native.engine import Compiled
 
     return Compiled(engine == "compiled", not heard & COLLECTIVES, units, not heard & BARRIERS)

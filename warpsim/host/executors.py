@@ -1,4 +1,4 @@
-"""Who runs the parts of a launch: ``workers=`` and ``executor=``."""
+"""Chooses who runs the parts of a launch: ``workers=`` and ``executor=``."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ VARIABLE = "WARPSIM_WORKERS"
 
 
 def workers_of(device: Device, workers: Any, executor: Any) -> tuple[Executor | None, int]:
-    """The executor of a launch (None: it runs in one piece), and for how many workers it is divided.
+    """The executor of a launch (None: run it in one piece), and the number of workers to divide it among.
 
     Args:
-        workers: processes of this machine; None for what the environment variable ``WARPSIM_WORKERS`` says, or 1.
-        executor: a `concurrent.futures.Executor`, or what gives one by ``get_executor()`` as a Dask client does.
+        workers: number of local processes; None for the environment variable ``WARPSIM_WORKERS``, or 1.
+        executor: a `concurrent.futures.Executor`, or an object with ``get_executor()``, such as a Dask client.
 
     Raises:
-        LaunchError: neither of these.
+        LaunchError: ``workers`` or ``executor`` is neither.
     """
     if workers is None and os.environ.get(VARIABLE):
         try:
             workers = int(os.environ[VARIABLE])
         except ValueError:
-            raise LaunchError(f"{VARIABLE} is a number of processes, not {shown(os.environ[VARIABLE])}") from None
+            raise LaunchError(f"{VARIABLE} must be a number of processes, not {shown(os.environ[VARIABLE])}") from None
     count = None if workers is None else integer("workers", workers, 1, 1024)
     if executor is not None:
         get = getattr(executor, "get_executor", None)
         executor = get() if callable(get) else executor
         if not callable(getattr(executor, "submit", None)):
-            raise LaunchError(f"executor is a concurrent.futures.Executor, not {shown(executor)}")
+            raise LaunchError(f"executor must be a concurrent.futures.Executor, not {shown(executor)}")
         return executor, count or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
     if count is None or count == 1:
         return None, 1

@@ -1,8 +1,8 @@
-"""PTX inside fatbins, and inside the executables and objects that hold fatbins.
+"""Extracts PTX from fatbins, and from executables and objects that contain fatbins.
 
-A fatbin is a header (magic, version, header size, size of what follows) and entries; each entry has a header with its
-kind, its sizes, the GPU that it is for and flags, and a payload: a cubin, or PTX as text, LZ4 block or zstd frame. The
-layout is not documented; it is what ``nvcc -fatbin`` writes.
+A fatbin is a header (magic, version, header size, payload size) followed by entries. Each entry has a header with its
+kind, sizes, target GPU and flags, and a payload: a cubin, or PTX as text, LZ4 block or zstd frame. The format is
+undocumented; this is what ``nvcc -fatbin`` writes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _PTX = 1
 _LZ4, _ZSTD = 0x2000, 0x8000
 LARGEST = 1 << 28
-"""Bytes that a payload may claim to unpack to."""
+"""Largest size that a payload may claim to unpack to, in bytes."""
 
 
 class Packed(Exception):
-    """A payload that cannot be unpacked; says why."""
+    """A payload cannot be unpacked; the message says why."""
 
 
 @attrs.frozen
 class Entry:
-    """PTX for one GPU: capability times ten, and the text as the container holds it."""
+    """PTX for one GPU: capability times ten, and the payload as stored."""
 
     arch: int
     flags: int
@@ -36,10 +36,10 @@ class Entry:
     payload: bytes
 
     def text(self) -> bytes:
-        """The PTX.
+        """Unpack the PTX.
 
         Raises:
-            Packed: where it is damaged, or needs a library that is not there.
+            Packed: it is damaged, or needs a library that is not installed.
         """
         if not self.flags & (_LZ4 | _ZSTD):
             return self.payload
@@ -75,10 +75,10 @@ def _entries(data: bytes) -> Iterator[Entry]:
 
 
 def lz4_block(block: bytes, size: int) -> bytes:
-    """``size`` bytes out of an LZ4 block (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md).
+    """Unpack ``size`` bytes from an LZ4 block (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md).
 
     Raises:
-        Packed: where it is damaged.
+        Packed: the block is damaged.
     """
     out, at = bytearray(), 0
     try:
@@ -119,7 +119,7 @@ def _zstd(frame: bytes, size: int) -> bytes:
             continue
         try:
             text = module.ZstdDecompressor().decompress(frame, size)
-        except Exception as damage:  # each library has an exception class of its own
+        except Exception as damage:  # each library has its own exception class
             raise Packed(f"its compressed PTX is damaged: {damage}") from None
         return bytes(text)
     raise Packed("its PTX is compressed with zstd; unpacking that needs Python 3.14, or: pip install zstandard")

@@ -1,4 +1,4 @@
-"""Arrays in files: read whatever the bytes are, and written beside first, then put in place."""
+"""Reads arrays from files of any content; writes files beside their place, then moves them there."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array
 
 LARGEST = 1 << 36
-"""Bytes that an archive may claim to unpack to."""
+"""Largest size that an archive may claim to unpack to, in bytes."""
 _numbers = itertools.count()
 
 
 def reason(problem: BaseException) -> str:
-    """What went wrong, in words."""
+    """Describe an exception in words."""
     return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
 
 
@@ -31,7 +31,7 @@ def reason(problem: BaseException) -> str:
 def _reading(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy's remarks on old headers
+            warnings.simplefilter("ignore")  # ignore NumPy's warnings about old headers
             yield
     except LaunchError:
         raise
@@ -43,13 +43,13 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_array(path: str | os.PathLike[str]) -> Array:
-    """The array of a .npy file.
+    """Read the array in a .npy file.
 
     Raises:
-        LaunchError: where it is none.
+        LaunchError: the file is not a readable .npy file.
     """
     with _reading(path), open(path, "rb") as stream:
-        if stream.seekable():  # NumPy before 2.1 takes a negative extent for any
+        if stream.seekable():  # NumPy before 2.1 accepts negative extents
             header = _HEADERS.get(np.lib.format.read_magic(stream))
             if header is not None and min(header(stream)[0], default=0) < 0:
                 raise ValueError("an extent is negative")
@@ -58,10 +58,10 @@ def read_array(path: str | os.PathLike[str]) -> Array:
 
 
 def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays of a .npz file by name.
+    """Read the arrays of a .npz file by name.
 
     Raises:
-        LaunchError: where it is none, or an array in it is damaged.
+        LaunchError: the file is not a .npz file, or an array in it is damaged.
     """
     with _reading(path):
         with zipfile.ZipFile(path) as archive:
@@ -77,7 +77,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 class Target:
-    """A file to be written: opened now, so that what is in its way shows; what it held stays until all is written."""
+    """A file to write. It is opened at once, so that obstacles show early; the old content stays until all is written."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
@@ -104,10 +104,10 @@ class Target:
         return stream
 
     def write(self, write: Callable[[IO[bytes]], object]) -> None:
-        """Write the file and put it in its place.
+        """Write the file and move it into place.
 
         Raises:
-            LaunchError: where that cannot be; a file that was there before is still there.
+            LaunchError: it cannot be written; an existing file is unchanged.
         """
         try:
             with self._stream as stream:
@@ -123,11 +123,11 @@ class Target:
             self.abandon()
 
     def write_array(self, values: Array) -> None:
-        """Write a .npy file; raises as `write` does."""
+        """Write a .npy file. Raises as `write` does."""
         self.write(lambda stream: np.lib.format.write_array(_Plain(stream), values, allow_pickle=False))
 
     def abandon(self) -> None:
-        """Leave the file as it is."""
+        """Leave the existing file unchanged."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.close()
         if self._beside is not None:
@@ -137,7 +137,7 @@ class Target:
 
 
 class _Plain:
-    """A stream that can only be written to: NumPy asks files for their position, which pipes do not have."""
+    """A write-only stream: NumPy asks files for their position, which pipes do not have."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.write = stream.write

@@ -1,4 +1,4 @@
-"""JSON Schema, as much of it as our own schemas use: what of a document does not fit, and where."""
+"""The subset of JSON Schema that warpsim's schemas use: finds where a document does not fit, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsim.errors import shown
 
 Schema = dict[str, Any]
 Problems = Iterator[tuple[str, str]]
-"""Where in the document (``buffers[2].dtype``), and what is wrong there."""
+"""Pairs of a place in the document (``buffers[2].dtype``) and the problem there."""
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
@@ -23,10 +23,11 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def problems(value: Any, schema: Schema, root: Schema | None = None, at: str = "") -> Problems:
-    """What of a value does not fit a schema; ``root`` is the schema that ``$ref`` looks into.
+    """Find where a value does not fit a schema; ``root`` is the schema that ``$ref`` refers to.
 
-    Known: type, enum, const, pattern, minimum, maximum, items, minItems, maxItems, required, properties,
-    additionalProperties, oneOf (by its constants), $ref into the schema itself."""
+    Supports type, enum, const, pattern, minimum, maximum, items, minItems, maxItems, required, properties,
+    additionalProperties, oneOf (selected by its constants), and $ref within the schema.
+    """
     root = schema if root is None else root
     if "$ref" in schema:
         target: Any = root
@@ -36,16 +37,16 @@ def problems(value: Any, schema: Schema, root: Schema | None = None, at: str = "
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_TYPES[kind](value) for kind in kinds):
-        yield at, f"is {' or '.join(kinds)}, not {shown(value)}"
+        yield at, f"must be of type {' or '.join(kinds)}, not {shown(value)}"
         return
     if "const" in schema and value != schema["const"]:
-        yield at, f"is {schema['const']!r}, not {shown(value)}"
+        yield at, f"must be {schema['const']!r}, not {shown(value)}"
     if "enum" in schema and not any(
         value is known or (type(value) is type(known) and value == known) for known in schema["enum"]
     ):
-        yield at, f"is one of {', '.join(map(str, schema['enum']))}, not {shown(value)}"
+        yield at, f"must be one of {', '.join(map(str, schema['enum']))}, not {shown(value)}"
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
-        yield at, f"matches {schema['pattern']}, not {shown(value)}"
+        yield at, f"must match {schema['pattern']}, not {shown(value)}"
     yield from _number(value, schema, at)
     yield from _array(value, schema, root, at)
     yield from _object(value, schema, root, at)
@@ -57,9 +58,9 @@ def _number(value: Any, schema: Schema, at: str) -> Problems:
     if not _TYPES["number"](value):
         return
     if "minimum" in schema and not value >= schema["minimum"]:
-        yield at, f"is at least {schema['minimum']}, not {shown(value)}"
+        yield at, f"must be at least {schema['minimum']}, not {shown(value)}"
     if "maximum" in schema and not value <= schema["maximum"]:
-        yield at, f"is at most {schema['maximum']}, not {shown(value)}"
+        yield at, f"must be at most {schema['maximum']}, not {shown(value)}"
 
 
 def _array(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
@@ -68,7 +69,7 @@ def _array(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
     if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
         yield (
             at,
-            f"has {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} elements, not {len(value)}",
+            f"must have {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} elements, not {len(value)}",
         )
     for index, element in enumerate(value if "items" in schema else []):
         yield from problems(element, schema["items"], root, f"{at}[{index}]")
@@ -92,7 +93,7 @@ def _object(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
 
 
 def _one_of(value: Any, choices: list[Schema], root: Schema, at: str) -> Problems:
-    """The problems of the choice that the value's own constants (or its type) pick."""
+    """The problems of the choice that the value's constants (or its type) select."""
     found = [list(problems(value, choice, root, at)) for choice in choices]
     if [] in found:
         return
@@ -101,7 +102,7 @@ def _one_of(value: Any, choices: list[Schema], root: Schema, at: str) -> Problem
         yield from picked[0]
         return
     words = [str(rule["const"]) for c in choices for rule in c.get("properties", {}).values() if "const" in rule]
-    yield at, f"is one of {', '.join(words)}, not {shown(value)}" if words else found[-1][0][1]
+    yield at, f"must be one of {', '.join(words)}, not {shown(value)}" if words else found[-1][0][1]
 
 
 def _picked(value: Any, choice: Schema) -> bool:

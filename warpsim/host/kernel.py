@@ -1,4 +1,4 @@
-"""Kernels: what fits a device, and launching."""
+"""Kernels: launch checks and launching."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 MAX_CLUSTER = 16
-"""CTAs of a cluster, where the kernel asks for more than the 8 that every GPU has room for."""
+"""Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
 
 
 @attrs.frozen
 class KernelParam:
-    """A kernel parameter: its name, PTX type, size and alignment in bytes, where it lies in the parameter block, and
-    whether it is an array of bytes (a structure) rather than a scalar."""
+    """A kernel parameter: name, PTX type, size, alignment and offset in the parameter block in bytes, and whether it is
+    an array of bytes (a structure) rather than a scalar.
+    """
 
     name: str
     type: str
@@ -54,15 +55,18 @@ class KernelParam:
     array: bool
 
     def __str__(self) -> str:
-        """As PTX declares it: ``.u64 out``, ``.b8 config[128]``."""
+        """The parameter as PTX declares it: ``.u64 out``, ``.b8 config[128]``."""
         count = self.size // TYPES[self.type].bytes
         return f".{self.type} {self.name}" + (f"[{count}]" if count > 1 else "")
 
 
 @attrs.frozen
 class LaunchResult:
-    """What a launch did. ``instructions`` counts warp-instructions and ``opcodes`` splits the count by opcode; ``profile`` has
-    counts per line, if the launch was asked for one."""
+    """The result of a launch.
+
+    ``instructions`` counts warp-instructions, and ``opcodes`` splits the count by opcode. ``profile`` has counts per
+    line if the launch was profiled.
+    """
 
     instructions: int
     thread_instructions: int
@@ -72,7 +76,7 @@ class LaunchResult:
     seconds: float
     profile: Profile | None = attrs.field(default=None, repr=False)
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
-    """For each executed instruction what its bits rest on: a GPU's recordings, exact arithmetic, a model."""
+    """Evidence for the bits of each executed instruction: recordings from a GPU, exact arithmetic, or a model."""
 
     def _repr_html_(self) -> str:
         from warpsim.report.notebook import result_html
@@ -89,7 +93,7 @@ def _profiler() -> Profiler:
 
 
 def _first(*values: Any) -> Any:
-    """The first that is given."""
+    """The first value that is not None."""
     return next((value for value in values if value is not None), None)
 
 
@@ -98,7 +102,7 @@ def _order(seed: Any) -> Schedule | None:
 
 
 def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
-    """What a launch that is over has done."""
+    """Collect the results of a finished launch."""
     return LaunchResult(
         state.instructions,
         state.thread_instructions,
@@ -112,17 +116,17 @@ def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile 
 
 
 class Home(Protocol):
-    """The module that a kernel belongs to (`warpsim.host.module.Module`), as the kernel needs it."""
+    """What a kernel needs of its module (`warpsim.host.module.Module`)."""
 
     program: Program
     target: str
 
     @property
     def device(self) -> Device:
-        """The GPU of its own target."""
+        """The GPU of the module's own target."""
 
     def image(self, device: Device) -> Image:
-        """It, placed in a device's memory."""
+        """The module, placed in a device's memory."""
 
     def get_function(self, name: str) -> Kernel:
         """Look up a kernel by name."""
@@ -146,7 +150,7 @@ class Kernel:
         return f"Kernel({self.name!r}, target={self.module.target!r})"
 
     def facts(self) -> KernelFacts:
-        """Facts about the kernel that need no launch."""
+        """Static facts about the kernel."""
         from warpsim.report.notebook import KernelFacts
 
         shared = sum(v.size for v in self.function.variables if v.space is StateSpace.SHARED)
@@ -185,28 +189,30 @@ class Kernel:
         """Run the kernel.
 
         Args:
-            grid: CTAs in x, y, z: an int or up to three of them.
-            block: threads per CTA, likewise.
-            args: one argument per parameter. NumPy arrays are mapped in place for the launch; pointers also take a `DeviceArray`,
-                an address, or None.
-            shared_mem: dynamic shared memory of a CTA in bytes.
-            cluster: CTAs per cluster, unless the module says it.
-            cooperative: a cooperative launch: grid-wide barriers are allowed.
+            grid: CTAs in x, y, z: an int, or up to three of them.
+            block: threads per CTA, in the same form.
+            args: one argument per parameter. NumPy arrays are mapped in place for the launch; pointers also take a
+                `DeviceArray`, an address, or None.
+            shared_mem: dynamic shared memory per CTA, in bytes.
+            cluster: CTAs per cluster, unless the module declares it.
+            cooperative: launch cooperatively, so that grid-wide barriers are allowed.
             device: the GPU; by default the module's own target.
-            checks: ``"default"`` (every rule but ``race``), ``"all"``, ``"none"``, each with ``+NAME`` and ``-NAME`` behind, or a set
-                of rules and groups. ``"default+race"`` finds races too, which costs time and memory.
-            on_finding: ``"raise"`` ends the launch at the first error; ``"collect"`` goes on where it can.
-            async_effects: asynchronous operations act at issue (``"eager"``) or as late as the rules allow (``"at_wait"``).
+            checks: ``"default"`` (every rule but ``race``), ``"all"`` or ``"none"``, followed by any number of
+                ``+NAME`` and ``-NAME``; or a set of rules and groups. ``"default+race"`` also finds races, at a cost in
+                time and memory.
+            on_finding: ``"raise"`` ends the launch at the first error; ``"collect"`` continues where it can.
+            async_effects: when asynchronous operations take effect: at issue (``"eager"``), or as late as the rules
+                allow (``"at_wait"``).
             max_instructions: limit on warp-instructions, or None.
-            max_seconds: limit on wall-clock time, or None.
-            watchers: instances of `Watcher`, to be told what happens.
+            max_seconds: limit on wall-clock time in seconds, or None.
+            watchers: instances of `Watcher` that receive events.
             profile: count what each line does, as ``LaunchResult.profile``.
-            engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``; bits, counts and findings are the same.
-            workers: processes of this machine among which the CTAs are divided.
+            engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``. Bits, counts and findings are the same.
+            workers: number of local processes that share the CTAs.
             executor: a ``concurrent.futures.Executor`` to use instead.
-            schedule: a seed. Warps, CTAs and asynchronous effects then run in another order that a GPU might take; the same seed
-                gives the same order.
-            batch_threads: threads simulated side by side; affects speed, not results.
+            schedule: a seed for another legal order of warps, CTAs and asynchronous effects. The same seed gives the
+                same order.
+            batch_threads: number of threads simulated side by side; affects speed, not results.
             progress: called now and then with the state of the launch.
 
         Raises:
@@ -218,7 +224,7 @@ class Kernel:
         __tracebackhide__ = True
         device = self.device(device)
         if not (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers)):
-            raise LaunchError(f"watchers holds instances of warpsim.Watcher, not {shown(watchers)}")
+            raise LaunchError(f"watchers must be instances of warpsim.Watcher, not {shown(watchers)}")
         profiler = _profiler() if integer("profile", profile, 0, 1) else None
         printed: list[str] = []
 
@@ -270,7 +276,7 @@ class Kernel:
             except MemoryError as problem:
                 raise ExecutionError(findings=(self._out_of_memory(problem),)) from None
             except WarpsimError as problem:
-                raise problem.with_traceback(None) from None  # where the machine stood says nothing to its user
+                raise problem.with_traceback(None) from None  # the simulator's own frames would not help the user
             finally:
                 for address in mapped:
                     device.memory.unmap(address)
@@ -278,10 +284,10 @@ class Kernel:
         return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None)
 
     def device(self, chosen: Device | None) -> Device:
-        """The GPU that a launch runs on: the one given, the session's default, or the module's own target."""
+        """The GPU that a launch runs on: ``chosen``, the session's default, or the module's own target."""
         device = (defaults.current.device or self.module.device) if chosen is None else chosen
         if not isinstance(device, Device):
-            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
+            raise LaunchError(f"device must be a warpsim.Device, not {shown(device)}")
         return device
 
     def begin(
@@ -305,8 +311,9 @@ class Kernel:
         by_warp: bool = False,
         keeps: bool = False,
     ) -> LaunchState:
-        """A launch before its first step; ``mapped`` takes the addresses at which arguments were mapped. The caller holds the
-        lock of the device."""
+        """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
+        holds the device's lock.
+        """
         grid3, block3 = dims("grid", grid), dims("block", block)
         shared_mem = integer("shared_mem", shared_mem)
         usual = defaults.current
@@ -362,7 +369,7 @@ class Kernel:
         if size > MAX_CLUSTER:
             raise LaunchError(f"a cluster of {shown(chosen)} has {shown(size)} CTAs; the limit is {MAX_CLUSTER}")
         if size > 1 and device.sm < 90:
-            raise LaunchError(f"{device.target} has no clusters: they came with sm_90")
+            raise LaunchError(f"{device.target} has no clusters; they need sm_90 or newer")
         if any(g % c for g, c in zip(grid, chosen, strict=True)):
             raise LaunchError(f"a grid of {shown(grid)} CTAs cannot be divided into clusters of {chosen}")
         return chosen
@@ -372,12 +379,14 @@ class Kernel:
     ) -> None:
         needed = self.module.program.target
         number = int(needed[3:].rstrip("af"))
-        alone = needed.endswith("a") and number != device.sm  # runs on that GPU only, `f` on those of its generation
+        alone = (
+            needed.endswith("a") and number != device.sm
+        )  # `a` targets run on that GPU only, `f` targets on its generation
         if number > device.sm or alone or (needed.endswith("f") and number // 10 != device.sm // 10):
             raise LaunchError(f"the module is for {needed}; {device.target} cannot run it")
         for given, limit, what in ((grid, MAX_GRID, "grid"), (block, MAX_BLOCK, "block")):
             if any(g > m for g, m in zip(given, limit, strict=True)):
-                raise LaunchError(f"a {what} of {shown(given)} is over the limit {limit}")
+                raise LaunchError(f"a {what} of {shown(given)} exceeds the limit {limit}")
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             raise LaunchError(f"a block of {block} has {threads} threads; the limit is 1024")
@@ -389,9 +398,13 @@ class Kernel:
         if "maxntid" in directives:
             most = math.prod(int(v) for v in directives["maxntid"])
             if threads > most:
-                raise LaunchError(f"{self.name} takes at most {most} threads in a block (.maxntid), not {threads}")
+                raise LaunchError(f"{self.name} allows at most {most} threads per block (.maxntid), not {threads}")
         if plan.main.frame_size > MAX_LOCAL:
-            raise LaunchError(f"{plan.main.frame_size} bytes of local memory in a thread; a GPU has {MAX_LOCAL}")
+            raise LaunchError(
+                f"{self.name} needs {plan.main.frame_size} bytes of local memory per thread; the limit is {MAX_LOCAL}"
+            )
         total = plan.dynamic_offset + shared_mem
         if total > device.max_shared:
-            raise LaunchError(f"{total} bytes of shared memory in a CTA; {device.target} has {device.max_shared}")
+            raise LaunchError(
+                f"{self.name} needs {total} bytes of shared memory per CTA; {device.target} has {device.max_shared}"
+            )

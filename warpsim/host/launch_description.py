@@ -1,4 +1,4 @@
-"""What a launch is given and leaves behind, as a case describes it: buffers, parameters, variables of the module."""
+"""Describes the inputs and outputs of a launch for a case: buffers, parameters, module variables."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from warpsim.machine.state.global_memory import Allocation
 
 @attrs.define(eq=False)
 class Region:
-    """A buffer of a case: memory that arguments refer to, and how a reader sees it."""
+    """A buffer of a case: memory that arguments refer to, with its element type."""
 
     name: str
     start: int
     end: int
     view: Array
-    """The memory itself, of the host or of a device."""
+    """The memory itself, on the host or a device."""
     writable: bool
     unwritten: bool = False
     recipe: Recipe | None = None
     before: Array = attrs.field(factory=lambda: np.zeros(0, np.uint8))
 
     def elements(self) -> tuple[str, Array]:
-        """The type of the elements, and the memory as data.npz stores it: a copy."""
+        """The element type, and a copy of the memory as data.npz stores it."""
         dtype = name_of(self.view.dtype)
         values = np.ascontiguousarray(self.view)
         if dtype is None:
@@ -44,7 +44,7 @@ class Region:
 
 
 class Description:
-    """What a launch is given, described before it runs; what it leaves behind, afterwards."""
+    """Describes a launch's inputs before it runs, and its outputs afterwards."""
 
     def __init__(self, kernel: Kernel, args: Sequence[Any], device: Device) -> None:
         self.kernel, self.device = kernel, device
@@ -64,7 +64,7 @@ class Description:
                     arrays.append((name, held, recipe))
                     value = value if isinstance(value, TensorMap) else held
             self.args.append(value)
-        self.args += list(args)[len(self.args) :]  # too many: the launch says so
+        self.args += list(args)[len(self.args) :]  # too many: the launch reports it
         self._host_regions(arrays)
         self.params = [
             self._param(index, param, value)
@@ -79,9 +79,9 @@ class Description:
     # ---- regions -----------------------------------------------------------------------------
 
     def _host_regions(self, arrays: list[tuple[str, Array, Recipe | None]]) -> None:
-        """One region for all arrays that share bytes: that of the array which holds the others, or bytes."""
+        """Make one region for all arrays that share bytes, viewed as the array that contains the others, or as bytes."""
         spans = sorted({extent(a) for _, a, _ in arrays})
-        merged: list[list[int]] = []  # in the order of addresses
+        merged: list[list[int]] = []  # in address order
         for start, end in spans:
             if merged and start < merged[-1][1]:
                 merged[-1][1] = max(merged[-1][1], end)
@@ -102,7 +102,7 @@ class Description:
                 memory = (ctypes.c_uint8 * (end - start)).from_address(start)
                 view = np.ctypeslib.as_array(memory)
             else:
-                continue  # not contiguous: the launch says so
+                continue  # not contiguous: the launch reports it
             self._add(Region(name, start, end, view, any(a.flags.writeable for _, a, _ in inside), recipe=recipe))
 
     def _add(self, region: Region) -> Region:
@@ -114,7 +114,7 @@ class Description:
         return region
 
     def _device_region(self, address: int, name: str, view: Array | None = None) -> Region | None:
-        """The region of the allocation that holds an address of the device; None where there is none."""
+        """The region of the device allocation that contains an address; None if there is none."""
         found = self.device.memory.nearest(address)
         if found is None or found[1] != 0:
             return None
@@ -136,7 +136,7 @@ class Description:
         if isinstance(value, TensorMap):
             place = self._pointer(value.array, name)
             if place is None:
-                raise LaunchError(f"the tensor map of {param.name} is of memory that is not known")
+                raise LaunchError(f"the tensor map {param.name} describes unknown memory")
             return _map_param(value.fields, *place)
         if param.array:
             raw = value.tobytes() if isinstance(value, np.ndarray | np.generic) else bytes(memoryview(value))
@@ -150,7 +150,7 @@ class Description:
         return _scalar(param, value)
 
     def _pointer(self, value: Any, name: str) -> tuple[Region, int] | None:
-        """The region and the offset that an argument refers to."""
+        """The region and offset that an argument refers to."""
         if isinstance(value, DeviceArray):
             region = self._device_region(value.ptr, name, value._data)
             return None if region is None else (region, value.ptr - region.start)
@@ -175,7 +175,7 @@ class Description:
         return {**spec, "pointers": pointers} if pointers else spec
 
     def _addresses(self, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Words that are addresses of the device's memory: where, and the buffer and offset."""
+        """Words that are device addresses: their offset, and the buffer and offset that they point to."""
         for at in range(0, len(raw) - 7, 8):
             address = int.from_bytes(raw[at : at + 8], "little")
             region = self._device_region(address, "pointed_to") if address >= 1 << 32 else None
@@ -183,8 +183,8 @@ class Description:
                 yield at, {"buffer": region.name, "byte_offset": address - region.start}
 
     def _look_for_tables(self) -> None:
-        """Buffers that hold addresses and nothing else are tables of pointers."""
-        for region in self.regions:  # grows: what a table points to may be one itself
+        """Find buffers that contain only addresses: tables of pointers."""
+        for region in self.regions:  # grows: a table may point to another table
             if region.view.dtype.kind in "iu" and region.view.dtype.itemsize == 8 and 0 < region.view.size <= 1 << 16:
                 raw = np.ascontiguousarray(region.view).tobytes()
                 found = list(self._addresses(raw))
@@ -202,7 +202,7 @@ class Description:
     # ---- the case ----------------------------------------------------------------------------
 
     def describe(self, ended: bool) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Buffers, variables, parameters and arrays; ``ended``: the launch came to its end, and left outputs."""
+        """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
         data: dict[str, Array] = {}
         buffers = [self._buffer(region, ended, data) for region in self.regions]
         variables = []
@@ -251,14 +251,14 @@ class Description:
 
 
 def _numbers(dtype: str, values: Array) -> Array:
-    """Elements as something that has a sign: -0.0 is not blank."""
+    """Elements as a type with a sign, so that -0.0 is not taken for zero fill."""
     logical = LOGICAL[dtype]
     found = values.view(logical) if values.dtype.itemsize == logical.itemsize else values
     return found.astype(np.float64) if found.dtype.kind in "fV" else np.zeros(0)
 
 
 def _plain_name(kernel: str, param: str, index: int) -> str:
-    """A parameter's name; ``arg2`` where the compiler made it up."""
+    """A parameter's name; ``arg2`` if the compiler made it up."""
     return f"arg{index}" if re.fullmatch(rf"{re.escape(kernel)}_param_\d+", param) else re.sub(r"\W", "_", param)
 
 

@@ -18,7 +18,7 @@ from warpsim.types import ELEMENTS
 
 RANGES = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "b1": (0, 1)}
 WARPS = 256
-"""How many matrices one step takes."""
+"""Most matrices per step."""
 
 
 def mma(
@@ -47,7 +47,7 @@ def mma(
         scale_a: block scales of A, ``[..., M, 1, 2 or 4]``: values, or bits of ``.ue8m0`` / ``.ue4m3``.
         scale_b: block scales of B, ``[..., 1, 2 or 4, N]``.
         target: the GPU.
-        bits: operands are raw bits, one element per unsigned integer, and so is the result.
+        bits: treat operands and the result as raw bits, one element per unsigned integer.
 
     Returns:
         D, ``[..., M, N]``: float16, float32, float64 or int32, or its bits.
@@ -58,7 +58,7 @@ def mma(
         ExecutionError: the metadata is undefined.
     """
     if not isinstance(bits, bool | np.bool_):
-        raise LaunchError(f"bits is True or False, not {shown(bits)}")
+        raise LaunchError(f"bits must be True or False, not {shown(bits)}")
     root, words = instructions.split(instruction) if isinstance(instruction, str) else ("", [])
     if root not in ("mma", "wmma", "wgmma") or not re.fullmatch(r"[\w.:]+", instruction.strip()):
         raise LaunchError(
@@ -70,7 +70,7 @@ def mma(
     except ValueError as problem:
         raise LaunchError(str(problem)) from None
     if "d" not in operands or "a" not in operands:
-        raise LaunchError(f"{instruction} computes no product: give wmma.mma")
+        raise LaunchError(f"{instruction} does not compute a product; use wmma.mma")
     m, n = operands["d"].fragment.rows, operands["d"].fragment.columns
     wide = "c" in operands and operands["c"].note.startswith("four")  # m8n8k4: the same matrix for each quad pair
     stored = operands["a"].fragment.columns
@@ -91,12 +91,12 @@ def mma(
     raw = {name: _bits(name, *what, bits) for name, what in given.items()}
     for name, type in (("a", a_type), ("b", b_type)):
         if type == "e2m1" and name in operands and operands[name].fragment.bits == 8:
-            raw[name] = raw[name] << np.uint8(2)  # four bits stand in the middle of their byte
+            raw[name] = raw[name] << np.uint8(2)  # 4-bit elements sit in the middle of their byte
     try:
         batch = np.broadcast_shapes(*(r.shape[:-2] for r in raw.values()))
     except ValueError:
         shapes = ", ".join(f"{name} {r.shape[:-2]}" for name, r in raw.items())
-        raise LaunchError(f"leading dimensions do not fit each other: {shapes}") from None
+        raise LaunchError(f"leading dimensions do not broadcast: {shapes}") from None
     count = int(np.prod(batch, dtype=np.int64))
     flat = {name: np.broadcast_to(r, (*batch, *r.shape[-2:])).reshape(count, *r.shape[-2:]) for name, r in raw.items()}
     if wide:
@@ -118,7 +118,7 @@ def mma(
 
 
 def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) -> Array:
-    """Elements as unsigned bits ``[..., rows, columns]``, of the shape that the instruction takes."""
+    """Elements as unsigned bits ``[..., rows, columns]``, in the shape that the instruction takes."""
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]
     except (ValueError, TypeError, OverflowError) as problem:
@@ -130,11 +130,11 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
     if name == "c" and array.shape in ((), shape[1:]):
         array = np.broadcast_to(array, shape)
     if array.shape[-2:] != shape:
-        raise LaunchError(f"{name} is [..., {shape[0]}, {shape[1]}] here, not {list(array.shape)}")
+        raise LaunchError(f"{name} must have shape [..., {shape[0]}, {shape[1]}], not {list(array.shape)}")
     if raw:
         if array.dtype.kind not in "ui" or array.dtype.itemsize < plain.itemsize:
             raise LaunchError(
-                f"bits of {name} (.{type}) are unsigned integers of at least {8 * plain.itemsize} bits, not {array.dtype}"
+                f"bits of {name} (.{type}) must be unsigned integers of at least {8 * plain.itemsize} bits, not {array.dtype}"
             )
         return array.astype(plain)
     if array.dtype.kind not in "fiubV" or array.dtype.names:
@@ -142,10 +142,10 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
     if type in RANGES:
         least, most = RANGES[type]
         if array.dtype.kind not in "iub":
-            raise LaunchError(f"{name} holds .{type}: give integers, not {array.dtype}")
+            raise LaunchError(f"{name} (.{type}) takes integers, not {array.dtype}")
         if array.size and (int(array.min()) < least or int(array.max()) > most):
             raise LaunchError(
-                f"{name} holds .{type}, from {least} to {most}; values are {array.min()} to {array.max()}"
+                f"{name} (.{type}) takes values from {least} to {most}, not {array.min()} to {array.max()}"
             )
         found = array.astype(dtype).view(plain)
         return found & np.uint8(15) if type in ("s4", "u4") else found
@@ -157,7 +157,7 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) 
 
 
 def _packed(operand: Operand, matrix: Array) -> Array:
-    """``[batch, threads, registers]`` of matrices of bits."""
+    """Pack matrices of bits into registers ``[batch, threads, registers]``."""
     return registers_of(operand.fragment, matrix.transpose(0, 2, 1) if operand.swapped else matrix)
 
 
@@ -170,14 +170,14 @@ def _declared(name: str, type: str, operand: Operand) -> str:
 
 
 def _storage(type: str) -> str:
-    """The type to declare a register of an operand with."""
+    """The type to declare an operand's register with."""
     if type in ("f64", "f32", "s32"):
         return type
     return "f16x2" if type == "f16" else "b32"
 
 
 def _warps(text: str, words: list[str], operands: dict[str, Operand], given: dict[str, Array], target: str) -> Array:
-    """A warp for each matrix."""
+    """Run the instruction with one warp per matrix."""
     root, _ = instructions.split(text)
     types = dict(zip("dabc", instructions.types(root, words), strict=True))
     sparse, scaled = "e" in operands, "scale_a" in operands
@@ -217,7 +217,9 @@ def _read(registers: dict[str, Array], count: int, groups: int, threads: int) ->
 def _warpgroup(
     text: str, words: list[str], operands: dict[str, Operand], given: dict[str, Array], target: str
 ) -> Array:
-    """One matrix on a warpgroup: A and D in registers, B in shared memory without swizzle, k along its 16-byte rows."""
+    """Run one matrix on a warpgroup: A and D in registers, B in shared memory without swizzle, k along its 16-byte
+    rows.
+    """
     d_type = instructions.types("wgmma", words)[0]
     b = np.ascontiguousarray(given["b"][0].T)  # [N, K]
     if "b1" in words:

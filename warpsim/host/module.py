@@ -43,7 +43,7 @@ def load(source: str | bytes | os.PathLike[str]) -> Module:
 
 
 def load_file(path: str) -> Module:
-    """Load a PTX module from a path, whatever characters it holds; findings name the file as it is written here."""
+    """Load a PTX module from a file; findings use the path as given."""
     return load_text(*read(_Path(path)))
 
 
@@ -56,12 +56,12 @@ class _Path(os.PathLike[str]):
 
 
 def load_text(text: str, file: str) -> Module:
-    """Load a PTX module from its text; findings name it as ``file``."""
+    """Load a PTX module from text; findings use ``file`` as its name."""
     return Module(program_of(text, file))
 
 
 class Module:
-    """A loaded PTX module. Each device has its own copy of the module's variables, for as long as the module lives."""
+    """A loaded PTX module. Each device has its own copy of the module's variables for as long as the module lives."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -72,7 +72,7 @@ class Module:
         self._kernels = {name: Kernel(self, f) for name, f in program.functions.items() if f.entry}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is loaded anew from the text: it has variables of its own."""
+        """Copy by loading the text again; the copy has its own variables."""
         return load_text, (self.program.module.source, self.program.file)
 
     def _repr_html_(self) -> str:
@@ -92,7 +92,7 @@ class Module:
         """Look up a kernel by name.
 
         Raises:
-            UnknownName: a `LaunchError` that is a ``KeyError`` too.
+            UnknownName: there is no such kernel. It is a `LaunchError` and a ``KeyError``.
         """
         if not isinstance(name, str) or name not in self._kernels:
             raise UnknownName(f"the module has no kernel {shown(name)}; it has: {', '.join(self._kernels) or 'none'}")
@@ -111,7 +111,7 @@ class Module:
 
     @property
     def device(self) -> Device:
-        """The GPU of the module's own target: the default for launches that name no device."""
+        """The GPU of the module's own target, the default for launches without ``device=``."""
         with self._lock:
             if self._default is None:
                 self._default = Device(runs_on(self.target))
@@ -121,7 +121,7 @@ class Module:
         """A view of a module variable (``.global`` or ``.const``)."""
         device = self.device if device is None else device
         if not isinstance(device, Device):
-            raise LaunchError(f"device is a warpsim.Device, not {shown(device)}")
+            raise LaunchError(f"device must be a warpsim.Device, not {shown(device)}")
         image = self.image(device)
         for variable in self.program.variables:
             if variable.name == name and variable.unique in image.addresses:
@@ -202,7 +202,5 @@ class Module:
         if shared is not None and generic:
             return SHARED_WINDOW
         raise PtxError(
-            findings=(
-                Finding("linkage", f"{name} is used in an initialiser and defined nowhere", file=self.program.file),
-            )
+            findings=(Finding("linkage", f"{name} is used in an initialiser but not defined", file=self.program.file),)
         )

@@ -1,4 +1,4 @@
-"""Memory of the host that a device sees at the host's own addresses: managed variables, pinned and managed memory."""
+"""Host memory that a device sees at the host's own addresses: managed variables, pinned and managed memory."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ GUARD = 1 << 16
 
 
 def pages(nbytes: int) -> Array:
-    """New zeroed memory, at least page aligned; raises OSError, ValueError or OverflowError where there is none."""
+    """Allocate zeroed memory, at least page aligned. Raises OSError, ValueError or OverflowError if that fails."""
     return np.frombuffer(mmap.mmap(-1, nbytes + 2 * GUARD), np.uint8)[GUARD : GUARD + nbytes]

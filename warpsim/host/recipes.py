@@ -1,6 +1,6 @@
-"""Recipes: arrays made by a generator with a seed, the same bits on every machine and with every NumPy.
+"""Recipes: arrays made by a seeded generator, with the same bits on every machine and NumPy version.
 
-The bits come from NumPy's Philox as raw 64-bit words, whose stream is fixed; from these everything is made by exact steps
+The bits are raw 64-bit words of NumPy's Philox, whose stream is fixed; everything else follows from them by exact steps
 and single roundings.
 """
 
@@ -27,24 +27,24 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "e4m3": np.dtype(np.uint8),
     "e5m2": np.dtype(np.uint8),
 }
-"""The element types of a case, as data.npz holds them."""
+"""The element types of a case, as stored in data.npz."""
 LOGICAL: dict[str, np.dtype[Any]] = {
     **DTYPES,
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
-"""The same types with their numbers."""
+"""The same element types, as numbers."""
 
 
 def name_of(dtype: np.dtype[Any]) -> str | None:
-    """What a case calls a NumPy type; None for one that it stores as bytes."""
+    """A case's name for a NumPy type; None for a type that it stores as bytes."""
     return next((name for name, known in LOGICAL.items() if known == dtype), None)
 
 
 @attrs.frozen
 class Recipe:
-    """How to make an array: a generator by name, its seed and numbers, the element type and the shape."""
+    """How to make an array: generator, seed, parameters, element type and shape."""
 
     generator: str
     shape: tuple[int, ...]
@@ -53,16 +53,16 @@ class Recipe:
     numbers: dict[str, float] = attrs.field(factory=dict)
 
     def array(self) -> Array:
-        """The array, in its own element type.
+        """Make the array, in its own element type.
 
         Raises:
-            LaunchError: for a generator or a type that is not known, or numbers that it does not take.
+            LaunchError: the generator or the type is unknown, or the parameters do not fit.
         """
         make, takes = GENERATORS.get(self.generator, (None, {}))
         if make is None:
-            raise LaunchError(f"{shown(self.generator)} is not a generator; these are {', '.join(GENERATORS)}")
+            raise LaunchError(f"{shown(self.generator)} is not a generator; generators: {', '.join(GENERATORS)}")
         if self.dtype not in LOGICAL:
-            raise LaunchError(f"{shown(self.dtype)} is not an element type; these are {', '.join(LOGICAL)}")
+            raise LaunchError(f"{shown(self.dtype)} is not an element type; element types: {', '.join(LOGICAL)}")
         unknown = set(self.numbers) - set(takes)
         if unknown:
             raise LaunchError(
@@ -75,20 +75,21 @@ class Recipe:
         return np.ascontiguousarray(values).reshape(self.shape)
 
     def described(self) -> dict[str, Any]:
-        """What case.json holds."""
+        """The recipe as stored in case.json."""
         return {"generator": self.generator, "seed": self.seed, **self.numbers}
 
 
 def recipe(
     generator: str, shape: int | tuple[int, ...], dtype: Any = "f32", *, seed: int = 0, **numbers: float
 ) -> Recipe:
-    """An argument that a case stores as a recipe, not as bytes: ``recipe("normal", (64, 64), "f16", seed=3)``.
+    """Make an argument that a case stores as a recipe instead of bytes: ``recipe("normal", (64, 64), "f16", seed=3)``.
 
     Args:
         generator: zeros, full(value), arange(start, step), uniform(low, high), normal(mean, deviation), integers(low,
-            high: inclusive), bits (any), hurtful (NaN, infinities, subnormals, the largest and smallest, near-equal ones).
+            high: inclusive), bits (any), hurtful (NaN, infinities, subnormals, the largest and smallest, near-equal
+            ones).
         shape: extents.
-        dtype: of the case format (``f16``, ``e4m3``, ``s32`` ...) or of NumPy.
+        dtype: a type of the case format (``f16``, ``e4m3``, ``s32`` ...) or of NumPy.
         seed: the seed of the generator.
         numbers: the generator's own arguments.
     """
@@ -98,14 +99,14 @@ def recipe(
     except TypeError:
         name = None
     if name is None:
-        raise LaunchError(f"{shown(dtype)} is not an element type; these are {', '.join(LOGICAL)}")
+        raise LaunchError(f"{shown(dtype)} is not an element type; element types: {', '.join(LOGICAL)}")
     made = Recipe(generator, extents, name, seed, dict(numbers))
     made.array()
     return made
 
 
 def _unit(words: Array) -> Array:
-    """Multiples of 2**-53 from 0 to below 1."""
+    """Multiples of 2**-53 in [0, 1)."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -122,7 +123,7 @@ def _uniform(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Arr
 
 
 def _normal(words: Array, dtype: np.dtype[Any], mean: float, deviation: float) -> Array:
-    """The sum of four uniform numbers of 16 bits, of variance 1: exact, where a logarithm would differ by machine."""
+    """The sum of four uniform 16-bit numbers, with variance 1: exact, where a logarithm would differ between machines."""
     parts = [(words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)]
     total = (parts[0] + parts[1] + parts[2] + parts[3]).astype(np.float64) - 2 * 65535.0
     return (mean + deviation * (total * (1.7320508075688772 / 65536))).astype(dtype)
@@ -131,7 +132,7 @@ def _normal(words: Array, dtype: np.dtype[Any], mean: float, deviation: float) -
 def _integers(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Array:
     span = int(high) - int(low) + 1
     if not 0 < span <= 1 << 64:
-        raise LaunchError(f"integers from {low} to {high} are none")
+        raise LaunchError(f"there are no integers from {low} to {high}")
     chosen = words if span == 1 << 64 else words % np.uint64(span)
     values = chosen + np.uint64(int(low) & (2**64 - 1))
     return values.astype(dtype) if dtype.kind in "iu" else values.view(np.int64).astype(np.float64).astype(dtype)
@@ -142,7 +143,7 @@ def _bits(words: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _hurtful(words: Array, dtype: np.dtype[Any]) -> Array:
-    """Every other one ordinary, the others where kernels go wrong."""
+    """Ordinary numbers at every other place, and values at which kernels often fail at the others."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         edges = np.array([info.min, info.min + 1, info.max, info.max - 1, 0, 1], dtype)
@@ -169,4 +170,4 @@ GENERATORS: dict[str, tuple[Callable[..., Array], dict[str, float]]] = {
     "bits": (_bits, {}),
     "hurtful": (_hurtful, {}),
 }
-"""Each generator, and the numbers that it takes with their defaults."""
+"""The generators, and their parameters with defaults."""

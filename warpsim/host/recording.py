@@ -1,4 +1,4 @@
-"""Recording: a launch of the simulator as a case, and new expectations for a case that is there."""
+"""Records a simulated launch as a case, and renews the expectations of an existing case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warpsim.host.options import Dim, dims
 from warpsim.host.recipes import DTYPES
 
 KEPT = ("checks", "async_effects", "schedule")
-"""Options of a launch that a case keeps."""
+"""Launch options that a case keeps."""
 
 
 def record(
@@ -39,22 +39,22 @@ def record(
     """Launch a kernel and write the launch as a case: its inputs and its outputs.
 
     Args:
-        kernel: of a loaded module.
+        kernel: a kernel of a loaded module.
         grid: as for calling the kernel.
-        block: likewise.
-        args: likewise; a `recipe` is stored as such.
+        block: as for calling the kernel.
+        args: as for calling the kernel; a `recipe` is stored as such.
         directory: where to write the case; a case already there is replaced.
         note: a line for readers of the case.
         check: by buffer name, how to compare it if not bit by bit: ``{"y": {"mode": "close", "rtol": 1e-6}}``.
         options: as for calling the kernel.
 
     Raises:
-        LaunchError: the launch is refused, or the directory cannot be written.
-        ExecutionError: the launch fails. It is recorded all the same, without outputs, so that you can replay it.
+        LaunchError: the launch is rejected, or the directory cannot be written.
+        ExecutionError: the launch fails. It is still recorded, without outputs, so that you can replay it.
     """
     device = options.get("device") or kernel.module.device
     if not isinstance(device, Device):
-        raise LaunchError(f"device is a warpsim.Device, not {device!r}")
+        raise LaunchError(f"device must be a warpsim.Device, not {device!r}")
     name = Path(directory).name
     grid3, block3 = dims("grid", grid), dims("block", block)
     with device.lock:
@@ -63,7 +63,7 @@ def record(
             result = kernel(grid3, block3, launched.args, **options)
         except WarpsimError as problem:
             if not isinstance(problem, LaunchError):
-                with contextlib.suppress(LaunchError):  # the launch's own failure counts
+                with contextlib.suppress(LaunchError):  # report the launch's own failure instead
                     _write(launched, directory, name, grid3, block3, note, check, options, None)
             raise
         _write(launched, directory, name, grid3, block3, note, check, options, result)
@@ -90,7 +90,7 @@ def _write(
     unknown = set(check or {}) - {b["name"] for b in described["buffers"]}
     if unknown:
         known = ", ".join(b["name"] for b in described["buffers"])
-        raise LaunchError(f"check= names {', '.join(sorted(unknown))}; the buffers are {known}")
+        raise LaunchError(f"check= names unknown buffers {', '.join(sorted(unknown))}; buffers: {known}")
     description = {
         "format": FORMAT,
         "name": name,
@@ -117,10 +117,10 @@ def _word(value: Any) -> Any:
 
 
 def renew(folder: str | os.PathLike[str], **options: Any) -> None:
-    """Run a case and store what the simulator gives as its new expectation; ``options`` are those of `run_case`.
+    """Run a case and store the simulator's outputs as its new expectations. ``options`` are those of `run_case`.
 
     Raises:
-        LaunchError: where the launch failed, or the case cannot be written; it is then as before.
+        LaunchError: the launch failed, or the case cannot be written; the case is then unchanged.
     """
     case = Case.read(folder)
     device, numerics = options.pop("device", None), options.pop("numerics", None)
@@ -147,7 +147,7 @@ def renew(folder: str | os.PathLike[str], **options: Any) -> None:
             values = values.view(DTYPES[described["dtype"]]).reshape(described["shape"])
         changed = changed or known is None or known.tobytes() != values.tobytes()
         data[key] = values
-    if changed:  # these are no GPU's bytes
+    if changed:  # these are not bytes from a GPU
         description.pop("hardware", None)
         description["simulated"] = {"warpsim": warpsim.__version__, "device": ready.device.target}
         description["format"] = FORMAT

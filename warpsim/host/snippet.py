@@ -1,4 +1,4 @@
-"""`run`: a bare sequence of instructions on a few warps."""
+"""`run`: executes bare instructions on a few warps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
 
 MAX_WARPS = 1 << 15
-"""More than any CTA has: the warps of a snippet have nothing to do with each other unless it makes them."""
+"""Most warps of a snippet, more than a CTA has: they are independent unless the snippet synchronises them."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class SnippetResult:
 
 
 class _Registers(Watcher):
-    """Sets the registers of a snippet and the shared array before it runs, and keeps what they hold at its end."""
+    """Sets the registers and the shared array before a snippet runs, and captures the registers at its end."""
 
     def __init__(self, initial: dict[int, Array], content: Array) -> None:
         self.initial = initial
@@ -51,7 +51,7 @@ class _Registers(Watcher):
         self.frame: Frame
 
     def batch_began(self, machine: Machine) -> None:
-        """Initial values."""
+        """Set initial values."""
         self.batch = machine.batch
         self.frame = machine.frame(0, machine.launch.plan.main)
         for index, values in self.initial.items():
@@ -59,11 +59,11 @@ class _Registers(Watcher):
         padded = np.zeros(-(-self.content.size // 4) * 4, np.uint8)
         padded[: self.content.size] = self.content
         address = np.arange(0, len(padded), 4)
-        if len(address):  # so that it counts as written
+        if len(address):  # count it as written
             machine.fill("shared", address, np.zeros_like(address), padded.view(np.uint32))
 
     def group_exiting(self, machine: Machine, group: Group) -> None:
-        """Last values."""
+        """Capture final values."""
         if not group.stack:
             group.flush(None)
 
@@ -82,9 +82,9 @@ def run(
 
     Args:
         code: PTX instructions. Undeclared registers get their types from use.
-        registers: initial values by name: a scalar, ``[lanes]``, or ``[lanes, n]`` for the registers name0 to name(n-1), under
-            ``name`` or, as in a declaration, ``name<n>``.
-        warps: the number of warps.
+        registers: initial values by name: a scalar, ``[lanes]``, or ``[lanes, n]`` for the registers name0 to
+            name(n-1), given as ``name`` or, as in a declaration, ``name<n>``.
+        warps: number of warps.
         target: the GPU.
         shared: initial content of the shared array ``smem``.
         checks: as for a kernel.
@@ -97,12 +97,12 @@ def run(
     """
     __tracebackhide__ = True
     if not isinstance(code, str):
-        raise LaunchError(f"code is PTX instructions as text, not {shown(code)}")
+        raise LaunchError(f"code must be PTX text, not {shown(code)}")
     device = Device(target)
     warps = integer("warps", warps, 1, MAX_WARPS)
     content = _content(shared, device)
     if not isinstance(registers, Mapping | None):
-        raise LaunchError(f"registers maps names to values, not {shown(registers)}")
+        raise LaunchError(f"registers must map names to values, not {shown(registers)}")
     chosen, seconds = resolve_checks(checks), budget("max_seconds", max_seconds)
     settings = Settings(checks=chosen, max_seconds=seconds, whole_warps=DIVERGENCE in chosen)
     try:
@@ -144,28 +144,28 @@ def _content(shared: Any, device: Device) -> Array:
         return np.zeros(0, np.uint8)
     content = _array("shared", np.frombuffer(shared, np.uint8) if isinstance(shared, (bytes, bytearray)) else shared)
     if content.dtype.hasobject:
-        raise LaunchError(f"shared has integers that fit no NumPy type: {shown(shared)}")
+        raise LaunchError(f"shared has integers too large for NumPy: {shown(shared)}")
     if content.nbytes > device.max_shared:
         raise LaunchError(f"shared has {content.nbytes} bytes; {device.target} has {device.max_shared}")
     return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
 
 
 def _array(what: str, values: Any) -> Array:
-    """An array of numbers, or of raw elements."""
+    """An array of numbers or raw elements."""
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError) as problem:
         raise LaunchError(f"{what} is not an array: {problem}") from None
     if array.dtype.kind == "O" and all(type(value) is int for value in array.reshape(-1)):
-        return array  # integers that no NumPy type holds
+        return array  # integers too large for NumPy's types
     if array.dtype.kind not in "biufV" or array.dtype.hasobject:
-        raise LaunchError(f"{what} is numbers, not {array.dtype}: {shown(values)}")
+        raise LaunchError(f"{what} must be numbers, not {array.dtype}: {shown(values)}")
     return array
 
 
 def _values(name: Any, values: Any, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
     if not isinstance(name, str):
-        raise LaunchError(f"register names are text, not {shown(name)}")
+        raise LaunchError(f"register names must be text, not {shown(name)}")
     value = _array(f"register {shown(name)}", values)
     if value.ndim == 2:
         made: dict[int, Array] = {}
@@ -175,14 +175,14 @@ def _values(name: Any, values: Any, by_name: dict[str, Register], lanes: int) ->
         return made
     register = by_name.get(name)
     if register is None:
-        raise LaunchError(f"the instructions have no register {name[:80]}; they have {', '.join(by_name)}")
+        raise LaunchError(f"the instructions have no register {name[:80]}; registers: {', '.join(by_name)}")
     if value.shape not in ((), (lanes,)):
         raise LaunchError(f"register {name} takes a scalar or {lanes} values, not {list(value.shape)}")
     return {register.index: np.ascontiguousarray(np.broadcast_to(_converted(register, value), (lanes,)))}
 
 
 def _converted(register: Register, value: Array) -> Array:
-    """Values in the register's own type: bits where it has none, else rounded to it; integers fit signed or unsigned."""
+    """Convert values to the register's type: bits if it is untyped, else rounded; integers may be signed or unsigned."""
     type, dtype = register.type, register.type.dtype
     untyped = type.kind == "b" and value.dtype.kind in "fV"
     if value.dtype == dtype:
@@ -209,4 +209,4 @@ def _converted(register: Register, value: Array) -> Array:
 
 
 def _misfit(register: Register, value: Array) -> NoReturn:
-    raise LaunchError(f"register {register.name} is {register.type}; {value.dtype} does not fit it")
+    raise LaunchError(f"register {register.name} ({register.type}) cannot hold {value.dtype} values")

@@ -1,4 +1,4 @@
-"""Where PTX comes from: text, a file of text, or the PTX that a fatbin or an executable holds."""
+"""Finds the PTX of a source: text, a text file, or the PTX in a fatbin or an executable."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ CUBIN = b"\xbe\x00"
 """e_machine of an ELF file for a GPU."""
 LARGEST = 1 << 30
 ENDLESS = 1 << 26
-"""Bytes to read of a file, and of what is no file (a pipe, a device)."""
+"""Most bytes to read from a regular file, and from anything else (a pipe, a device)."""
 _BEGINS = re.compile(r"\s*\.(version|target|address_size)\b")
 _EXTRACT = "or extract it: cuobjdump -xptx all FILE"
 
 
 def read(source: Any) -> tuple[str, str]:
-    """The text of a source and the name of its file, ``<ptx>`` for text that came as such.
+    """Read a source; returns its text and file name, ``<ptx>`` for text passed as such.
 
     Raises:
-        PtxError: rule ``unreadable``, where it is no PTX.
+        PtxError: rule ``unreadable``; the source is not PTX.
     """
     if isinstance(source, (bytearray, memoryview)):
         source = bytes(source)
@@ -53,7 +53,7 @@ def _contents(path: str) -> bytes:
     except (OSError, ValueError, MemoryError) as error:
         _refuse(path, f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}", advice)
     if len(data) > most:
-        _refuse(path, f"{path!r} has more than {most} bytes: that is no PTX file", advice)
+        _refuse(path, f"{path!r} has more than {most} bytes; it is not a PTX file", advice)
     return data
 
 
@@ -74,7 +74,7 @@ def _decode(data: bytes, file: str) -> str:
 
 
 def _unpacked(data: bytes, file: str) -> str:
-    """The PTX of a fatbin or an executable: of one unit of translation, for the newest GPU."""
+    """The PTX of a fatbin or an executable: of its single translation unit, for the newest GPU."""
     what = "fatbin" if data[:4] == fatbin.MAGIC else "executable"
     texts = []
     try:

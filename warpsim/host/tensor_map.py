@@ -1,4 +1,4 @@
-"""TensorMap: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, checked as the driver checks them."""
+"""TensorMap: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, validated as the driver does."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _BY_DTYPE = {
     "bfloat16": "BFLOAT16",
 }
 _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
-"""The ends of the driver's names, and the short words for them."""
+"""Short names for fill modes, and the ends of the driver's names."""
 
 
 class TensorMap:
-    """A tensor in global memory, described for bulk tensor copies (TMA). Pass it for a 128-byte kernel parameter.
+    """A description of a tensor in global memory for bulk tensor copies (TMA). Pass it for a 128-byte kernel parameter.
 
-    ``array`` is a `DeviceArray`, a NumPy array, or an address; dimension 0 is the innermost; strides are in bytes, for dimensions 1
-    and up. Raises `LaunchError` for arguments that the driver refuses.
+    ``array`` is a `DeviceArray`, a NumPy array, or an address. Dimension 0 is the innermost; strides are in bytes, for
+    dimensions 1 and up. Raises `LaunchError` for arguments that the driver rejects.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> TensorMap:
-        """The map of an im2col view (cuTensorMapEncodeIm2col) of a tensor of 3 to 5 dimensions."""
+        """Describe an im2col view of a tensor with 3 to 5 dimensions (cuTensorMapEncodeIm2col)."""
         rank = _rank(global_dim)
         if not 3 <= rank <= 5:
             raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {rank}")
@@ -116,7 +116,7 @@ class TensorMap:
         return new
 
     def encode(self, address: int) -> bytes:
-        """Encode the map: 128 bytes, for a tensor at a global address."""
+        """Encode the map as 128 bytes, for a tensor at a global address."""
         import attrs
 
         address = integer("the tensor's address", address, 0, 2**64 - 1)
@@ -128,10 +128,10 @@ class TensorMap:
         return layout.encode(attrs.evolve(self.fields, address=address))
 
     def __bytes__(self) -> bytes:
-        """The 128 bytes, for device memory; the tensor is an address or lives on a device."""
+        """The 128 bytes, for device memory. The tensor must be an address or live on a device."""
         address = getattr(self.array, "ptr", self.array)
         if isinstance(address, np.ndarray):
-            raise LaunchError("an array of the host has no address outside a launch; map it, or copy it to a device")
+            raise LaunchError("a host array has no device address outside a launch; map it or copy it to the device")
         return self.encode(address)
 
 
@@ -140,7 +140,7 @@ def _data_type(array: Any, name: str | None) -> int:
         dtype = getattr(array, "dtype", None)
         name = _BY_DTYPE.get(str(dtype), "")
         if not name:
-            raise LaunchError(f"give data_type: no tensor map data type follows from {shown(dtype)}")
+            raise LaunchError(f"give data_type: {shown(dtype)} has no corresponding tensor map data type")
     return _choice("data_type", name, layout.DATA_TYPES)
 
 
@@ -148,7 +148,7 @@ def _choice(what: str, word: Any, words: tuple[str, ...]) -> int:
     for index, known in enumerate(words if isinstance(word, str) else ()):
         if word.upper() == known.upper() or word.upper().endswith("_" + known.upper()):
             return index
-    raise LaunchError(f"{what} is one of {', '.join(words)}, not {shown(word)}")
+    raise LaunchError(f"{what} must be one of {', '.join(words)}, not {shown(word)}")
 
 
 def _fill(word: Any) -> int:
@@ -159,13 +159,13 @@ def _rank(values: Any) -> int:
     try:
         return len(values)
     except TypeError:
-        raise LaunchError(f"global_dim is a sequence of integers, not {shown(values)}") from None
+        raise LaunchError(f"global_dim must be a sequence of integers, not {shown(values)}") from None
 
 
 def _integers(what: str, values: Any, count: int) -> tuple[int, ...]:
     found = tuple(integer(f"{what}[{i}]", v, -(2**31)) for i, v in enumerate(elements(values, count + 1)))
     if len(found) != count:
-        raise LaunchError(f"{what} is {count} integers here, not {shown(values)}")
+        raise LaunchError(f"{what} needs {count} integers here, not {shown(values)}")
     return found
 
 

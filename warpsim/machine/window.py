@@ -1,7 +1,7 @@
-"""The base of those who look through the window (`warpsim.machine.events`), and what each event says.
+"""`Watcher`: the base class of observers, with one method per event of the window (`warpsim.machine.events`).
 
-Arguments are the arrays that exist already; shapes: lanes and masks broadcast over ``group.selection.shape``, ``positions`` are flat positions of threads in the batch
-(``thread * n_ctas + cta``), ``columns`` CTAs of the batch.
+Events pass the machine's own arrays, not copies. Lanes and masks broadcast to ``group.selection.shape``; ``positions``
+are flat thread numbers in the batch (``thread * n_ctas + cta``); ``columns`` are CTAs of the batch.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Looks at a launch: subclass it, define the events you want, and pass it in ``kernel(..., watchers=[...])``.
+    """Observes a launch: subclass it, define the events you want, and pass an instance in ``kernel(...,
+    watchers=[...])``.
 
-    An event that a class does not define is never called, and costs nothing. Watchers read the machine and never write
-    it; what they find wrong they `report`. What an event gives:
+    An event that a class does not define is never called and costs nothing. A watcher reads the machine and never
+    writes it; call `report` to make a finding. Arguments of events:
 
-    - ``machine``: the CTAs that run side by side. ``machine.batch.shape`` says how many CTAs and threads these are,
-      ``machine.batch.ctas`` their linear numbers in the grid, ``machine.launch`` the grid, the block and the counts so far.
-    - ``group``: threads in lockstep. ``group.instruction`` is the instruction at which they stand (``.text``, ``.span.line``,
-      ``.source``, ``.traits``), ``group.selection`` which threads they are, ``group.warps.spread(value)`` the view
-      ``[warps, 32, ctas]`` of a value of the group.
+    - ``machine``: the CTAs simulated side by side. ``machine.batch.shape`` has the number of CTAs and threads, ``machine.batch.ctas``
+      the CTAs' linear indices in the grid, ``machine.launch`` the grid, the block and the counts so far.
+    - ``group``: threads that execute in lockstep. ``group.instruction`` is their current instruction (``.text``, ``.span.line``,
+      ``.source``, ``.traits``), ``group.selection`` says which threads they are, and ``group.warps.spread(value)`` views a value of the
+      group as ``[warps, 32, ctas]``.
     - ``place``, ``columns``, ``active`` and other arrays broadcast to ``group.selection.shape`` unless an event says otherwise.
-      ``positions`` are flat numbers of threads in the batch (``thread * n_ctas + cta``), ``columns`` numbers of CTAs in the
-      batch; ``active`` marks the lanes that take part, None for all. Addresses and sizes are in bytes.
+      ``positions`` are flat thread numbers in the batch (``thread * n_ctas + cta``), ``columns`` are CTA numbers in the batch, and
+      ``active`` is a mask of the participating lanes (None for all). Addresses and sizes are in bytes.
     """
 
     events: ClassVar[tuple[str, ...]] = ()
     """The events that a class defines."""
 
     compiled: ClassVar[frozenset[str]] = frozenset()
-    """Events of which compiled code takes care itself: it runs only what would tell this class nothing of interest."""
+    """Events that compiled code handles itself: it runs only code that would tell this class nothing of interest."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -63,33 +64,36 @@ class Watcher:
         advice: str = "",
         **values: object,
     ) -> None:
-        """Make a finding at the instruction where ``group`` stands, under a ``rule`` of your own; ``lanes`` mark who is
-        concerned, in the group's shape. One of severity "error" ends the launch as ``on_finding`` says; ``values`` are kept
-        with the finding. ``checks=`` chooses among the simulator's own rules, and lets all others pass."""
+        """Make a finding at the instruction where ``group`` stands, under a ``rule`` of your own.
+
+        ``lanes`` is a mask of the lanes at fault, in the group's shape. A finding of severity "error" ends the launch
+        as ``on_finding`` says. ``values`` are kept with the finding. ``checks=`` selects among the simulator's own
+        rules and does not filter yours.
+        """
         machine.fault(rule, message, group, lanes, severity=severity, advice=advice, own=True, **values)
 
     # ---- the launch --------------------------------------------------------------------------
 
     def launch_began(self, launch: LaunchState) -> None:
-        """A launch is about to begin; not told where a copy of one that has begun runs on."""
+        """A launch is about to begin. Not called when a copy of a launch in progress continues."""
 
     def launch_ended(self, launch: LaunchState) -> None:
         """All batches of a launch have ended."""
 
     def batch_began(self, machine: Machine) -> None:
-        """CTAs that run side by side are about to start: ``machine.batch.ctas`` are their linear numbers."""
+        """A batch is about to start: CTAs that run side by side, with linear indices ``machine.batch.ctas``."""
 
     def cta_began(self, machine: Machine, columns: Array) -> None:
-        """CTAs begin: numbers of the batch, all of it. Told after `batch_began`."""
+        """CTAs begin: ``columns`` are all CTAs of the batch. Called after `batch_began`."""
 
     def cta_ended(self, machine: Machine, columns: Array) -> None:
-        """The last threads of these CTAs of the batch have exited; told after `group_exited`."""
+        """The last threads of these CTAs of the batch have exited. Called after `group_exited`."""
 
     def batch_ended(self, machine: Machine) -> None:
         """All threads of a batch have exited."""
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
-        """A rule was broken at a place where it had not been broken before; the launch may end with it."""
+        """A rule was broken at a place where it had not been broken before. The launch may end with it."""
 
     # ---- steps -------------------------------------------------------------------------------
 
@@ -97,35 +101,38 @@ class Watcher:
         """A group is about to execute an instruction."""
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """A group has executed an instruction, and goes on with the next."""
+        """A group has executed an instruction and continues with the next."""
 
     def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group whose registers carry companion values (`Group.companions`) is about to execute an instruction."""
 
     def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Such a group has executed it, or another did so and a watcher asked for it meanwhile with `Machine.attend`; not told
-        of what ends a block, nor where the group has to wait and comes again."""
+        """Such a group has executed an instruction, or another group has, for which a watcher asked meanwhile with
+        `Machine.attend`. Not called for an instruction that ends a block, nor where the group has to wait and executes
+        it again.
+        """
 
     # ---- threads -----------------------------------------------------------------------------
 
     def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
-        """The threads of a group take different paths, or some of them wait: it is replaced by two."""
+        """The threads of a group take different paths, or some of them wait: two groups replace it."""
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
-        """A group stands at the first instruction of a block and will come to it again: its entry into the block counts once
-        less (``times`` is -1); or it has waited there and goes on behind it: once more (1)."""
+        """Corrects the count of a group's entries into a block, at whose first instruction it stands: it will enter the
+        block again (``times`` is -1), or it waited there and continues behind it (1).
+        """
 
     def groups_met(self, machine: Machine, groups: list[Group], merged: Group) -> None:
-        """Groups that stand at one place go on as one."""
+        """Groups at the same place merge into one."""
 
     def group_parked(self, machine: Machine, group: Group) -> None:
         """A group waits for other lanes of its warps."""
 
     def group_slept(self, machine: Machine, group: Group) -> None:
-        """A group that polls goes on when memory has changed, or when its time comes."""
+        """A polling group sleeps until memory changes or its time comes."""
 
     def group_woken(self, machine: Machine, group: Group) -> None:
-        """A group that was parked, maybe with others that it has met since, or slept, can run again."""
+        """A group that was parked (possibly merged with others since) or asleep can run again."""
 
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """The threads of a group are about to exit."""
@@ -134,62 +141,76 @@ class Watcher:
         """The threads of a group have exited."""
 
     def function_entered(self, machine: Machine, group: Group) -> None:
-        """A group stands at the first instruction of the kernel, or of a function that it has called with its arguments."""
+        """A group stands at the first instruction of the kernel, or of a function that it has called; the arguments are
+        in place.
+        """
 
     # ---- registers ---------------------------------------------------------------------------
 
     def registers_read(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
-        """A group is about to execute an instruction that reads these registers: ``group.read(register)`` is what one holds,
-        ``group.plan.function.registers[register].name`` its name. Told again where the group has to wait, and comes again."""
+        """A group is about to execute an instruction that reads these registers.
+
+        ``group.read(register)`` is a register's value, ``group.plan.function.registers[register].name`` its name.
+        Called again if the group has to wait and executes the instruction again.
+        """
 
     def registers_written(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
-        """A group has executed an instruction that writes these registers, in the lanes that its guard lets pass; of a call, when
-        it has returned its results; of a barrier or a collective in parts, when they are given."""
+        """A group has executed an instruction that writes these registers, in the lanes that its guard lets pass.
+
+        For a call, this comes when it has returned its results; for a barrier or a collective that completes in parts,
+        when each part gets its result.
+        """
 
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
-        """Warps have asked for ``count`` registers a thread (setmaxnreg), and need not wait for them."""
+        """Warps have requested ``count`` registers per thread (setmaxnreg) and need not wait for them."""
 
     def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
-        """A register's content is about to matter as ``use`` (an address, a condition, what is stored to global memory), and
-        the group has neither read nor written it since it split or met others."""
+        """A register's content is about to matter as ``use`` (an address, a condition, a value stored to global
+        memory), and the group has neither read nor written the register since it last split or merged.
+        """
 
     # ---- memory ------------------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Lanes are about to access memory, each at an address of its own (`MemoryAccess`)."""
+        """Lanes are about to access memory, each at its own address (`MemoryAccess`)."""
 
     def memory_written(self, machine: Machine, group: Group) -> None:
-        """The store that `memory_accessed` told of is done."""
+        """The store that `memory_accessed` announced is done."""
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Lanes access memory that has a companion, told besides `memory_accessed`. Here an exchange counts as a write, and
-        addresses in global memory may be affine."""
+        """Lanes access memory that has a companion; called in addition to `memory_accessed`. Here an exchange counts as
+        a write, and addresses in global memory may be affine.
+        """
 
     def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
-        """Not a store of lanes has written ``nbytes`` at each ``place`` of these columns of shared or local memory: arguments and
-        results of calls, what asynchronous copies deliver, counts of mbarriers."""
+        """Something other than a lane's store has written ``nbytes`` at each ``place`` of these columns of shared or
+        local memory: arguments and results of calls, data of asynchronous copies, mbarrier words.
+        """
 
     def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
-        """A thread has got global memory from the heap of the device."""
+        """A thread has allocated global memory from the device heap."""
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
-        """Threads have got ``nbytes`` of local memory from ``first``: the frame of a function that they call, or by alloca."""
+        """Threads have allocated ``nbytes`` of local memory at ``first``: the frame of a called function, or by alloca."""
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Warps access matrix rows in shared memory: ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
+        """Warps access matrix rows in shared memory. ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
 
     def rows_refused(
         self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int
     ) -> None:
-        """Warps name matrix rows of ``nbytes`` that they cannot access, for this ``problem``: ``rows`` ``[warps, rows, ctas]``
-        marks them, ``address`` broadcasts to it. Unless a watcher finds an error in that, the launch does."""
+        """Warps name matrix rows of ``nbytes`` that they cannot access because of ``problem``. ``rows`` ``[warps, rows,
+        ctas]`` is a mask of them, and ``address`` broadcasts to it. Unless a watcher reports an error, the launch does.
+        """
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """Warpgroups read shared memory by a matrix descriptor: addresses ``[..., n, m]`` of ``nbytes`` within ``limits``."""
+        """Warpgroups read shared memory through a matrix descriptor: addresses ``[..., n, m]`` of ``nbytes`` each,
+        within ``limits``.
+        """
 
     def descriptor_read(
         self,
@@ -200,65 +221,78 @@ class Watcher:
         matrix: tuple[int, int, int, bool],
         limits: tuple[int, int],
     ) -> None:
-        """Warpgroups are about to read a matrix by descriptors: their ``bits`` and ``columns`` ``[n, m]`` (bits may be one for
-        all), its extent along K and along M or N, the size of an element and whether it is transposed, and the addresses
-        that it lies within."""
+        """Warpgroups are about to read a matrix through descriptors.
+
+        ``bits`` and ``columns`` are ``[n, m]`` (``bits`` may be a scalar). ``matrix`` is its extent along K and along M
+        or N, the element size, and whether it is transposed. ``limits`` are the addresses that it lies within.
+        """
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Bulk copies of threads access runs of ``nbytes`` of global memory through the async proxy."""
+        """Bulk copies access runs of ``nbytes`` in global memory through the async proxy."""
 
     # ---- order -------------------------------------------------------------------------------
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
-        """Threads have executed a fence: its kind, scope and proxies are in the instruction's modifiers."""
+        """Threads have executed a fence. The instruction's modifiers give its kind, scope and proxies."""
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
-        """Lanes of warps have met in a collective: all, or those that the membermask ``members`` names."""
+        """Lanes of warps have met in a collective: all lanes, or those in the membermask ``members``."""
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """Lanes have come to a collective of their warps, with the membermask ``members`` (None where it is for whole warps);
-        told again to lanes that have waited and come again."""
+        """Lanes have reached a collective with the membermask ``members`` (None if it is for whole warps). Called again
+        for lanes that have waited and execute it again.
+        """
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
         """Lanes are about to wait at a collective for others of their warps or warpgroups."""
 
     def collective_passed(self, machine: Machine, group: Group) -> None:
-        """Lanes go by a collective that their guard leaves out, while others of their warps wait at it."""
+        """Lanes pass a collective that their guard disables, while others of their warps wait at it."""
 
     def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """Warps are about to execute a collective with some of their lanes: all have come that ``members`` names and that have
-        not exited."""
+        """Warps are about to execute a collective with some of their lanes only: all lanes in ``members`` that have not
+        exited have arrived.
+        """
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
-        """The warpgroups of the ``broken`` threads lack some that have exited, or never were: they pass over the instruction."""
+        """The warpgroups of the ``broken`` threads lack threads that have exited or never existed; they skip the
+        instruction.
+        """
 
     def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
-        """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is what
-        the others wait for in the end; ``message`` says who waits for what, ``values`` are kept with the finding."""
+        """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is
+        what the others ultimately wait for; ``message`` says which threads wait for what; ``values`` are kept with the
+        finding.
+        """
 
     def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
-        """Lanes arrive at an aligned barrier without the rest of their warps, as nothing else can go on; ``other`` waits, too."""
+        """Lanes arrive at an aligned barrier without the rest of their warps, because nothing else can run; ``other``
+        waits too.
+        """
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
-        """Threads come to a barrier of their CTAs with operands (its number, and how many threads it counts) that differ between
-        them: they reach it one after the other."""
+        """Threads reach a CTA barrier with different operands (barrier number and thread count), so they arrive one
+        after another.
+        """
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
-        """Threads have come to a barrier of their CTAs that counts so many threads (0: all)."""
+        """Threads have reached a barrier of their CTAs that expects ``count`` threads (0: all)."""
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
-        """Threads arrive at a barrier of their CTAs; ``partial`` where not all threads need come."""
+        """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive."""
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
         """Threads (None: all of the batch) have passed a barrier of their CTAs."""
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
-        """A barrier that not all threads need come to is complete in these CTAs."""
+        """In these CTAs, a barrier that not all threads need to reach has completed."""
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
-        """Threads arrive at the barrier of their clusters; ``machine.batch.cluster_barrier`` is as they find it."""
+        """Threads arrive at the barrier of their clusters; ``machine.batch.cluster_barrier`` is still in its state
+        before.
+        """
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Threads have passed a barrier of their clusters."""
@@ -268,30 +302,30 @@ class Watcher:
     def mbarrier_initialised(
         self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
     ) -> None:
-        """Threads are about to make mbarriers that expect ``count`` arrivals."""
+        """Threads are about to initialise mbarriers that expect ``count`` arrivals."""
 
     def mbarrier_invalidated(
         self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
     ) -> None:
-        """Threads are about to end the use of mbarriers, in which they find ``words``."""
+        """Threads are about to invalidate mbarriers, which contain ``words``."""
 
     def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
         """Threads make the mbarriers that they initialised visible to the cluster and the async proxy."""
 
     def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-        """Threads use mbarriers through addresses of the cluster, or give them to copies of the async proxy."""
+        """Threads use mbarriers through cluster addresses, or pass them to copies of the async proxy."""
 
     def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
-        """Threads change the words of mbarriers, some of them where others do so at the same place."""
+        """Threads change the words of mbarriers; several may change the same one."""
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
-        """Threads, or copies that they start, find these words in mbarriers whose phase they are to know."""
+        """Threads, or copies that they start, read these words of mbarriers to learn the phase."""
 
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads arrive at mbarriers (or expect bytes there)."""
+        """Threads arrive at mbarriers, or add expected bytes there."""
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads have found the phase of mbarriers over that they waited for."""
+        """Threads have observed that the mbarrier phase they waited for has completed."""
 
     # ---- asynchronous operations --------------------------------------------------------------
 
@@ -299,7 +333,7 @@ class Watcher:
         """Threads start asynchronous copies."""
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
-        """These copies are in flight; without late effects they have moved their bytes already."""
+        """These copies are in flight. Without late effects, they have already moved their bytes."""
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """The threads that started these copies have waited for them."""
@@ -313,23 +347,24 @@ class Watcher:
         """These copies have counted at their mbarriers."""
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """The effects of these copies are visible to whoever observed their completion."""
+        """The effects of these copies are visible to the threads that observed their completion."""
 
     def wgmma_fenced(self, machine: Machine, group: Group) -> None:
         """Warpgroups have ordered their register accesses with the wgmma that follow (wgmma.fence)."""
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
-        """Warpgroups are about to start a wgmma; ``machine.batch.wgmma.issued`` is the number of that before."""
+        """Warpgroups are about to start a wgmma; ``machine.batch.wgmma.issued`` is the number of the previous one."""
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
-        """Warpgroups have closed a group of wgmma."""
+        """Warpgroups have committed a wgmma-group."""
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:
-        """Another instruction is about to read or write registers that wgmma of the function use: which, as
-        ``group.plan.wgmma_rows`` numbers them."""
+        """Another instruction is about to read or write registers used by wgmma of the function; ``rows`` are their
+        numbers in ``group.plan.wgmma_rows``.
+        """
 
     def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
-        """A move copies accumulators in flight, or their halves, to other registers of wgmma."""
+        """A move copies in-flight accumulators, or halves of them, to other wgmma registers."""
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Warpgroups have waited for their wgmma."""
@@ -341,7 +376,7 @@ class Watcher:
         """Threads acquire the tensor maps at these addresses (fence.proxy.tensormap, acquire)."""
 
     def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
-        """CTAs use the tensor map at an address, by copies that the ``active`` threads start."""
+        """CTAs use the tensor map at an address, in copies started by the ``active`` threads."""
 
 
 __all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "MemoryAccess", "Watcher", "Window"]
