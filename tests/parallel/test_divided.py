@@ -10,8 +10,11 @@ import pytest
 
 import warpsim
 from warpsim.host.cases import run_case
+from warpsim.native import runs
+from warpsim.native.compiler import available
 from warpsim.parallel.part import perform
 from warpsim.parallel.processes import Processes
+from warpsim.parallel.threads import Threads
 
 ROOT = Path(__file__).parent.parent.parent
 SHORT = ("saxpy", "histogram", "softmax_rows", "barrier_votes")
@@ -20,6 +23,7 @@ CASES = [
     for folder in ("programs", "tests/cases")
     for path in sorted((ROOT / folder).glob("*/case.json"))
 ]
+ENGINES = ["interpreter", pytest.param("compiled", marks=pytest.mark.skipif(not available(), reason="no llvmlite"))]
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
@@ -65,11 +69,12 @@ def test_recorded_launches(path):
     assert parts.stdout == alone.stdout
 
 
-def test_is_divided():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_is_divided(engine):
     """CTAs that do not talk to each other really run elsewhere."""
     words, there = np.arange(32 * 12, dtype=np.uint32), Elsewhere()
     kernel("ld.global.u32 %r3, [%rd1]; mul.lo.u32 %r3, %r3, 3; st.global.u32 [%rd1], %r3;")(
-        (12,), (32,), (words,), executor=there, workers=2
+        (12,), (32,), (words,), executor=there, workers=4, engine=engine
     )
 
     assert there.calls == 4
@@ -80,11 +85,12 @@ def test_is_divided():
     ("operation", "expected"),
     [("add.u32", 66 * 32 + 7), ("max.s32", 11), ("min.u32", 0), ("or.b32", 15), ("xor.b32", 7), ("and.b32", 0)],
 )
-def test_integer_reductions_are_joined(operation, expected):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_integer_reductions_are_joined(engine, operation, expected):
     """Each thread of CTA i (0 to 11) reduces i into one word, which was 7; both operands of min and max have a share."""
     word, there = np.array([7], np.uint32), Elsewhere()
     kernel(f"mov.u32 %r3, %ctaid.x; red.global.{operation} [%rd0], %r3;")(
-        (12,), (32,), (word,), executor=there, workers=2
+        (12,), (32,), (word,), executor=there, workers=4, engine=engine
     )
 
     assert there.calls == 4
@@ -107,30 +113,35 @@ def test_ctas_that_talk_are_kept_together(body):
     alone, parts, there = np.zeros(400, np.uint32), np.zeros(400, np.uint32), Elsewhere()
     k = kernel(body)
     k((12,), (32,), (alone,))
-    k((12,), (32,), (parts,), executor=there, workers=2)
+    k((12,), (32,), (parts,), executor=there, workers=4)
 
     assert there.calls == 0
     assert np.array_equal(alone, parts)
 
 
-def test_a_word_that_another_part_reads():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_word_that_another_part_reads(engine):
     """What the text does not tell, the bytes do: CTA i reads what CTA i - 1 writes, so the launch runs in one piece, with
     the race between them named as without parts."""
     k = kernel("st.global.u32 [%rd1+128], %r1; ld.global.u32 %r3, [%rd1]; st.global.u32 [%rd1+4096], %r3;")
     results = []
-    for options in ({}, {"executor": Elsewhere(), "workers": 2}):
+    for options in ({}, {"executor": Elsewhere(), "workers": 4}):
         words = np.zeros(2048, np.uint32)
-        result = k((12,), (32,), (words,), checks="all", on_finding="collect", **options)
+        for checks in ("default", "all"):
+            result = k((12,), (32,), (words,), checks=checks, on_finding="collect", engine=engine, **options)
         results.append((words.tolist(), [(f.rule, f.line, f.cta, f.count) for f in result.findings]))
 
     assert results[0] == results[1]
     assert {rule for rule, *_ in results[1][1]} == {"race"}
 
 
-def test_parts_that_write_one_byte():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_parts_that_write_one_byte(engine):
     """Every CTA stores its number to one word: as in one piece, the last one's stays."""
     word = np.zeros(1, np.uint32)
-    kernel("mov.u32 %r3, %ctaid.x; st.global.u32 [%rd0], %r3;")((12,), (32,), (word,), executor=Elsewhere(), workers=2)
+    kernel("mov.u32 %r3, %ctaid.x; st.global.u32 [%rd0], %r3;")(
+        (12,), (32,), (word,), executor=Elsewhere(), workers=4, engine=engine
+    )
 
     assert word[0] == 11
 
@@ -142,7 +153,7 @@ def test_a_finding_ends_the_launch():
     )
     words = np.zeros(32 * 12, np.uint32)
     with pytest.raises(warpsim.ExecutionError) as raised:
-        k((12,), (32,), (words,), executor=Elsewhere(), workers=2)
+        k((12,), (32,), (words,), executor=Elsewhere(), workers=4)
     (finding,) = raised.value.findings
 
     assert (finding.rule, finding.cta) == ("out-of-bounds", (7, 0, 0))
@@ -154,14 +165,14 @@ def test_the_budget_is_that_of_the_launch():
     """Twelve warps of nine instructions are over a limit of 100 together, though no part is alone."""
     k = kernel("st.global.u32 [%rd1], 1;")
     with pytest.raises(warpsim.ExecutionError, match="more than 80 warp-instructions"):
-        k((12,), (32,), (np.zeros(400, np.uint32),), executor=Elsewhere(), workers=2, max_instructions=80)
+        k((12,), (32,), (np.zeros(400, np.uint32),), executor=Elsewhere(), workers=4, max_instructions=80)
 
 
 @pytest.mark.parametrize("lost", [[0], [1, 2, 4], range(100)], ids=["one", "some", "all"])
 def test_lost_workers(lost):
     """A part whose machine is lost is done by another, in the end by this one."""
     words = np.zeros(32 * 12, np.uint32)
-    result = kernel("st.global.u32 [%rd1], %r1;")((12,), (32,), (words,), executor=Elsewhere(lost), workers=2)
+    result = kernel("st.global.u32 [%rd1], %r1;")((12,), (32,), (words,), executor=Elsewhere(lost), workers=4)
 
     assert np.array_equal(words, np.arange(32 * 12))
     assert result.instructions == 12 * 8
@@ -194,3 +205,100 @@ def test_what_a_worker_prints():
     with Processes(1) as pool:
         assert pool.submit(print, "said", flush=True).result(60) is None
         assert pool.submit(abs, -3).result(60) == 3
+
+
+class Kept(Elsewhere):
+    """Keeps what parts were, and what came of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.outcomes = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        """Call at once."""
+        future = super().submit(fn, *args, **kwargs)
+        self.outcomes.append(future.result())
+        return future
+
+
+def marked(marks, size):
+    """A set of bytes as one bool for each."""
+    return marks.bits(0, size)
+
+
+@pytest.mark.skipif(not available(), reason="no llvmlite")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ld.global.u32 %r3, [%rd1]; ld.global.v2.u32 {%r4, %r5}, [%rd0+8192]; add.u32 %r3, %r3, %r4; st.global.u32 [%rd1], %r3;",
+        # odd lanes store bytes that lie apart
+        "and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 1; @%p1 st.global.u8 [%rd1+1], %r1; st.global.u16 [%rd1+8192], %r1;",
+        # a loop over a column, and a lane's own place at its end
+        "mov.u32 %r4, 0; mov.u64 %rd2, %rd1; L: ld.global.u32 %r3, [%rd2+8192]; add.u32 %r4, %r4, 1; add.u64 %rd2, %rd2, 1024;"
+        " setp.lt.u32 %p1, %r4, 4; @%p1 bra L; st.global.u32 [%rd1], %r3;",
+        "and.b32 %r3, %r1, 7; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd0, %rd2; ld.global.u32 %r4, [%rd1+8192];"
+        " red.global.add.u32 [%rd2+4096], %r4; st.global.u32 [%rd1], %r4;",
+    ],
+    ids=["in place", "bytes", "loop", "reduction"],
+)
+def test_what_compiled_units_touch(body, monkeypatch):
+    """Compiled units tell exactly which bytes they have stored, and of what they read and reduced into at least all."""
+    told, tell = [], runs.tell
+    monkeypatch.setattr(runs, "tell", lambda *given: told.append(given) or tell(*given))
+    found, counts = [], []
+    for engine in ("interpreter", "compiled"):
+        words, there = np.arange(4096, dtype=np.uint32), Kept()
+        result = kernel(body)((12,), (32,), (words,), executor=there, workers=3, engine=engine, checks="none")
+        found.append((words.tolist(), there.outcomes))
+        counts.append((result.instructions, result.thread_instructions))
+
+    assert told
+    assert found[0][0] == found[1][0]
+    assert counts[0] == counts[1]
+    assert len(found[0][1]) == len(found[1][1]) == 3
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert {at: (c.marks.first, c.marks.last) for at, c in one.written.items()} == {
+            at: (c.marks.first, c.marks.last) for at, c in other.written.items()
+        }
+        for at, change in one.written.items():
+            assert np.array_equal(marked(change.marks, 16384), marked(other.written[at].marks, 16384))
+        for exact, wide in (
+            (one.read, other.read),
+            *[({k: c.marks for k, c in o.reduced.items()} for o in (one, other))],
+        ):
+            assert exact.keys() == wide.keys()
+            for at, marks in exact.items():
+                assert not (marked(marks, 16384) & ~marked(wide[at], 16384)).any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads(engine):
+    """Threads share the memory until they write; a launch after it finds what is there."""
+    words = np.arange(32 * 12, dtype=np.uint32)
+    k = kernel("ld.global.u32 %r3, [%rd1]; mul.lo.u32 %r3, %r3, 3; st.global.u32 [%rd1], %r3;")
+    device = warpsim.Device("sm_80")
+    kept = device.array(words)
+    with Threads(2) as pool:
+        for _ in range(2):
+            k((12,), (32,), (words,), executor=pool, workers=4, engine=engine)
+            k((12,), (32,), (kept,), executor=pool, workers=4, engine=engine, device=device)
+    k((12,), (32,), (kept,), device=device)
+
+    assert np.array_equal(words, np.arange(32 * 12) * 9)
+    assert np.array_equal(kept.get(), np.arange(32 * 12) * 27)
+
+
+def test_files_of_several_launches():
+    """Processes map memory from files that are used again, for more and for less; nothing of them is left."""
+    k = kernel("ld.global.u32 %r3, [%rd1]; add.u32 %r3, %r3, 1; st.global.u32 [%rd1], %r3;")
+    with Processes(2) as pool:
+        for size in (64, 4096, 64):
+            words = np.arange(size, dtype=np.uint32)
+            k((2,), (32,), (words,), executor=pool, workers=2)
+
+            assert np.array_equal(words[:64], np.arange(64) + 1)
+            assert np.array_equal(words[64:], np.arange(size)[64:])
+        (path,) = pool.files.paths
+        assert os.path.exists(path)
+
+    assert not os.path.exists(path)

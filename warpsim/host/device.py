@@ -18,6 +18,7 @@ from warpsim.host.options import choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
 from warpsim.parallel.processes import Processes
+from warpsim.parallel.threads import Threads
 
 SHARED_LIMIT = {
     70: 96,
@@ -83,6 +84,7 @@ class Device:
         self.memory = GlobalMemory()
         self.checks: Any = None
         self._processes: dict[int, Processes] = {}
+        self._threads: dict[int, Threads] = {}
         self.max_seconds: float | None = None
         self.stdout = stdout or (lambda text: sys.stdout.write(text))
 
@@ -102,6 +104,14 @@ class Device:
             found = self._processes.get(count)
             if found is None:
                 found = self._processes[count] = Processes(count)
+            return found
+
+    def threads(self, count: int) -> Threads:
+        """Threads that run parts of launches. They end with the device."""
+        with self.lock:
+            found = self._threads.get(count)
+            if found is None:
+                found = self._threads[count] = Threads(count)
             return found
 
     @property

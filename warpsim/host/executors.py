@@ -13,11 +13,12 @@ from warpsim.host.options import integer
 VARIABLE = "WARPSIM_WORKERS"
 
 
-def workers_of(device: Device, workers: Any, executor: Any) -> tuple[Executor | None, int]:
+def workers_of(device: Device, workers: Any, executor: Any, engine: str) -> tuple[Executor | None, int]:
     """The executor of a launch (None: run it in one piece), and the number of workers to divide it among.
 
     Args:
-        workers: number of local processes; None for the environment variable ``WARPSIM_WORKERS``, or 1.
+        workers: number of local processes, or of threads for a compiled launch; None for the environment variable
+            ``WARPSIM_WORKERS``, or 1.
         executor: a `concurrent.futures.Executor`, or an object with ``get_executor()``, such as a Dask client.
 
     Raises:
@@ -37,4 +38,4 @@ def workers_of(device: Device, workers: Any, executor: Any) -> tuple[Executor | 
         return executor, count or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
     if count is None or count == 1:
         return None, 1
-    return device.processes(count), count
+    return device.threads(count) if engine == "compiled" else device.processes(count), count

@@ -16,7 +16,7 @@ from warpsim.host import defaults
 from warpsim.host.arguments import pack
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
-from warpsim.host.engines import chosen_engine, compiled_for
+from warpsim.host.engines import chosen_engine
 from warpsim.host.executors import workers_of
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.engine import opcodes_of, run
@@ -26,6 +26,7 @@ from warpsim.machine.plan import Image, KernelPlan
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
+from warpsim.native.serving import compiled_for
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function, Program
 from warpsim.types import TYPES, StateSpace
@@ -208,7 +209,7 @@ class Kernel:
             watchers: instances of `Watcher` that receive events.
             profile: count what each line does, as ``LaunchResult.profile``.
             engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``. Bits, counts and findings are the same.
-            workers: number of local processes that share the CTAs.
+            workers: number of local processes that share the CTAs; of threads with ``engine="compiled"``.
             executor: a ``concurrent.futures.Executor`` to use instead.
             schedule: a seed for another legal order of warps, CTAs and asynchronous effects. The same seed gives the
                 same order.
@@ -232,9 +233,9 @@ class Kernel:
             printed.append(text)
             device.stdout(text)
 
-        pool, n_workers = workers_of(device, workers, executor)
-        looking = [*watchers, *([profiler] if profiler else [])]
         engine = chosen_engine(engine)
+        pool, n_workers = workers_of(device, workers, executor, engine)
+        looking = [*watchers, *([profiler] if profiler else [])]
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
@@ -262,7 +263,7 @@ class Kernel:
                         or looking
                         or defaults.current.timing is not None
                         or state.schedule
-                        or not divided(state, pool, n_workers, stdout, progress)
+                        or not divided(state, pool, n_workers, stdout, progress, engine)
                     ):
                         seeing = [*watchers_of(state), *looking]
                         code = compiled_for(engine, seeing, state)

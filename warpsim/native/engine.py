@@ -15,6 +15,7 @@ from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native import private
 from warpsim.native.bodies import Bodies
 from warpsim.native.compiler import Invalid, available
+from warpsim.native.extents import Noted
 from warpsim.native.inputs import Given, given, row_of
 from warpsim.native.runs import Code, Outcome, Runner, Scratch, compile_unit, value_of
 from warpsim.native.text import Manner
@@ -117,12 +118,15 @@ class Plans:
 
 
 class Compiled:
-    """The compiled engine for the groups of one launch. ``eager``: compile at once, whatever it costs."""
+    """The compiled engine for the groups of one launch. ``eager``: compile at once, whatever it costs; ``noted`` is told what
+    units access of global memory."""
 
-    def __init__(self, eager: bool, collectives: bool, units: bool = True, barriers: bool = False) -> None:
+    def __init__(
+        self, eager: bool, collectives: bool, units: bool = True, barriers: bool = False, noted: Noted | None = None
+    ) -> None:
         self.eager, self.collectives, self.units, self.barriers = eager, collectives, units, barriers
         self.bodies = Bodies(eager)
-        self.runner = Runner(_MINE.scratch)
+        self.runner = Runner(_MINE.scratch, noted)
         self.compiling = 0.0
         """Seconds that compiling has taken in this launch."""
         self._plans: dict[int, Plans] = {}
@@ -200,7 +204,14 @@ class Compiled:
         assert shape is not None
         row = row_of(selection) if spot.options.strides else 0
         givens = tuple([given(value, row) for value in values])
-        manner = Manner(spot.options.alone, row, spot.options.strides, private.pays(machine, shape), limit < FAR)
+        manner = Manner(
+            spot.options.alone,
+            row,
+            spot.options.strides,
+            private.pays(machine, shape),
+            limit < FAR,
+            self.runner.noted is not None,
+        )
         code = spot.codes.get((givens, manner))
         if code is None:
             if (givens, manner) in spot.codes:

@@ -52,11 +52,15 @@ class Meetings:
         """For the entry and for each barrier: what may meet from there up to the next barrier."""
         self._regions: list[set[Segment]] = []
         self.outer: set[tuple[Name, Name]] = set()
-        if emitter.manner.alone:
+        self.noted: set[Name] = set()
+        """Of which somebody wants to know the extents, met or not."""
+        alone, noted = emitter.manner.alone, emitter.manner.noted
+        if alone and not noted:
             return
         self._cut()
-        stores = {s for e in self.effects.values() if e.kind != "load" for s in spaces_of(e)} - {"local"}
-        if not stores:
+        stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e)} - {"local"}
+        self.noted = {n for n, e in self.effects.items() if noted and "global" in spaces_of(e)}
+        if not (stores or self.noted):
             return
         if shape.barriers:
             for source in self._sources():
@@ -67,7 +71,7 @@ class Meetings:
                 self._regions.append(segments)
             stores -= {"shared"}
         self._pairs(set(self._segments), self.outer, stores, self._again_at_all)
-        used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair}
+        used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair} | self.noted
         self.numbers = {name: k for k, name in enumerate(sorted(used))}
 
     # ---- what may meet ----------------------------------------------------------------------------
@@ -197,7 +201,10 @@ class Meetings:
         self.now = [code.slot("[2 x i64]") for _ in self.numbers]
         ends = {self.numbers[b] for pairs in self.inner for _, b in pairs}
         self.phased = {n: code.slot("[2 x i64]") for n in sorted(ends)}
-        self.before = {n: code.slot("[2 x i64]") for n in sorted({self.numbers[b] for _, b in self.outer})}
+        self.before = {
+            n: code.slot("[2 x i64]")
+            for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.noted})
+        }
         self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.shape.barriers else {}
         self.suspect = code.slot("i1")
         code.line(f"store i1 false, ptr {self.suspect}")
@@ -279,7 +286,7 @@ class Meetings:
     def _out(self, now: dict[int, str]) -> None:
         """Into the table of all, and beside what came before."""
         emitter, code = self.emitter, self.emitter.code
-        if not self.outer:
+        if not self.before:
             return
         bad = code.make(f"load i1, ptr {self.suspect}")
         for one, other in sorted(self.outer):

@@ -17,6 +17,7 @@ from warpsim.native import private
 from warpsim.native.compiler import compiler
 from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
 from warpsim.native.emit import Written, write
+from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
 from warpsim.native.inputs import Given
 from warpsim.native.meet import FIRST
@@ -164,8 +165,8 @@ def _describe(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 class Runner:
     """Runs units for one launch."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self.scratch = scratch
+    def __init__(self, scratch: Scratch, noted: Noted | None = None) -> None:
+        self.scratch, self.noted = scratch, noted
         self._allocations: Any = None
         self._allocations_key: Any = None
         self.ahead = 0
@@ -223,6 +224,8 @@ class Runner:
         if not self._count(machine, group, code, counts):
             self._rollback()
             return Outcome.OVER
+        if self.noted is not None and ranges is not None:
+            tell(self.noted, machine.launch.memory, code.written.effects, ranges, self._mark_stored)
         if own is not None:
             own.leave(exits[: tables.n])
         self._commit(machine, group, code, described[1], results)
@@ -240,6 +243,13 @@ class Runner:
     def _rollback(self) -> None:
         function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiler().helper("ws_rollback"))
         function(self.scratch.pointer)
+
+    def _mark_stored(self, first: int, last: int, marks: int) -> None:
+        """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the unit has stored."""
+        word = ctypes.c_int64
+        types = ctypes.c_void_p, word, word, ctypes.c_void_p
+        function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(compiler().helper("ws_stored"))
+        function(self.scratch.pointer, first, last, marks)
 
     def _outs(self, code: Code, selection: Any) -> tuple[list[int], list[Any]]:
         """Descriptors of the registers that are left behind, and the arrays where they will lie."""

@@ -17,13 +17,14 @@ from warpsim.native.values import Code, Val, memory, width
 class Manner:
     """How a unit is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
     with ``strides`` where values may have them; ``private``: on a copy of shared memory that is the CTA's own; ``limited``: up to some block at
-    most."""
+    most; ``noted``: somebody wants to know what it accesses of global memory."""
 
     alone: bool
     row: int = 0
     strides: bool = True
     private: bool = False
     limited: bool = False
+    noted: bool = False
 
 
 class UnitText:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 
 import attrs
@@ -14,16 +15,22 @@ from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending, Undefined
 from warpsim.machine.engine import Progress, waves_of
 from warpsim.machine.plan import FunctionPlan, KernelPlan
+from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
 from warpsim.parallel.merge import apply, independent
-from warpsim.parallel.part import Memory, Outcome, Part, perform
+from warpsim.parallel.part import Outcome, Part, perform
+from warpsim.parallel.processes import Processes
+from warpsim.parallel.shipping import Here, Memory, Pickled
+from warpsim.parallel.threads import Threads
 from warpsim.program.program import Instruction
 
 PARTS_OF_A_WORKER = 2
-"""More parts than workers, for a worker that is slower than the others."""
+"""More parts than workers, for a worker that is slower than the others; where that takes no more batches in all."""
 TRIES = 3
 """How often a part is given to workers that are lost, before it runs here."""
 HEAP = frozenset({"malloc", "free"})
+TOGETHER = "parallel"
+"""Under this name a kernel's plan keeps why its CTAs run together."""
 
 
 def divided(
@@ -32,25 +39,38 @@ def divided(
     workers: int,
     stdout: Callable[[str], object],
     progress: Progress | None = None,
+    engine: str = "auto",
 ) -> bool:
     """Run a launch that has not begun in parts; False where it has to run in one piece, and nothing has changed.
 
     Raises:
         ExecutionError: as the launch in one piece does: memory holds what CTAs before the finding and with it wrote.
     """
-    together = why_together(state)
     settings = state.settings
     threads = state.n_ctas * state.block[0] * state.block[1] * state.block[2]
-    smaller = max(min(settings.batch_threads, -(-threads // (workers * PARTS_OF_A_WORKER))), 1)
+    n = workers * PARTS_OF_A_WORKER
+    if threads < n * settings.batch_threads:
+        n = workers
+    smaller = max(min(settings.batch_threads, -(-threads // n)), 1)
     begun = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
     waves = waves_of(begun)
-    if together is not None or waves < 2:
+    if waves < 2 or kept_together(state.plan, settings.cooperative) is not None:
         return False
-    n = min(workers * PARTS_OF_A_WORKER, waves)
+    n = min(n, waves)
     bounds = [waves * i // n for i in range(n + 1)]
-    parts = _parts(begun, bounds)
-    futures = [executor.submit(perform, part) for part in parts]
+    with _shipped(executor, state.memory) as ship:
+        done = _done(state, executor, _parts(begun, bounds, ship, engine), progress)
+    budget = settings.max_instructions
+    if not independent(done) or (budget is not None and sum(o.instructions for o in done) > budget):
+        return False
+    _finish(state, done, stdout)
+    return True
+
+
+def _done(state: LaunchState, executor: Executor, parts: list[Part], progress: Progress | None) -> list[Outcome]:
+    """The outcomes of parts in their order, up to the first that ends the launch."""
     done = list[Outcome]()
+    futures = [executor.submit(perform, part) for part in parts]
     try:
         for index, future in enumerate(futures):
             outcome = _outcome(executor, parts[index], future)
@@ -64,15 +84,25 @@ def divided(
             future.cancel()
         if len(done) < len(futures) and (not done or done[-1].error is None) and independent(done):
             apply(state.memory, done)  # interrupted: what was written so far stays
-    budget = settings.max_instructions
-    if not independent(done) or (budget is not None and sum(o.instructions for o in done) > budget):
-        return False
-    _finish(state, done, stdout)
-    return True
+    return done
 
 
-def _parts(state: LaunchState, bounds: Sequence[int]) -> list[Part]:
-    plan, memory = state.plan, Memory.of(state.memory)
+@contextlib.contextmanager
+def _shipped(executor: Executor, memory: GlobalMemory) -> Iterator[Callable[[], Memory]]:
+    """What gives each part its memory, as its executor can have it."""
+    if isinstance(executor, Threads):
+        yield lambda: Here(memory)
+        memory.settle()
+    elif isinstance(executor, Processes):
+        with executor.files.mapped(memory) as mapped:
+            yield lambda: mapped
+    else:
+        pickled = Pickled.of(memory)
+        yield lambda: pickled
+
+
+def _parts(state: LaunchState, bounds: Sequence[int], ship: Callable[[], Memory], engine: str) -> list[Part]:
+    plan = state.plan
     program = plan.program
     return [
         Part(
@@ -80,12 +110,13 @@ def _parts(state: LaunchState, bounds: Sequence[int]) -> list[Part]:
             program.file,
             plan.entry.name,
             plan.image.addresses,
-            memory,
+            ship(),
             state.grid,
             state.block,
             state.params,
             state.device,
             state.settings,
+            engine,
             first,
             last,
         )
@@ -134,14 +165,22 @@ def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], obj
 # ---- whether -------------------------------------------------------------------------------------
 
 
-def why_together(state: LaunchState) -> str | None:
-    """Why CTAs of a launch cannot run apart, in words; None where they can: they do not talk to each other, as far as its
-    text tells."""
-    if state.settings.cooperative:
+def kept_together(plan: KernelPlan, cooperative: bool) -> str | None:
+    """Why CTAs of a launch cannot run apart, in words; None where they can."""
+    if cooperative:
         return "a cooperative launch"
-    if state.plan.program.externs.keys() & HEAP:
+    notes = plan.main.notes
+    if TOGETHER not in notes:
+        notes[TOGETHER] = why_together(plan)
+    reason: str | None = notes[TOGETHER]
+    return reason
+
+
+def why_together(plan: KernelPlan) -> str | None:
+    """Likewise of all launches of a kernel that are not cooperative: CTAs do not talk to each other, as far as its text tells."""
+    if plan.program.externs.keys() & HEAP:
         return "memory from the device's heap"
-    for function in reachable(state.plan):
+    for function in reachable(plan):
         if function.clocks.registers:
             return f"{function.function.name} reads a clock"
         used = None

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
 from warpsim.isa.traits import Access
 from warpsim.machine.machine import Machine
-from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.memory.addresses import pattern_of
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array
+from warpsim.machine.values import Affine, Array
 from warpsim.machine.window import READ, MemoryAccess, Watcher
 
 Reduction = tuple[str, str]
 """Operation and type of a reduction."""
+Extents = list[tuple[int, int]]
+ONES = 0x0101010101010101
 
 
 class Footprint(Watcher):
     """Marks the bytes of each allocation (by its address) that are read, written, and reduced into: arrays of uint8, one
-    for each byte."""
+    for each byte. Compiled units tell what they have touched by themselves (`warpsim.native.extents.Noted`)."""
+
+    compiled: ClassVar[frozenset[str]] = frozenset({"memory_accessed"})
 
     def __init__(self) -> None:
         self.read: dict[int, Array] = {}
         self.written: dict[int, Array] = {}
         self.reduced: dict[tuple[int, Reduction], Array] = {}
+        self._seen: set[tuple[Any, ...]] = set()
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what lanes access."""
@@ -32,11 +39,20 @@ class Footprint(Watcher):
         if allocation is None:
             return
         instruction = group.instruction
-        if instruction.traits.access is Access.ATOMIC:
+        at, reduces = access.at, instruction.traits.access is Access.ATOMIC
+        plain = type(at) is Affine and access.active is None and not reduces
+        if plain:
+            key = access.writes, at.base, at.strides, at.extents, access.nbytes
+            if key in self._seen:  # the same tile again, in a loop
+                return
+            self._seen.add(key)
+        if reduces:
             kind = instruction.op.op, instruction.op.type.name
             marks = marks_of(self.reduced, (allocation.start, kind), allocation)
         else:
             marks = marks_of(self.written if access.writes else self.read, allocation.start, allocation)
+        if plain and mark_affine(marks, at, allocation.start, access.nbytes):
+            return
         place = np.asarray(access.place)
         if access.active is not None:
             place, active = np.broadcast_arrays(place, access.active)
@@ -53,6 +69,42 @@ class Footprint(Watcher):
             allocation = memory.allocation(int(index))
             marks = marks_of(self.read if access == READ else self.written, allocation.start, allocation)
             mark(marks, address[owner == index] - allocation.start, nbytes)
+
+    # ---- what compiled units tell -----------------------------------------------------------------
+
+    def extents_read(self, memory: GlobalMemory, extents: Extents) -> None:
+        """Mark all of them as read."""
+        for allocation, first, last in _within(memory, extents):
+            marks_of(self.read, allocation.start, allocation)[first:last] = 1
+
+    def extents_written(
+        self, memory: GlobalMemory, extents: Extents, mark: Callable[[int, int, int], None] | None
+    ) -> None:
+        """Mark what was stored, or all of them where nobody knows."""
+        if mark is None:
+            for allocation, first, last in _within(memory, extents):
+                marks_of(self.written, allocation.start, allocation)[first:last] = 1
+            return
+        for allocation in {id(found[0]): found[0] for found in _within(memory, extents)}.values():
+            host = allocation.data.ctypes.data
+            marks = marks_of(self.written, allocation.start, allocation)
+            mark(host, host + allocation.data.size, marks.ctypes.data)
+
+    def extents_reduced(self, memory: GlobalMemory, extents: Extents, reduction: Reduction) -> None:
+        """Mark all of them as reduced into: elements that are as they were do no harm (`merge`)."""
+        for allocation, first, last in _within(memory, extents):
+            marks_of(self.reduced, (allocation.start, reduction), allocation)[first:last] = 1
+
+
+def _within(memory: GlobalMemory, extents: Extents) -> Iterator[tuple[Allocation, int, int]]:
+    """The parts of allocations that extents of addresses reach."""
+    every = memory.everything()
+    for low, high in extents:
+        found = memory.find(low, high)
+        for allocation in every if found is None else (found,):
+            first, last = max(low, allocation.start), min(high, allocation.end)
+            if first < last:
+                yield allocation, first - allocation.start, last - allocation.start
 
 
 def marks_of(marks: dict[Any, Array], key: Any, allocation: Allocation) -> Array:
@@ -71,6 +123,20 @@ def mark(marks: Array, place: Array, nbytes: int) -> None:
     for first in range(0, nbytes, unit):
         index = (place + first) // unit if first else place // unit
         if unit == 16:
-            marks.view(np.uint64).reshape(-1, 2)[index] = 0x0101010101010101
+            marks.view(np.uint64).reshape(-1, 2)[index] = ONES
         else:
-            marks.view(f"u{unit}")[index] = 0x0101010101010101 & ((1 << 8 * unit) - 1)
+            marks.view(f"u{unit}")[index] = ONES & ((1 << 8 * unit) - 1)
+
+
+def mark_affine(marks: Array, at: Affine, start: int, nbytes: int) -> bool:
+    """Likewise for affine addresses in an allocation from ``start`` on, without an array of them; False where they are not
+    aligned."""
+    pattern, first = pattern_of(at.strides, at.extents, nbytes), at.base - start
+    unit = min(nbytes & -nbytes, 8)
+    if not pattern.aligned or first % unit:
+        return False
+    strides, shape = at.strides, pattern.shape
+    if nbytes > unit:
+        strides, shape = (*strides, unit), (*shape, nbytes // unit)
+    np.ndarray(shape, f"u{unit}", marks, first, strides)[...] = ONES & ((1 << 8 * unit) - 1)
+    return True

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-import pickle
+import threading
+from collections import OrderedDict
 from typing import TypeVar
 
 import attrs
@@ -18,32 +17,15 @@ from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec, Dims, LaunchState, Settings
 from warpsim.machine.values import Array
+from warpsim.native.serving import compiled_for
 from warpsim.parallel.footprint import Footprint, Reduction
+from warpsim.parallel.shipping import Memory
 from warpsim.program.build import program_of
-from warpsim.program.program import Program
 
 Key = TypeVar("Key", int, tuple[int, Reduction])
 WIDE = np.dtype(np.uint64)
-
-
-@attrs.frozen
-class Memory:
-    """Global memory to be shipped: a pickle, and the bytes of its arrays beside it."""
-
-    pickled: bytes
-    buffers: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, memory: GlobalMemory) -> Memory:
-        """The memory as it is now."""
-        buffers: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(memory, protocol=5, buffer_callback=buffers.append)
-        return cls(pickled, tuple([np.frombuffer(buffer.raw(), np.uint8).copy() for buffer in buffers]))
-
-    def load(self) -> GlobalMemory:
-        """The memory again, over the shipped bytes."""
-        memory: GlobalMemory = pickle.loads(self.pickled, buffers=self.buffers)
-        return memory
+KEPT = 8
+"""Bound modules that a worker keeps for further launches."""
 
 
 @attrs.frozen
@@ -61,6 +43,7 @@ class Part:
     params: bytes
     device: DeviceSpec
     settings: Settings
+    engine: str
     first: int
     last: int
 
@@ -143,22 +126,38 @@ class Outcome:
     """The findings with which the launch ended, if it did."""
 
 
-@functools.lru_cache(maxsize=8)
-def _program(source: str, file: str) -> Program:
-    return program_of(source, file)
+class _Worker(threading.local):
+    """The modules that a thread has bound: steps are not shared between threads that run at the same time."""
+
+    def __init__(self) -> None:
+        self.images: OrderedDict[tuple[object, ...], Image] = OrderedDict()
+
+    def image(self, part: Part) -> Image:
+        """The module of a part, bound, with what was compiled of it."""
+        key = part.source, part.file, tuple(part.addresses.items())
+        found = self.images.pop(key, None)
+        if found is None:
+            found = Image(program_of(part.source, part.file), dict(part.addresses), bind_function)
+        self.images[key] = found
+        if len(self.images) > KEPT:
+            self.images.popitem(last=False)
+        return found
+
+
+_MINE = _Worker()
 
 
 def perform(part: Part) -> Outcome:
     """Run a part. A launch that ends with findings is an outcome too; any exception is a defect of the machine it ran on."""
-    before = part.memory.load()
-    memory = copy.deepcopy(before)
-    plan = Image(_program(part.source, part.file), dict(part.addresses), bind_function).plan(part.kernel)
+    before, memory = part.memory.load()
+    plan = _MINE.image(part).plan(part.kernel)
     state = LaunchState(plan, part.grid, part.block, part.params, memory, part.device, part.settings)
     state.waves, state.last_wave = part.first, part.last
     footprint, printed = Footprint(), list[str]()
     error = None
     try:
-        run(state, [*watchers_of(state), footprint], printed.append)
+        seeing = [*watchers_of(state), footprint]
+        run(state, seeing, printed.append, None, compiled_for(part.engine, seeing, state, footprint))
     except ExecutionError as problem:
         error = problem.findings
     return Outcome(
@@ -197,6 +196,8 @@ def _all_marked(before: GlobalMemory, after: GlobalMemory, footprint: Footprint)
         new = after.at(old.start)
         if new is None or new.data.size != old.data.size:
             return False
+        if new.data is old.data:
+            continue
         if np.array_equal(old.elements(WIDE), new.elements(WIDE)) and np.array_equal(old.data[-7:], new.data[-7:]):
             continue
         changed = new.data != old.data

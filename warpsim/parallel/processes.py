@@ -16,6 +16,8 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from warpsim.parallel.shipping import Files
+
 T = TypeVar("T")
 HEADER = 8
 """Bytes of the length before each message."""
@@ -28,6 +30,7 @@ class Processes(Executor):
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="warpsim")
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._running: set[subprocess.Popen[bytes]] = set()
+        self.files = Files()
         self._end = weakref.finalize(self, _end, self._running)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -37,6 +40,7 @@ class Processes(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes; work that is under way is broken off."""
         self._end()
+        self.files.end()
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
 
     def _call(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:

@@ -1,4 +1,4 @@
-"""The log of what units have stored, by which it is taken back."""
+"""The log of what units have stored, by which it is taken back, and known."""
 
 from __future__ import annotations
 
@@ -71,4 +71,45 @@ end:
   ret i32 0
 }}
 
+define i32 @ws_stored(ptr %ctx, i64 %first, i64 %last, ptr %marks) {{
+entry:
+{word("log", "ptr")}{word("log_used")}
+  br label %test
+test:
+  %used = phi i64 [ %log_used, %entry ], [ %before, %next ]
+  %done = icmp eq i64 %used, 0
+  br i1 %done, label %end, label %look
+look:
+  %at = getelementptr i8, ptr %log, i64 %used
+  %h2 = getelementptr i8, ptr %at, i64 -8
+  %nbytes = load i64, ptr %h2
+  %h1 = getelementptr i8, ptr %at, i64 -16
+  %address = load i64, ptr %h1
+  %up = add i64 %nbytes, 7
+  %payload = and i64 %up, -8
+  %more = add i64 %payload, 16
+  %before = sub i64 %used, %more
+  %behind = icmp sge i64 %address, %first
+  %ahead = icmp slt i64 %address, %last
+  %here = and i1 %behind, %ahead
+  br i1 %here, label %mark, label %next
+mark:
+  %place = sub i64 %address, %first
+  %to = getelementptr i8, ptr %marks, i64 %place
+  switch i64 %nbytes, label %many [ i64 4, label %four
+                                    i64 8, label %eight ]
+four:
+  store i32 16843009, ptr %to, align 1
+  br label %next
+eight:
+  store i64 72340172838076673, ptr %to, align 1
+  br label %next
+many:
+  call void @llvm.memset.p0.i64(ptr %to, i8 1, i64 %nbytes, i1 false)
+  br label %next
+next:
+  br label %test
+end:
+  ret i32 0
+}}
 """

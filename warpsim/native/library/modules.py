@@ -13,6 +13,7 @@ from warpsim.native.library.places import FIND, MEMO, REACH, SPAN
 COMMON = """
 declare i32 @llvm.cttz.i32(i32, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.vector.reduce.smin.v32i64(<32 x i64>)
 declare i64 @llvm.vector.reduce.smax.v32i64(<32 x i64>)
 declare i64 @llvm.vector.reduce.or.v32i64(<32 x i64>)
@@ -28,8 +29,8 @@ def module_of(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """The module that a helper lies in: its text, the helpers in it, and those that it calls."""
     *stems, last = name.split("_")[1:]
     kind = "_".join(stems) if last.isdigit() else name[3:]
-    if kind in ("log", "rollback"):
-        return COMMON + LOG, ("ws_log", "ws_rollback"), ()
+    if kind in ("log", "rollback", "stored"):
+        return COMMON + LOG, ("ws_log", "ws_rollback", "ws_stored"), ()
     simple = {"table": TABLE, "spread": SPREAD, "clean": CLEAN, "memo": COMMON + FIND + MEMO}
     if kind in simple:
         return simple[kind], (name,), ()

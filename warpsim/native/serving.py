@@ -1,0 +1,51 @@
+"""Whether compiled code serves a launch, and how much of it: what is listened to decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.window import Watcher
+
+if TYPE_CHECKING:
+    from warpsim.native.engine import Compiled
+    from warpsim.native.extents import Noted
+
+ACCESSES = frozenset({"memory_accessed", "memory_written", "companion_accessed"})
+COLLECTIVES = frozenset(
+    {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
+)
+BARRIERS = frozenset({"barrier_reached", "barrier_arrived", "barrier_left", "barrier_completed"})
+STEPS = frozenset(
+    {
+        "step_before",
+        "step_after",
+        "carried_before",
+        "carried_after",
+        "group_split",
+        "groups_met",
+        "register_needed",
+        "registers_read",
+        "registers_written",
+    }
+)
+
+
+def compiled_for(
+    engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None
+) -> Compiled | None:
+    """Compiled code for a launch, None where the interpreter runs it alone. ``noted`` is told what units access of global
+    memory."""
+    if engine == "interpreter":
+        return None
+    from warpsim.native.compiler import available
+
+    if not available():
+        return None
+    heard = frozenset(e for w in watchers for e in w.events if e not in w.compiled)
+    usual = not state.settings.by_warp and state.schedule is None
+    units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
+    from warpsim.native.engine import Compiled
+
+    return Compiled(engine == "compiled", not heard & COLLECTIVES, units, not heard & BARRIERS, noted)
