@@ -360,6 +360,43 @@ def test_named_barriers():
     assert races(NAMED.format(arrive="bar.arrive 1, 64;", wait="bar.sync 1, 64;"), block=64, grid=3) == []
 
 
+LATE = (  # the producers store again behind their arrival, at a barrier of the whole CTA; the consumers exchange words, too
+    "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; st.shared.u32 [%r3], %r1;\n"
+    "bar.arrive 1, {n};\n{late} bra done;\n"
+    "consumer: st.shared.u32 [%r3], %r1; xor.b32 %r7, %r3, 192;\nbar.sync 1, {n};\nadd.u32 %r6, %r3, -128;\n"
+    "{read}\ndone:"
+)
+"""Warps 0 arrives, the others wait."""
+
+
+@pytest.mark.parametrize("block", [64, 96])
+def test_whoever_only_arrives_is_not_ordered_behind_the_barrier(block):
+    """What a thread stores behind `bar.arrive` is seen by nobody who waited, though the barrier counts the whole CTA."""
+    again = "st.shared.u32 [%r3], %r1;"
+    first = "setp.lt.u32 %p6, %r1, 64; @%p6 ld.shared.u32 %r4, [%r6];"
+    assert races(LATE.format(n=block, late="", read=first), block=block) == []
+    assert races(LATE.format(n=block, late=again, read=first), block=block) in ([(6, 2)], [(2, 6)])
+
+
+BESIDE = "xor.b32 %r6, %r2, 128; add.u32 %r6, %r6, %r5; ld.shared.u32 %r4, [%r6];"  # the word of the warp beside
+
+
+@pytest.mark.parametrize(
+    ("block", "body"),
+    [
+        (96, "setp.ge.u32 %p7, %r1, 64; @%p7 bra last;\nst.shared.u32 [%r3], %r1; setp.ge.u32 %p6, %r1, 32; @%p6 bra other;\n"
+             "bar.sync 1, 96; bra read;\nother: bar.sync 1, 96;\nread: {beside}\nbra done;\n"
+             "last: ld.global.u32 %r4, [%rd4]; ld.global.u32 %r4, [%rd4]; bar.arrive 1, 96;\ndone:"),
+        (64, "setp.ge.u32 %p7, %r1, 32; @%p7 bra other;\nbar.sync 1, 32; st.shared.u32 [%r3], %r1; bar.sync 1; bra read;\n"
+             "other: st.shared.u32 [%r3], %r1; bar.sync 1;\nread: {beside}"),
+    ],
+    ids=["one-only-arrives", "fewer-before"],
+)  # fmt: skip
+def test_warps_that_wait_are_ordered(block, body):
+    """Whichever came before the one that only arrives, and at a barrier that has counted fewer threads before."""
+    assert races("mov.u32 %r5, s;\n" + body.format(beside=BESIDE), block=block) == []
+
+
 MBARRIER = (
     "@%p8 mbarrier.init.shared.b64 [m], 32; bar.sync 0;\n"
     "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; st.shared.u32 [%r3], %r1;\n"

@@ -174,7 +174,9 @@ class RaceWatcher(Watcher):
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
         """Threads arrive at a barrier that others need not come to."""
         if partial:
-            self._anew(machine).barrier_arrive(group, number)
+            races, barrier = self._anew(machine), machine.batch.barrier(number)
+            for arrived in [group] if barrier.partial else [*barrier.waiting, group]:
+                races.barrier_arrive(arrived, number)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
         """Threads have passed a barrier."""

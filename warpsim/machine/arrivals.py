@@ -29,10 +29,10 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
         if window.barrier_left is not None:
             window.barrier_left(machine, None, number, False)
         return False
-    if not everybody:
-        barrier.partial = True
+    partial = barrier.partial or not (everybody and waits)
     if window.barrier_arrived is not None:
-        window.barrier_arrived(machine, group, number, not everybody)
+        window.barrier_arrived(machine, group, number, partial)
+    barrier.partial = partial
     per_cta = selection.per_cta
     barrier.arrived += per_cta
     barrier.expected[per_cta > 0] = count

@@ -281,7 +281,9 @@ class Watcher:
         """Threads have reached a barrier of their CTAs that expects ``count`` threads (0: all)."""
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
-        """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive."""
+        """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive, or some do not wait; as the
+        first of those arrive, the barrier's own ``partial`` is not set yet, and others may be waiting already.
+        """
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
         """Threads (None: all of the batch) have passed a barrier of their CTAs."""

@@ -96,6 +96,7 @@ def wait(
     freed = [] if read_only else state.freed
     if not any(t.kind == kind for t in [*state.open, *freed]):
         return
+    _shuffle(machine)
     limit = np.full(machine.batch.shape.n, -1, np.int64)
     lanes = group.lanes(active)
     limit[lanes] = np.iinfo(np.int64).max if everything else _group_numbers(machine, kind)[lanes] - n
@@ -122,6 +123,7 @@ def observe(
     state = machine.batch.transfers
     if not any(t.signal is not None for t in state.open):
         return
+    _shuffle(machine)
     keys, first = np.unique(columns << 32 | address, return_index=True)
     columns, address, parity = columns[first], address[first], parity[first]
     if late(machine):
@@ -226,9 +228,18 @@ def _land(machine: Machine, group: Group, active: Array | None, transfer: Transf
         _act(machine, group, active, transfer, which)
 
 
+def _shuffle(machine: Machine) -> None:
+    """What is about to be waited for acts in the order of issue: in a random order some of it before the rest."""
+    schedule = machine.launch.schedule
+    if schedule is not None and late(machine) and schedule.chance(0.5):
+        land(machine, schedule)
+
+
 def land(machine: Machine, schedule: Schedule) -> None:
     """Some of the copies in flight act now, receiver by receiver; nobody has observed their completion yet."""
     for transfer in machine.batch.transfers.open:
+        if transfer.landed.all():
+            continue
         left = np.flatnonzero(transfer.open & ~transfer.landed)
         which = left[schedule.some(len(left))]
         if transfer.signal is not None and transfer.signal.arrivals:  # those of its threads come first

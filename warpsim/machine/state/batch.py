@@ -19,7 +19,8 @@ from warpsim.machine.values import Array
 class Barrier:
     """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
 
-    ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were.
+    ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were,
+    or some went on without waiting.
     """
 
     number: int

@@ -62,8 +62,10 @@ class Schedule:
 
     def some(self, n: int) -> np.ndarray[Any, np.dtype[np.intp]]:
         """Some of the numbers from 0 to n - 1, often all."""
-        drawn = np.random.default_rng(self.below(1 << 62)).random(n)
-        return np.flatnonzero(drawn < 1.5 * self.stream.random())
+        share = 1.5 * self.stream.random()
+        if n <= 64:
+            return np.array([i for i in range(n) if self.stream.random() < share], np.intp)
+        return np.flatnonzero(np.random.default_rng(self.below(1 << 62)).random(n) < share)
 
     def quantum(self) -> int:
         """How many instructions the next group may execute."""
