@@ -60,7 +60,7 @@ def test_phases_and_lines_of_the_interpreter(tmp_path: Path, capsys: pytest.Capt
     assert lines[13]["text"].startswith("mad.lo.u32")
     assert lines[13]["interpreted"] > lines[19]["interpreted"]
     assert sum(line["interpreted"] for line in lines.values()) == pytest.approx(found["interpreted"])
-    assert "nothing ran as machine code: the interpreter was asked for" in text
+    assert "nothing ran as machine code: the interpreter was selected" in text
     assert document["instructions"] == 4 + 200 * 4 + 4
 
 
@@ -72,8 +72,8 @@ def test_machine_code_and_what_stays_interpreted(tmp_path: Path, capsys: pytest.
     assert found["native"] > 0
     lines = {line["line"]: line for line in found["lines"]}
     assert any(line["native"] > 0 for line in lines.values())
-    assert lines[16]["why"] == "a barrier: between units"
-    assert "a barrier: between units" in text
+    assert lines[16]["why"] == "barrier: interpreted between compiled units"
+    assert "barrier: interpreted between compiled units" in text
     assert document["instructions"] == 4 + 200 * 4 + 4
 
 

@@ -158,7 +158,7 @@ def test_the_recording_ends():
 
     assert (len(trace.steps), trace.full) == (5, True)
     assert trace.profile.total.executions == result.instructions
-    assert "the launch went on" in trace.html()
+    assert "the launch continued" in trace.html()
 
 
 def test_lanes():

@@ -1,1 +1,1 @@
-"""Recording on a machine with a GPU: every launch of a process, seen at the driver's own entry points, becomes a case."""
+"""Records GPU launches: each launch of a process, intercepted at the driver API, becomes a case."""

@@ -1,5 +1,6 @@
-"""A captured launch as a case: pointers become buffers, which are cut to what a replay touches, with the element types of its
-accesses."""
+"""Converts a captured launch to a case: pointers become buffers, cut to what a replay accesses and typed by its
+accesses.
+"""
 
 from __future__ import annotations
 
@@ -36,28 +37,28 @@ REPLAY: dict[str, Any] = {
 
 @attrs.define
 class Touched:
-    """What a launch touches of an allocation, and by which types, most often first."""
+    """What a launch accesses in an allocation, and the types that it uses."""
 
     low: int = 1 << 62
     high: int = 0
     types: dict[str, int] = attrs.field(factory=dict)
 
     def add(self, low: int, high: int, kind: str | None = None, times: int = 1) -> None:
-        """These bytes, too."""
+        """Add an accessed range of bytes."""
         self.low, self.high = min(self.low, low), max(self.high, high)
         if kind is not None:
             self.types[kind] = self.types.get(kind, 0) + times
 
 
 class Reach(Watcher):
-    """Notes what is touched of each buffer of a prepared case."""
+    """Notes what a prepared case accesses in each buffer."""
 
     def __init__(self, bases: dict[str, tuple[int, int]]) -> None:
         self.bases = bases
         self.found = {name: Touched() for name in bases}
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Loads, stores and atomics of lanes."""
+        """Note loads, stores and atomics of lanes."""
         if access.space != "global":
             return
         places = np.broadcast_to(np.asarray(access.place), group.selection.shape)
@@ -69,7 +70,7 @@ class Reach(Watcher):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Bulk copies."""
+        """Note bulk copies."""
         self._note(np.asarray(address).reshape(-1), nbytes, None)
 
     def _note(self, places: Array, nbytes: int, kind: str | None) -> None:
@@ -85,10 +86,10 @@ def _type_of(text: str) -> str | None:
 
 
 def convert(launch: Captured, folder: Path) -> CaseResult:
-    """Write a captured launch as a case; how its replay went.
+    """Write a captured launch as a case; returns the result of its replay.
 
     Raises:
-        WarpsimError: where the module is refused, or the case cannot be written.
+        WarpsimError: the module cannot be loaded, or the case cannot be written.
     """
     module = load_text(launch.ptx, f"{launch.name}.ptx")
     whole = _describe(launch, module, {}, folder.name)
@@ -99,7 +100,7 @@ def convert(launch: Captured, folder: Path) -> CaseResult:
 def _replayed(
     launch: Captured, folder: Path, description: dict[str, Any], data: dict[str, Array]
 ) -> dict[str, Touched]:
-    """What a replay with whole allocations touches; nothing is known of them where it fails."""
+    """What a replay with whole allocations accesses; empty if the replay fails."""
     case = Case(folder, description, data, (launch.ptx, "kernel.ptx"), None)
     ready = case.prepare()
     watcher = Reach({name: (b.ptr, b.nbytes) for name, b in ready.buffers.items()})
@@ -116,7 +117,7 @@ def _written(launch: Captured, module: Module, folder: Path, reach: dict[str, To
 def _describe(
     launch: Captured, module: Module, reach: dict[str, Touched], name: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """case.json and data.npz, with allocations cut to what is touched of them."""
+    """Make case.json and data.npz, with allocations cut to what is accessed."""
     data: dict[str, Array] = {}
     cuts: dict[int, tuple[str, int]] = {}
     buffers = []
@@ -171,7 +172,7 @@ def _describe(
 
 
 def _cut(before: Array, after: Array, touched: Touched | None) -> tuple[int, int, str]:
-    """The first and the last byte of an allocation that matter, and the type of its elements."""
+    """The first and last byte of an allocation that matter, and its element type."""
     if touched is None:
         return 0, len(before), "u8"
     changed = np.flatnonzero(before != after)

@@ -1,7 +1,7 @@
-"""CUPTI's callback API through ctypes: who calls which function of the driver, with which arguments.
+"""CUPTI's callback API through ctypes: reports calls of driver functions with their arguments.
 
-The driver tells CUPTI of every call, whoever makes it and however it got the function's address, so nothing has to be
-patched. CUPTI comes with the CUDA toolkit and with PyTorch and JAX.
+The driver reports every call to CUPTI, no matter who makes it or how the caller got the function's address, so nothing
+has to be patched. CUPTI comes with the CUDA toolkit and with PyTorch and JAX.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ class CallbackData(ctypes.Structure):
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(CallbackData))
 Told = Callable[[int, str, int, CallbackData], None]
-"""Where (`ENTER`, `EXIT`), the function's name without its suffix, the address of its arguments, and the rest."""
+"""Called with the site (`ENTER`, `EXIT`), the function's name without its suffix, the address of its arguments, and the
+callback data.
+"""
 
 
 def candidates() -> Iterator[str]:
-    """Where CUPTI may lie: what the process has loaded already, packages of Python, the toolkit."""
+    """Possible places of CUPTI: libraries loaded by the process, Python packages, the toolkit."""
     with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         yield from sorted({line.split()[-1] for line in maps if "libcupti.so" in line})
     if named := os.environ.get("WARPSIM_CUPTI"):
@@ -56,10 +58,10 @@ def candidates() -> Iterator[str]:
 
 
 def library() -> ctypes.CDLL:
-    """CUPTI.
+    """Load CUPTI.
 
     Raises:
-        LaunchError: where there is none.
+        LaunchError: it cannot be found.
     """
     tried = []
     for name in candidates():
@@ -68,13 +70,13 @@ def library() -> ctypes.CDLL:
         except OSError as problem:
             tried.append(str(problem))
     raise LaunchError(
-        "no CUPTI on this machine: it comes with the CUDA toolkit, or with pip install nvidia-cuda-cupti; "
+        "CUPTI was not found; it comes with the CUDA toolkit, or with pip install nvidia-cuda-cupti; "
         f"WARPSIM_CUPTI names the library. {tried[-1] if tried else ''}"
     )
 
 
 class Subscription:
-    """Calls ``told`` for every function of the driver that is entered and left, until it is closed."""
+    """Calls ``told`` on entry to and exit from every driver function, until closed."""
 
     def __init__(self, told: Told) -> None:
         self.cupti, self.told = library(), told
@@ -101,7 +103,7 @@ class Subscription:
         self.told(contents.site, name, contents.params or 0, contents)
 
     def close(self) -> None:
-        """No more calls are told."""
+        """Stop the callbacks."""
         if self._handle:
             self._do("cuptiUnsubscribe", self._handle)
             self._handle = ctypes.c_void_p()

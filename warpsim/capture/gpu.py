@@ -1,4 +1,4 @@
-"""What a recording asks the driver itself: memory, names, versions. Calls made here are not recorded."""
+"""Driver calls that a recording makes itself: memory, names, versions. These are not recorded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Driver:
         self.cuda = ctypes.CDLL("libcuda.so.1")
 
     def ok(self, name: str, *args: Any) -> bool:
-        """Whether a call succeeds."""
+        """Make a call; returns whether it succeeded."""
         return bool(getattr(self.cuda, name)(*args) == 0)
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """Start and size of the device memory that holds an address."""
+        """Start and size of the device allocation that contains an address."""
         kind, start, size = ctypes.c_uint(), ctypes.c_uint64(), ctypes.c_size_t()
         at = ctypes.c_uint64(address)
         if not self.ok("cuPointerGetAttribute", ctypes.byref(kind), MEMORY_TYPE, at) or kind.value != DEVICE:
@@ -33,17 +33,17 @@ class Driver:
         return (start.value, size.value) if found else None
 
     def read(self, address: int, size: int) -> bytes | None:
-        """Bytes of device memory."""
+        """Read device memory."""
         buffer = (ctypes.c_char * size)()
         done = self.ok("cuMemcpyDtoH_v2", buffer, ctypes.c_uint64(address), ctypes.c_size_t(size))
         return buffer.raw if done else None
 
     def synchronise(self) -> bool:
-        """Wait for everything in the context."""
+        """Wait for all work in the context."""
         return self.ok("cuCtxSynchronize")
 
     def capturing(self, stream: int) -> bool:
-        """Whether a stream records a graph: nothing can be read then."""
+        """Whether a stream is capturing a graph; memory cannot be read then."""
         status = ctypes.c_int(0)
         return self.ok("cuStreamIsCapturing", ctypes.c_void_p(stream), ctypes.byref(status)) and status.value != 0
 
@@ -61,7 +61,7 @@ class Driver:
         return []
 
     def module_of(self, function: int) -> tuple[int, int]:
-        """The module and the library that a function is of; 0 where there is none."""
+        """The module and the library of a function; 0 where there is none."""
         module, library = ctypes.c_void_p(), ctypes.c_void_p()
         if not self.ok("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(function)):
             plain = ctypes.c_void_p()
@@ -79,13 +79,13 @@ class Driver:
         return ""
 
     def library_module(self, library: int) -> int:
-        """The module of a library in the present context."""
+        """The module of a library in the current context."""
         module = ctypes.c_void_p()
         self.ok("cuLibraryGetModule", ctypes.byref(module), ctypes.c_void_p(library))
         return module.value or 0
 
     def variable(self, module: int, name: str) -> tuple[int, int] | None:
-        """Address and size of a variable of a module."""
+        """Address and size of a module variable."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
         done = self.ok(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), ctypes.c_void_p(module), name.encode()
@@ -93,11 +93,11 @@ class Driver:
         return (address.value, size.value) if done else None
 
     def write(self, address: int, held: bytes) -> bool:
-        """Put bytes into device memory."""
+        """Write device memory."""
         return self.ok("cuMemcpyHtoD_v2", ctypes.c_uint64(address), held, ctypes.c_size_t(len(held)))
 
     def graph_nodes(self, graph: int) -> list[int]:
-        """The nodes of a graph, each behind those that it depends on."""
+        """The nodes of a graph, in dependency order."""
         at, count = ctypes.c_void_p(graph), ctypes.c_size_t()
         self.ok("cuGraphGetNodes", at, None, ctypes.byref(count))
         nodes = (ctypes.c_uint64 * count.value)()
@@ -119,7 +119,7 @@ class Driver:
         return kind.value
 
     def hardware(self) -> dict[str, Any]:
-        """The GPU of the present context, as a case names it."""
+        """The GPU of the current context, as a case names it."""
         device, name = ctypes.c_int(), (ctypes.c_char * 100)()
         self.ok("cuCtxGetDevice", ctypes.byref(device))
         self.ok("cuDeviceGetName", name, 100, device)
@@ -136,7 +136,7 @@ class Driver:
 
 
 def driver_version() -> str:
-    """The version of the kernel's module, as the vendor numbers it."""
+    """The version of the kernel driver, in NVIDIA's numbering."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as stream:
             found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", stream.read())

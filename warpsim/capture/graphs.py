@@ -1,4 +1,4 @@
-"""Graphs: what each was instantiated from, and its nodes one by one in an order in which they may run."""
+"""Graphs: the graph that each executable was instantiated from, and its nodes one by one in a legal order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OTHERS = {3: "host function", 8: "semaphore", 9: "semaphore", 10: "allocation", 
           12: "batch of memory operations", 13: "conditional"}  # fmt: skip
 """CUgraphNodeType."""
 COPY_BYTES, SOURCE, DESTINATION, POINTER_AT = 200, 0, 88, 48
-"""CUDA_MEMCPY3D: its size, and where its sides lie and each holds its device pointer."""
+"""CUDA_MEMCPY3D: its size, the offsets of its two sides, and the offset of the device pointer in each."""
 
 
 class Refused(Exception):
-    """A graph that cannot be run node by node; says why."""
+    """A graph cannot be run node by node; the message says why."""
 
 
 @attrs.define(eq=False)
@@ -39,7 +39,7 @@ class Kernel:
         return self.given.f or self.given.kernel or 0
 
     def places(self) -> Iterator[int]:
-        """None that do not lie in its parameters."""
+        """No addresses outside its parameters."""
         yield from ()
 
     def run(self) -> bool:
@@ -60,13 +60,13 @@ class Kernel:
 
 @attrs.define(eq=False)
 class Copy:
-    """A node that copies."""
+    """A copy node."""
 
     driver: Driver
     given: Any
 
     def places(self) -> Iterator[int]:
-        """Where it writes, if that is memory of the GPU."""
+        """The address that it writes, if that is in GPU memory."""
         yield u64.from_buffer(self.given, DESTINATION + POINTER_AT).value
 
     def run(self) -> bool:
@@ -76,13 +76,13 @@ class Copy:
 
 @attrs.define(eq=False)
 class Fill:
-    """A node that fills memory."""
+    """A memset node."""
 
     driver: Driver
     given: Any
 
     def places(self) -> Iterator[int]:
-        """Where it writes."""
+        """The address that it writes."""
         yield self.given.address
 
     def run(self) -> bool:
@@ -99,7 +99,7 @@ Node = Kernel | Copy | Fill
 
 
 class Graphs:
-    """Each executable graph with a copy of the graph that it was made of, which follows its changes."""
+    """Each executable graph with a copy of the graph that it was made from, kept up to date."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -107,21 +107,21 @@ class Graphs:
         self._refused: dict[int, str] = {}
 
     def made(self, executable: int, graph: int) -> None:
-        """An executable was instantiated from a graph, or updated with it."""
+        """Note that an executable was instantiated from, or updated with, a graph."""
         self.dropped(executable)
         copy = pointer()
         if self.driver.ok("cuGraphClone", ctypes.byref(copy), pointer(graph)) and copy.value:
             self._graphs[executable] = copy.value
 
     def dropped(self, executable: int) -> None:
-        """An executable is no more."""
+        """Note that an executable was destroyed."""
         self._refused.pop(executable, None)
         copy = self._graphs.pop(executable, None)
         if copy is not None:
             self.driver.ok("cuGraphDestroy", pointer(copy))
 
     def kernel_changed(self, executable: int, node: int, params: int) -> None:
-        """A kernel node of an executable was given other parameters."""
+        """Note that a kernel node of an executable got new parameters."""
         own = pointer()
         copy = self._graphs.get(executable)
         if copy is None or not (
@@ -131,19 +131,19 @@ class Graphs:
             self.changed(executable, "a kernel node")
 
     def changed(self, executable: int, what: str) -> None:
-        """An executable was changed in a way that is not followed."""
+        """Note a change of an executable that is not tracked."""
         self._refused[executable] = f"{what} was changed after the graph was instantiated"
 
     def nodes(self, executable: int) -> list[Node]:
-        """What an executable does, in an order in which it may.
+        """The work of an executable, in a legal order.
 
         Raises:
-            Refused: where its nodes cannot be run one by one.
+            Refused: its nodes cannot be run one by one.
         """
         if executable in self._refused:
             raise Refused(self._refused[executable])
         if executable not in self._graphs:
-            raise Refused("it was instantiated before the recording began, or cannot be cloned")
+            raise Refused("it was instantiated before recording began, or cannot be cloned")
         return list(self._of(self._graphs[executable]))
 
     def _of(self, graph: int) -> Iterator[Node]:
@@ -168,7 +168,7 @@ class Graphs:
                 self._need("cuGraphMemsetNodeGetParams", pointer(handle), ctypes.byref(fill))
                 yield Fill(self.driver, fill)
             elif kind not in HARMLESS:
-                raise Refused(f"it has a node that is a {OTHERS.get(kind, f'node of type {kind}')}")
+                raise Refused(f"it has a node of kind {OTHERS.get(kind, f'node of type {kind}')}")
 
     def _need(self, name: str, *args: Any) -> None:
         if not self.driver.ok(name, *args):

@@ -1,4 +1,4 @@
-"""What a process loads into the driver, and the PTX that belongs to it."""
+"""Images that a process loads into the driver, and the PTX that belongs to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VARIABLE = re.compile(
 
 
 def image_at(address: int) -> bytes:
-    """The image at an address: PTX text, a cubin, or a fatbin; empty for what is none of them."""
+    """The image at an address: PTX text, a cubin, or a fatbin; empty for anything else."""
     head = ctypes.string_at(address, 4)
     if head == WRAPPER:
         return image_at(ctypes.c_uint64.from_address(address + 8).value)
@@ -48,20 +48,20 @@ class Sources:
         self.libraries: dict[int, bytes] = {}
         self.linked: dict[int, list[str]] = {}
         self.cubins: dict[bytes, str] = {}
-        """What a linker made, by its bytes, and the PTX that it was made of."""
+        """Cubins made by a linker, by their bytes, and the PTX that they were made from."""
         self.texts: list[str] = []
         self.notes: list[str] = []
-        """Why PTX that is there could not be had."""
+        """Why PTX could not be obtained."""
 
     def see(self, text: str | bytes) -> None:
-        """PTX that somebody has made."""
+        """Note PTX that the process has produced."""
         found = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         found = found.rstrip("\0")
         if ".entry" in found and found not in self.texts:
             self.texts.append(found)
 
     def ptx(self, image: bytes, name: str, sm: int) -> str | None:
-        """The PTX of a kernel that was launched from an image, on a GPU of a capability times ten."""
+        """The PTX of a kernel launched from an image, on a GPU of capability ``sm`` (times ten)."""
         if image[:4] not in (ELF, FATBIN) and image:
             self.see(image)
             return image.decode("utf-8", "replace").rstrip("\0")
@@ -83,13 +83,13 @@ class Sources:
 
 
 def _from_numba() -> Iterator[str]:
-    """The PTX of what numba has compiled: it hands machine code to the driver."""
+    """The PTX of numba's kernels, because numba passes machine code to the driver."""
     library: Any = getattr(sys.modules.get("numba.cuda.codegen"), "CUDACodeLibrary", ())
     for code in gc.get_objects() if library else []:
         if isinstance(code, library):
             try:
                 yield code.get_asm_str()
-            except Exception:  # another version's library, or one that is not complete
+            except Exception:  # another version of the library, or an incomplete one
                 continue
 
 
@@ -105,7 +105,7 @@ def _in_fatbin(image: bytes, sm: int, notes: list[str]) -> Iterator[str]:
 
 
 def _in_cache(image: bytes) -> Iterator[str]:
-    """Triton keeps a kernel's PTX beside its cubin."""
+    """The PTX that Triton caches beside a cubin."""
     if image[:4] != ELF:
         return
     home = os.environ.get("TRITON_CACHE_DIR") or os.path.expanduser("~/.triton/cache")

@@ -1,4 +1,4 @@
-"""Launches as the driver sees them: what each was given, and the memory that it can reach before and after."""
+"""Launches as the driver sees them: their arguments, and the memory that they can reach, before and after."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ from warpsim.capture.structures import (
 )
 
 LARGEST = 1 << 28
-"""Bytes of an allocation that is copied."""
+"""Largest allocation that is copied, in bytes."""
 LOWEST = 1 << 20
-"""Numbers below are no addresses of memory."""
+"""Smaller numbers are not addresses."""
 
 
 @attrs.define(eq=False)
 class Captured:
-    """A launch. ``memory`` maps the start of an allocation to its bytes before and after; ``variables`` are those of the
-    module by name; ``maps`` are the tensor maps among the parameters, by parameter."""
+    """A launch. ``memory`` maps the start of an allocation to its bytes before and after; ``variables`` are the
+    module's variables by name; ``maps`` are the tensor maps among the parameters, by parameter.
+    """
 
     name: str
     ptx: str
@@ -60,7 +61,7 @@ class Captured:
 
 
 class Recorder:
-    """Listens at the driver while it is open."""
+    """Listens to the driver while it is open."""
 
     def __init__(self, kernels: str = "*", most: int | None = None, largest: int = LARGEST) -> None:
         self.kernels, self.most, self.largest = kernels, most, largest
@@ -73,11 +74,11 @@ class Recorder:
         self._subscription: Subscription | None = None
 
     def open(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._subscription = Subscription(self._told)
 
     def close(self) -> None:
-        """End."""
+        """Stop listening."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -94,7 +95,7 @@ class Recorder:
         self._local.busy = True
         try:
             handler(self, site, params, data)
-        except Exception as problem:  # must not go on into the driver
+        except Exception as problem:  # exceptions must not propagate into the driver
             self.note(f"{name}: {type(problem).__name__}: {problem}")
         finally:
             self._local.busy = False
@@ -194,7 +195,7 @@ class Recorder:
             stack[-1] = launch
 
     def _room(self, more: int) -> bool:
-        """Whether a launch is wanted that follows those recorded and ``more`` that run."""
+        """Whether another launch is wanted, after those recorded and ``more`` in progress."""
         return self.most is None or len(self.launches) + more <= self.most
 
     def _captured(
@@ -207,7 +208,7 @@ class Recorder:
         extra: int | None,
         symbol: str = "",
     ) -> Captured | None:
-        """A launch before anything is known of memory; None where it is not wanted, or without PTX."""
+        """A launch without its memory; None if it is not wanted or has no PTX."""
         symbol = symbol or self.driver.name_of(function)
         if not fnmatch.fnmatchcase(symbol, self.kernels):
             return None
@@ -219,7 +220,7 @@ class Recorder:
         hardware = self.driver.hardware()
         ptx = self.sources.ptx(image, symbol, int(hardware["sm"][3:]))
         if ptx is None:
-            self.note(f"{symbol}: its PTX is nowhere to be found (loaded as machine code alone)")
+            self.note(f"{symbol}: no PTX found (it was loaded as machine code only)")
             return None
         raw = params_of(self.driver.params(function), params, extra)
         grid, block = (shape.gx, shape.gy, shape.gz), (shape.bx, shape.by, shape.bz)
@@ -231,7 +232,7 @@ class Recorder:
         return launch
 
     def _before(self, launch: Captured) -> bool:
-        """Copy what the launch can reach; False where that is too much."""
+        """Copy the memory that the launch can reach; False if it is too much."""
         for index, raw in enumerate(launch.params):
             if raw in self.tensor_maps:
                 launch.maps[index] = self.tensor_maps[raw]
@@ -242,12 +243,12 @@ class Recorder:
             if held is not None:
                 launch.variables[name] = [held]
         if None in launch.memory.values():
-            self.note(f"{launch.name}: it was given more than {self.largest} bytes of memory")
+            self.note(f"{launch.name}: it can reach an allocation of more than {self.largest} bytes")
             return False
         return True
 
     def _addresses(self, params: list[bytes]) -> Iterator[int]:
-        """What may be pointers in parameters, and those in tensor maps."""
+        """Words in parameters that may be pointers, including those in tensor maps."""
         for raw in params:
             if raw in self.tensor_maps:
                 yield self.tensor_maps[raw]["address"]
@@ -298,7 +299,7 @@ class Recorder:
             self.graphs.dropped(GraphLaunch.from_address(params).executable or 0)
 
     def _graph_launch(self, site: int, params: int, data: CallbackData) -> None:
-        """Run the nodes of a graph one by one, record its kernels, and put memory back before the graph itself runs."""
+        """Run the nodes of a graph one by one, record its kernels, and restore memory before the graph itself runs."""
         given = GraphLaunch.from_address(params)
         if site != ENTER or not self._room(1) or self.driver.capturing(given.stream or 0):
             return
@@ -315,7 +316,7 @@ class Recorder:
             launch = wanted.get(number)
             ready = launch is not None and self._before(launch)
             if not node.run() or not self.driver.synchronise():
-                self.note("a graph was not recorded: one of its nodes failed when it ran alone")
+                self.note("a graph was not recorded: one of its nodes failed when run alone")
                 break
             if launch is not None and ready:
                 self._after(launch, True)
@@ -323,7 +324,7 @@ class Recorder:
             self.driver.write(address, held)
 
     def _wanted(self, nodes: list[Node]) -> dict[int, Captured]:
-        """The launches to record, by the number of their node."""
+        """The launches to record, by node number."""
         wanted: dict[int, Captured] = {}
         for number, node in enumerate(nodes):
             if isinstance(node, Kernel) and self._room(len(wanted) + 1):
@@ -346,7 +347,7 @@ class Recorder:
                 if found is not None and found[0] not in saved:
                     held = self.driver.read(*found) if found[1] <= self.largest else None
                     if held is None:
-                        raise Refused(f"it was given more than {self.largest} bytes of memory")
+                        raise Refused(f"it can reach an allocation of more than {self.largest} bytes")
                     saved[found[0]] = held
         for launch in wanted.values():
             for address, size in launch.places.values():

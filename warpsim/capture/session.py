@@ -34,16 +34,16 @@ for folder in sys.path:
 
 
 class recording:
-    """Record every GPU launch of this process, each as a case in a folder of its own.
+    """Record every GPU launch of this process, each as a case in its own folder.
 
     Args:
-        directory: where the cases are written when the block ends.
+        directory: where to write the cases when the block ends.
         kernels: only kernels whose names match this ``fnmatch`` pattern.
         launches: record at most this many.
         largest: skip launches that use an allocation of more bytes than this.
 
     Raises:
-        LaunchError: there is no driver, or no CUPTI.
+        LaunchError: there is no driver or no CUPTI.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class recording:
 
 
 def start_from_environment() -> None:
-    """Record until the process ends, as `warpsim record` has asked for."""
+    """Record until the process ends, as requested by `warpsim record`."""
     folder = os.environ.get(FOLDER)
     if not folder:
         return
@@ -114,7 +114,9 @@ def start_from_environment() -> None:
 
 
 def record_command(command: list[str], folder: str, kernels: str = "*", launches: int | None = None) -> int:
-    """Run a Python program, and every Python program that it starts, with their launches recorded; gives its status."""
+    """Run a Python program and record its launches, and those of every Python program that it starts; returns its exit
+    status.
+    """
     with tempfile.TemporaryDirectory(prefix="warpsim-record-") as place:
         (Path(place) / "sitecustomize.py").write_text(START, encoding="utf-8")
         package = str(Path(__file__).resolve().parents[2])

@@ -1,4 +1,6 @@
-"""Arguments of the driver's functions, and what they point to, as ctypes structures (cuda.h), and the two that are read by hand."""
+"""Arguments of the driver's functions, and the structures that they point to, as ctypes structures (cuda.h); two are
+read by hand.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ PTX_INPUT = 1
 COOPERATIVE, CLUSTER = 2, 4
 """CUlaunchAttributeID."""
 END, POINTER, SIZE = 0, 1, 2
-"""What `extra` of a launch holds."""
+"""Keys of a launch's `extra` array."""
 
 
 def _structure(name: str, **fields: Any) -> type[Any]:
@@ -47,7 +49,7 @@ Memset = _structure(
 
 
 def attributes_of(config: Any) -> tuple[tuple[int, int, int] | None, bool]:
-    """The cluster and whether the launch is cooperative, from the attributes of a launch."""
+    """The cluster of a launch, and whether it is cooperative, from its attributes."""
     cluster, cooperative = None, False
     for index in range(config.count):
         at = config.attributes + 72 * index

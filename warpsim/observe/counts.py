@@ -1,8 +1,8 @@
-"""What accesses of warps ask of memory: words of banks of shared memory, sectors of global memory.
+"""What accesses by warps cost in the memory system: shared memory bank passes, global memory sectors.
 
-A warp's access of shared memory is made in pieces of at most 128 bytes: all lanes of accesses of up to 4 bytes, half a warp
-of 8, a quarter of 16, eight rows of 16 bytes of a matrix. A piece takes as many passes as its busiest bank has words to
-give; lanes that want the same word share it. Global memory moves in sectors of 32 bytes.
+A warp's access to shared memory is made in pieces of at most 128 bytes: all lanes for accesses of up to 4 bytes, half a
+warp for 8, a quarter for 16, eight 16-byte rows of a matrix. A piece takes as many passes as its busiest bank has
+distinct words to deliver; lanes that access the same word share it. Global memory is accessed in 32-byte sectors.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from warpsim.machine.state.group import Group
 
 Array = NDArray[Any]
 BANKS = 32
-"""Of 4 bytes each."""
+"""Number of banks, of 4 bytes each."""
 PIECE = 4 * BANKS
 SECTOR = 32
 
 
 @attrs.frozen(eq=False)
 class Lanes:
-    """The lanes of accesses, a row for each warp: ``address`` and ``here``, ``[rows, lanes]``; each row stands for ``weight``
-    warps, which are in other CTAs and do the same. ``warps`` are numbers of warps in the CTA, ``columns`` of CTAs."""
+    """Lanes of accesses, one row per warp.
+
+    ``address`` and ``here`` are ``[rows, lanes]``. Each row stands for ``weight`` warps in different CTAs that do the
+    same. ``warps`` are warp numbers in the CTA, ``columns`` CTA columns.
+    """
 
     address: Array
     here: Array
@@ -35,7 +38,9 @@ class Lanes:
 
 
 def warp_rows(group: Group, place: Any, active: Any, of_rows: bool = False) -> Lanes:
-    """What a group accesses, by warps. ``of_rows``: ``place`` and ``active`` are in warp view already (rows of matrices)."""
+    """The lanes of a group's access, by warp. With ``of_rows``, ``place`` and ``active`` are already in warp view (rows
+    of matrices).
+    """
     warps = group.warps
     at, mask = np.asarray(place, np.int64), None if active is None else np.asarray(active)
     if of_rows:
@@ -62,14 +67,16 @@ def warp_rows(group: Group, place: Any, active: Any, of_rows: bool = False) -> L
 
 @attrs.frozen(eq=False)
 class Passes:
-    """Of each piece (``[rows, pieces]``): passes, 0 where no lane takes part; ``words``, ``[rows * pieces, 32]``, -1 for none."""
+    """Passes of each piece (``[rows, pieces]``), 0 where no lane takes part; ``words``, ``[rows * pieces, 32]``, are -1
+    for none.
+    """
 
     passes: Array
     words: Array
 
 
 def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
-    """Passes that accesses of ``nbytes`` by each lane (row of a matrix) take."""
+    """Passes of accesses in which each lane (or matrix row) has ``nbytes``."""
     rows, count = lanes.address.shape
     per = max(nbytes // 4, 1)
     words = (lanes.address >> 2)[:, :, None] + np.arange(per)
@@ -86,7 +93,9 @@ def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
 
 
 def worst(lanes: Lanes, found: Passes, nbytes: int) -> tuple[int, int, int, tuple[tuple[int, tuple[int, ...]], ...]]:
-    """Of the piece with most passes: its row, passes, bank, and the addresses there with the lanes (rows) that want them."""
+    """The piece with most passes: its row, passes, bank, and the addresses in it with the lanes (rows) that access
+    them.
+    """
     index = int(np.argmax(found.passes.reshape(-1)))
     row, piece = divmod(index, found.passes.shape[1])
     words = found.words[index]
@@ -101,7 +110,7 @@ def worst(lanes: Lanes, found: Passes, nbytes: int) -> tuple[int, int, int, tupl
 
 
 def sectors(lanes: Lanes) -> int:
-    """How many sectors of global memory the warps touch, each counted once for each warp."""
+    """Sectors of global memory that the warps touch, counted once per warp."""
     numbers = np.sort(np.where(lanes.here, lanes.address // SECTOR, -1), axis=1)
     new = numbers >= 0
     new[:, 1:] &= numbers[:, 1:] != numbers[:, :-1]

@@ -1,4 +1,4 @@
-"""Counts what a launch does, instruction by instruction."""
+"""Counts what a launch does, per instruction."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 @attrs.define(eq=False)
 class Entry:
-    """What is known of one instruction."""
+    """Counts of one instruction."""
 
     instruction: Instruction
     counts: Counts = attrs.field(factory=Counts)
     conflict: Conflict | None = None
     left_out: int = 0
-    """Threads that its guard left out."""
+    """Threads disabled by its guard."""
 
 
 class Profiler(Watcher):
-    """Counts for each instruction; `profile` gives them by line once the launch has ended.
+    """Counts events per instruction; `profile` returns them by line after the launch.
 
-    Warps and threads are counted as a launch counts them, where they enter a block of instructions, so that the lines sum up
-    to ``LaunchResult.instructions``."""
+    Warps and threads are counted as in a launch result, where they enter a basic block, so the lines sum to
+    ``LaunchResult.instructions``.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
@@ -55,11 +56,11 @@ class Profiler(Watcher):
     # ---- steps -------------------------------------------------------------------------------
 
     def batch_began(self, machine: Machine) -> None:
-        """The launch, for what is said of it in the end."""
+        """Keep the launch, for the report."""
         self._launch = machine.launch
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Count the threads that enter a block, and those that a guard leaves out."""
+        """Count threads that enter a block, and those that a guard disables."""
         self._stop()
         entry = self._entry(instruction)
         if group.at == 0:
@@ -73,17 +74,17 @@ class Profiler(Watcher):
         self._running, self._since = entry, time.perf_counter_ns()
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
-        """Threads enter a block, or (-1) come to its first instruction again."""
+        """Count threads that enter a block, or (-1) that will execute its first instruction again."""
         seen = self._blocks.setdefault(group.plan.blocks[group.block], [0, 0, 0])
         for index, number in enumerate((group.selection.n_warps, group.selection.n, _partial(group))):
             seen[index] += times * number
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """What comes now is not its time."""
+        """End the instruction's time."""
         self._stop()
 
     def batch_ended(self, machine: Machine) -> None:
-        """Likewise."""
+        """End the instruction's time."""
         self._stop()
 
     def _stop(self) -> None:
@@ -92,7 +93,7 @@ class Profiler(Watcher):
             self._running = None
 
     def group_parked(self, machine: Machine, group: Group) -> None:
-        """The threads come to this instruction again."""
+        """Note that the threads will execute this instruction again."""
         if self._guard is not None and self._guard[0].instruction is group.instruction:
             self._guard[0].left_out -= self._guard[1]
             self._guard = None
@@ -108,7 +109,7 @@ class Profiler(Watcher):
     # ---- memory ------------------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Count bytes, passes of banks, sectors."""
+        """Count bytes, bank passes and sectors."""
         started = time.perf_counter_ns()
         entry, lanes = self._entry(group.instruction), warp_rows(group, access.place, access.active)
         count = int(np.count_nonzero(lanes.here)) * lanes.weight * access.nbytes
@@ -127,7 +128,7 @@ class Profiler(Watcher):
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Count rows of matrices in shared memory."""
+        """Count accesses to matrix rows in shared memory."""
         started = time.perf_counter_ns()
         entry, lanes = self._entry(group.instruction), warp_rows(group, place, active, of_rows=True)
         entry.counts.shared_bytes += int(np.count_nonzero(lanes.here)) * lanes.weight * nbytes
@@ -148,7 +149,7 @@ class Profiler(Watcher):
             entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
 
     def _new(self, group: Group, space: str, lanes: Lanes) -> int:
-        """Warps that have a lane here and had none in the same step before: accesses are told of allocation by allocation."""
+        """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""
         here: Array = np.asarray(lanes.here.any(axis=1))
         known = self._reached.get(space)
         if known is not None and known.shape == here.shape:
@@ -166,8 +167,8 @@ class Profiler(Watcher):
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """Count the bytes of tiles that wgmma read."""
-        if not machine.delivering:  # told when it was issued
+        """Count the bytes of tiles that wgmma reads."""
+        if not machine.delivering:  # counted when it was issued
             groups = group.warps.n // 4 * group.warps.m
             self._entry(group.instruction).counts.async_bytes += math.prod(address.shape[:-2]) * nbytes * groups
 
@@ -209,7 +210,7 @@ def _line(file: str, number: int, text: tuple[str, ...], entries: list[Entry]) -
 
 
 def _partial(group: Group) -> int:
-    """Warps of a group that have threads elsewhere, or had."""
+    """Number of a group's warps that have, or had, threads elsewhere."""
     warps = group.warps
     if warps.dense:
         return 0
@@ -219,8 +220,9 @@ def _partial(group: Group) -> int:
 
 
 def _left_out(group: Group, instruction: Instruction) -> int:
-    """Threads of a group that the guard of an instruction leaves out. Nothing is fetched for the group: that would count as
-    a use of the predicate."""
+    """Number of a group's threads that an instruction's guard disables. Does not fetch the predicate, which would count
+    as a use of it.
+    """
     assert instruction.guard is not None
     register, negated = instruction.guard
     value = group.env[register.index]

@@ -1,4 +1,4 @@
-"""Takes the time of a launch: of each step, of each piece of machine code, and of the rules that look on."""
+"""Measures where a launch's host time goes: each step, each piece of machine code, and the checks."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from warpsim.program.program import Instruction, Program
 from warpsim.report.timing import LineTime, Timing
 
 UNITS = frozenset({"memory", "active", "report"})
-"""Ports of instructions that machine code has."""
+"""Ports that machine code provides to instructions."""
 
 
 class Code(Protocol):
-    """Machine code for a launch (`warpsim.native.engine.Compiled`), and what is known of why it has not more."""
+    """Machine code of a launch (`warpsim.native.engine.Compiled`), and why it does not cover more."""
 
     compiling: float
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
-        """Run what there is for a place."""
+        """Run the machine code for a place, if there is any."""
 
     def reason(self, instruction: Instruction) -> str | None:
-        """Why an instruction was left to the interpreter, where that was tried."""
+        """Why compiling an instruction failed, if it was tried."""
 
 
 class StopWatch:
-    """Every moment of a launch belongs to one account: a rule that looks on, machine code, compiling, or a step."""
+    """Attributes every moment of a launch to one account: a check, machine code, compilation, or a step."""
 
     def __init__(self) -> None:
         self.load = self.bind = 0.0
@@ -46,7 +46,7 @@ class StopWatch:
         self._inside = False
 
     def run(self, state: LaunchState, watchers: Sequence[Any], stdout: Any, progress: Any, code: Any) -> None:
-        """Run a launch with its times taken."""
+        """Run a launch and measure it."""
         self.code, self.program, began = code, state.plan.program, time.perf_counter()
         seeing: list[Any] = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
         try:
@@ -64,19 +64,19 @@ class StopWatch:
         return found[1]
 
     def start(self, instruction: Instruction) -> None:
-        """A step begins."""
+        """Start a step."""
         self.stop()
         self._present, self._apart = self.line(instruction), 0.0
         self._since = time.perf_counter()
 
     def stop(self) -> None:
-        """What comes now is not the time of the step before."""
+        """End the step."""
         if self._since is not None and self._present is not None:
             self._present.interpreted += time.perf_counter() - self._since - self._apart
         self._since = None
 
     def checked(self, told: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """What a watcher does; what it makes the machine tell on the way is its time, too."""
+        """Measure a watcher's event handler, including events that it causes."""
         if self._inside:
             return told(*arguments)
         self._inside, began = True, time.perf_counter()
@@ -90,7 +90,7 @@ class StopWatch:
                 self._present.checks += spent
 
     def timing(self) -> Timing:
-        """What it says once the launch is over."""
+        """The measurements, once the launch is over."""
         native = sum(line.native for _, line in self.lines.values())
         interpreted = sum(line.interpreted for _, line in self.lines.values())
         lines: dict[int, LineTime] = {}
@@ -101,7 +101,7 @@ class StopWatch:
             line.checks += one.checks
             if self.code is not None and one.interpreted > one.native:
                 line.why = line.why or self._why(instruction)
-        why = "" if self.code is not None else "the interpreter was asked for, or the extra jit is not installed"
+        why = "" if self.code is not None else "the interpreter was selected, or the extra jit is not installed"
         rest = self.total - self.compile - native - interpreted - self.checks
         return Timing(
             self.load,
@@ -118,37 +118,37 @@ class StopWatch:
     def _why(self, instruction: Instruction) -> str:
         form = instruction.form
         if form.scope is Scope.SYNC:
-            return "a barrier: between units"
+            return "barrier: interpreted between compiled units"
         if form.scope is Scope.WARPGROUP:
-            return "of four warps: between units"
+            return "warpgroup instruction: interpreted between compiled units"
         ports = form.ports - UNITS
         if ports:
-            return f"needs {', '.join(sorted(ports))}: between units"
+            return f"needs {', '.join(sorted(ports))}: interpreted between compiled units"
         reason = None if self.code is None else self.code.reason(instruction)
-        return reason or "before it paid to compile it"
+        return reason or "interpreted before compiling it paid off"
 
 
 class _Steps(Watcher):
-    """Tells when steps begin and end."""
+    """Marks the starts and ends of steps."""
 
     def __init__(self, watch: StopWatch) -> None:
         self._watch = watch
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """One begins."""
+        """Start a step."""
         self._watch.start(instruction)
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """One ends."""
+        """End a step."""
         self._watch.stop()
 
     def batch_ended(self, machine: Machine) -> None:
-        """Likewise."""
+        """End a step."""
         self._watch.stop()
 
 
 class _Timed:
-    """A watcher whose time is taken."""
+    """A watcher whose time is measured."""
 
     def __init__(self, watcher: Any, watch: StopWatch) -> None:
         self._watcher, self._watch = watcher, watch
@@ -160,7 +160,7 @@ class _Timed:
 
 
 class _TimedCode:
-    """Machine code whose time is taken."""
+    """Machine code whose time is measured."""
 
     def __init__(self, code: Any, watch: StopWatch) -> None:
         self._code, self._watch = code, watch
@@ -169,7 +169,7 @@ class _TimedCode:
         return getattr(self._code, name)
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
-        """Run what there is, for the account of the line where it begins."""
+        """Run the machine code for a place, on the account of the line where it starts."""
         watch, code, instruction = self._watch, self._code, group.instruction
         watch.stop()
         compiled, checks, began = code.compiling, watch.checks, time.perf_counter()

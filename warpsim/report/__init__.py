@@ -1,1 +1,1 @@
-"""Findings and counts as others read them: plain data, SARIF, and pages of HTML that need nothing beside them."""
+"""Findings and counts in output formats: plain data, SARIF, and self-contained HTML pages."""

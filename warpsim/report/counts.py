@@ -1,4 +1,4 @@
-"""Counts of what warps did, by line."""
+"""Per-line counts of what warps did."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from warpsim.errors import source_lines, spans
 
 @attrs.frozen
 class Conflict:
-    """The worst bank conflict of a line: ``passes`` that a piece of a warp's access takes, as that many words of a ``bank`` are
-    wanted; ``words`` are (address, lanes that want it)."""
+    """A line's worst bank conflict: a piece of a warp's access that takes ``passes``, because it accesses that many
+    words of ``bank``.
+
+    ``words`` are (address, lanes that access it).
+    """
 
     passes: int
     cta: tuple[int, int, int]
@@ -35,16 +38,16 @@ class Counts:
     Attributes:
         executions: warp-instructions.
         lanes: threads that executed them.
-        active: those among them that no guard left out.
-        partial: executions by a part of a warp's threads only.
+        active: threads among them that passed the guard.
+        partial: executions by only a part of a warp's threads.
         diverged: warps that diverged here.
-        shared_accesses: accesses of warps to shared memory, through the generic proxy.
+        shared_accesses: warp accesses to shared memory through the generic proxy.
         shared_pieces: pieces of at most 128 bytes that they consist of.
-        shared_passes: passes that these take; more than pieces where banks conflict.
-        global_accesses: accesses of warps to global memory.
-        sectors: 32-byte sectors of these, counted for each warp.
+        shared_passes: bank passes of the pieces; more than pieces if banks conflict.
+        global_accesses: warp accesses to global memory.
+        sectors: 32-byte sectors of these, counted per warp.
         shared_bytes, global_bytes, local_bytes: bytes that lanes accessed.
-        async_bytes: bytes that bulk copies moved, and that wgmma read of its tiles.
+        async_bytes: bytes moved by bulk copies, and bytes of tiles read by wgmma.
         seconds: host time spent simulating.
     """
 
@@ -66,7 +69,7 @@ class Counts:
 
     @property
     def conflicts(self) -> int:
-        """Passes beyond the first of each piece."""
+        """Bank passes beyond the first of each piece."""
         return self.shared_passes - self.shared_pieces
 
     @property
@@ -75,7 +78,7 @@ class Counts:
         return self.shared_bytes + self.global_bytes + self.local_bytes + self.async_bytes
 
     def add(self, other: Counts) -> None:
-        """Count what another has counted."""
+        """Add another set of counts."""
         for name in NAMES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -85,7 +88,7 @@ NAMES = tuple(field.name for field in attrs.fields(Counts))
 
 @attrs.frozen
 class Line:
-    """A line of PTX (or of CUDA): its number, its text, and what happened there. ``source`` is the CUDA line of a PTX line."""
+    """A line of PTX or CUDA with its number, text and counts. ``source`` is the CUDA line of a PTX line."""
 
     file: str
     number: int
@@ -95,7 +98,7 @@ class Line:
     conflict: Conflict | None = None
 
     def record(self) -> dict[str, Any]:
-        """As plain data."""
+        """The line as plain data."""
         counts = attrs.asdict(self.counts)
         more: dict[str, Any] = {"conflicts": self.counts.conflicts}
         if self.conflict is not None:
@@ -106,7 +109,7 @@ class Line:
 
 @attrs.frozen
 class Tally:
-    """What a launch of a kernel did, for each PTX line that it executed."""
+    """What a launch of a kernel did in each PTX line that it executed."""
 
     kernel: str
     file: str
@@ -115,15 +118,15 @@ class Tally:
     block: tuple[int, int, int]
     lines: tuple[Line, ...]
     program: tuple[str, ...] = attrs.field(repr=False, default=())
-    """The whole text, of which ``lines`` are some."""
+    """The whole module text, of which ``lines`` are some."""
 
     @property
     def total(self) -> Counts:
-        """All lines together."""
+        """The sum over all lines."""
         return _sum(line.counts for line in self.lines)
 
     def by_source(self) -> tuple[Line, ...]:
-        """The same for each CUDA line, where `.loc` names them."""
+        """The counts per CUDA line, where `.loc` gives one."""
         found: dict[tuple[str, int], list[Line]] = {}
         for line in self.lines:
             if line.source is not None:
@@ -138,7 +141,7 @@ class Tally:
         return tuple(lines)
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """The counts as plain data, for JSON."""
         return {
             "kernel": self.kernel,
             "file": self.file,
@@ -159,12 +162,13 @@ def _sum(parts: Iterable[Counts]) -> Counts:
 
 
 COLUMNS = ("warps", "lanes", "partial", "diverged", "conflicts", "sectors", "bytes", "ms")
-"""Heads of a table; what each shows is in `cells`."""
+"""Table headings; `cells` computes the entries."""
 
 
 def cells(counts: Counts) -> list[str]:
-    """One line of a table: warps, threads of each, warps not whole, warps that diverged, passes that conflicts add, sectors
-    for each access to global memory, bytes, host milliseconds."""
+    """Table entries: warps, threads per warp, partial warps, diverged warps, extra passes due to conflicts, sectors per
+    access to global memory, bytes, host milliseconds.
+    """
     each = counts.active / counts.executions if counts.executions else 0
     return [
         f"{counts.executions:,}",

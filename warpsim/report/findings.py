@@ -1,4 +1,4 @@
-"""Findings as plain data and as SARIF 2.1.0, which pages of code scanning read."""
+"""Findings as plain data and as SARIF 2.1.0, the format of code scanning services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
 
 def finding_record(finding: Finding) -> dict[str, Any]:
-    """A finding as plain data, for JSON."""
+    """Convert a finding to plain data, for JSON."""
     record: dict[str, Any] = attrs.asdict(finding, recurse=False)
     record["other"] = finding_record(finding.other) if finding.other else None
     record["values"] = {k: _plain(v) for k, v in finding.values.items()}
@@ -28,15 +28,18 @@ def finding_record(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
-    """A value that JSON has: no infinities, nothing of NumPy."""
+    """Convert a value to JSON's types: no infinities, nothing from NumPy."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return value if isinstance(value, int | str | None) else str(value)
 
 
 def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
-    """A SARIF log of findings, as plain data. A finding stands at its CUDA line where `.loc` tells it, and names the PTX
-    line and the access that it conflicts with as related places."""
+    """Convert findings to a SARIF log, as plain data.
+
+    A finding's location is its CUDA line if `.loc` gives one; the PTX line and the conflicting access are related
+    locations.
+    """
     found = list(findings)
     names = sorted({finding.rule for finding in found})
     driver: dict[str, Any] = {
@@ -111,7 +114,7 @@ def _cuda(finding: Finding, message: str) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """A file's address: relative where it lies below the working directory, as in a checkout."""
+    """A file's URI: relative if it lies below the working directory, as in a checkout."""
     if os.path.isabs(file):
         path = Path(file)
         try:

@@ -1,4 +1,4 @@
-"""A page of the pictures of an instruction."""
+"""An HTML page of an instruction's layout pictures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ for (const box of document.querySelectorAll('.scroll')) {
   box.addEventListener('mouseout', e => { const cell = e.target.closest('.cell'); if (cell && cell.dataset.key) light(cell.dataset.key, false); });
 }
 """
-"""Points out everything that the same lane holds."""
+"""Highlights everything that the same lane holds."""
 
 
 def page(title: str, facts: str, drawings: Iterable[Drawing]) -> str:
-    """The drawings one below the other; pointing at a cell lights up what belongs to it."""
+    """Render the drawings one below another; pointing at a cell highlights what belongs to it."""
     parts = [f"<h1>{html.escape(title)}</h1><p>{html.escape(facts)}</p>"]
     parts += [f"<div class=scroll>{svg(drawing)}</div>" for drawing in drawings]
     return pages.page(title, "\n".join(parts), STYLE, SCRIPT)

@@ -1,4 +1,4 @@
-"""Modules, kernels and results as a notebook shows them."""
+"""Notebook representations of modules, kernels and results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from warpsim.report.profile_page import fragment
 
 @attrs.frozen
 class KernelFacts:
-    """What there is to say of a kernel: its parameters as PTX declares them, what it takes, and its opcodes by how often they
-    stand in the text."""
+    """Static facts about a kernel: its parameters as PTX declares them, its resources, and the count of each opcode in
+    its code.
+    """
 
     name: str
     params: tuple[str, ...]
@@ -37,7 +38,7 @@ class KernelFacts:
 
 
 def kernel_html(kernel: KernelFacts, target: str) -> str:
-    """A kernel: its signature, what it takes, its opcodes."""
+    """Render a kernel: signature, resources, opcodes."""
     most = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
     rows = [f"<tr><td>{count}</td><td class=text>{html.escape(name)}</td></tr>" for name, count in most]
     return pages.part(
@@ -47,7 +48,7 @@ def kernel_html(kernel: KernelFacts, target: str) -> str:
 
 
 def module_html(file: str, target: str, kernels: Iterable[KernelFacts]) -> str:
-    """A module: its kernels."""
+    """Render a module: its kernels."""
     rows = [
         f"<tr><td class=text>{html.escape(k.signature)}</td><td class=text>{html.escape(k.uses)}</td></tr>"
         for k in kernels
@@ -58,7 +59,7 @@ def module_html(file: str, target: str, kernels: Iterable[KernelFacts]) -> str:
 
 
 def result_html(facts: Iterable[str], findings: Iterable[Finding], stdout: str, profile: Tally | None) -> str:
-    """A launch: what was executed, found and printed, and its profile where there is one."""
+    """Render a launch: what was executed, found and printed, and its profile if there is one."""
     parts = [f"<p>{html.escape(' · '.join(facts))}</p>"]
     parts += [
         f"<pre class={finding.severity}><b>{finding.severity}</b>: {html.escape(str(finding))}</pre>"

@@ -1,4 +1,4 @@
-"""Pages of HTML that need no server, no network and nothing beside them; light and dark as the reader's system is."""
+"""Self-contained HTML pages that need no server or network and follow the reader's light or dark setting."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ border-left:4px solid var(--note);color:var(--fg);background:none}
 @media (max-width:700px){.warpsim td,.warpsim th{padding:0 4px}.warpsim table{font-size:11px}}
 .warpsim a{color:var(--accent)}
 """
-"""Scoped to ``.warpsim``: a notebook shows parts of pages beside other things."""
+"""Scoped to ``.warpsim``, because a notebook shows page fragments among other things."""
 
 
 def page(title: str, body: str, style: str = "", script: str = "") -> str:
-    """A whole page."""
+    """A complete page."""
     scripts = f"<script>{script}</script>" if script else ""
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
@@ -44,12 +44,12 @@ def page(title: str, body: str, style: str = "", script: str = "") -> str:
 
 
 def part(body: str) -> str:
-    """A part of a notebook."""
+    """A fragment for a notebook."""
     return f"<div class=warpsim><style>{STYLE}</style>{body}</div>"
 
 
 def table(heads: Iterable[str], rows: Iterable[str]) -> str:
-    """A table in a box that scrolls by itself; the last column is text."""
+    """A table in its own scrolling box; the last column is text."""
     *first, last = (html.escape(head) for head in heads)
     cells = "".join(f"<th>{head}</th>" for head in first) + f"<th class=text>{last}</th>"
     return f"<div class=scroll><table><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"

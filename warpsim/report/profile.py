@@ -1,4 +1,4 @@
-"""What a launch did, line by line: counts that are exact, as a table, as data and on the source."""
+"""A launch's profile: exact counts per line, as a table, as data, and beside the source."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from warpsim.report import profile_page
 from warpsim.report.counts import COLUMNS, Conflict, Counts, Line, Tally, cells
 
 SHOWN = 60
-"""Lines of a table; of longer kernels it has the busiest."""
+"""Most lines in the table; for longer kernels, the busiest lines."""
 
 
 @attrs.frozen
 class Profile(Tally):
-    """What a launch of a kernel did: ``lines`` have the counts; ``str()`` is a table of them."""
+    """The profile of a launch. ``lines`` has the counts; ``str()`` formats them as a table."""
 
     def __str__(self) -> str:
         return table(self)
 
     def html(self) -> str:
-        """A page with the counts beside the source, which needs nothing else."""
+        """A self-contained page with the counts beside the source."""
         return profile_page.page(self)
 
     def _repr_html_(self) -> str:
@@ -49,7 +49,7 @@ def _rows(lines: tuple[Line, ...]) -> list[str]:
 
 
 def table(profile: Tally) -> str:
-    """The counts for a terminal: by PTX line, by CUDA line, and the worst bank conflicts."""
+    """Format the counts for a terminal: by PTX line, by CUDA line, and the worst bank conflicts."""
     total = profile.total
     out = [
         f"{profile.kernel}: {plural(total.executions, 'warp-instruction')}, {plural(total.lanes, 'thread-instruction')}, "

@@ -1,4 +1,4 @@
-"""A profile as HTML: counts beside the lines of the source."""
+"""A profile as HTML, with counts beside the source lines."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from warpsim.report import pages
 from warpsim.report.counts import COLUMNS, Counts, Line, Tally, cells
 
 BARS = {COLUMNS.index("warps"): "executions", COLUMNS.index("ms"): "seconds"}
-"""Columns that show their share of the largest as a bar."""
+"""Columns that show a bar, relative to the largest entry."""
 EXPLAINED = (
-    "warps: warp-instructions executed; lanes: threads of each that no guard left out; partial: executions by a part of a warp; "
-    "diverged: warps that diverged there; conflicts: passes that bank conflicts add; sectors: of 32 bytes for each "
+    "warps: warp-instructions executed; lanes: threads per warp that passed the guard; partial: executions by only a part of a warp; "
+    "diverged: warps that diverged there; conflicts: passes added by bank conflicts; sectors: 32-byte sectors per "
     "access to global memory; bytes: accessed and copied; ms: host time spent simulating"
 )
 
 
 def page(profile: Tally) -> str:
-    """The whole text with its counts, and what CUDA lines there are."""
+    """The whole PTX with its counts, and the CUDA lines."""
     return pages.page(f"profile of {profile.kernel}", _head(profile) + _body(profile, whole=True))
 
 
 def fragment(profile: Tally) -> str:
-    """The lines that were executed, for a notebook."""
+    """The executed lines, for a notebook."""
     return pages.part(_head(profile) + _body(profile, whole=False))
 
 

@@ -1,4 +1,4 @@
-"""Tests of kernels: assertions that count bits, cases, snapshots, fuzzing, shrinking. docs/testing.md shows how."""
+"""Tools for testing kernels: assertions on bits, cases, snapshots, fuzzing, shrinking. See docs/testing.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assertions for tests of kernels: bits first, tolerances only where their reason is named."""
+"""Assertions for kernel tests: compare bits, or errors against a justified bound."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _compare(actual: Any, expected: Any, name: str, check: dict[str, Any]) -> No
 
 
 def assert_bits_equal(actual: Any, expected: Any, *, name: str = "result") -> None:
-    """Fail unless two arrays have the same shape, type and bits. A NaN equals a NaN with the same bits."""
+    """Fail unless two arrays have the same shape, type and bits. NaNs are equal if their bits are."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "bits"})
 
 
 def assert_ulps(actual: Any, expected: Any, ulps: int, *, name: str = "result") -> None:
-    """Fail unless two float arrays agree within a number of units in the last place. NaN equals NaN."""
+    """Fail unless two float arrays agree within ``ulps`` units in the last place. NaN equals NaN."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "close", "ulps": int(ulps)})
 
@@ -45,8 +45,8 @@ def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -
     Args:
         actual: what the kernel computed.
         exact: the exact result as float64, for example from `exact_matmul`.
-        bound: the largest error the instruction may make in each element, from `product_bound` or `sum_bound`.
-        name: what the message calls the array.
+        bound: the largest error that the instruction may make in each element, from `product_bound` or `sum_bound`.
+        name: the array's name in the message.
     """
     __tracebackhide__ = True
     got = _array(actual)
@@ -67,14 +67,15 @@ def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -
 def assert_same_as(
     kernel: Callable[..., Any], other: Callable[..., Any], grid: Any, block: Any, args: Any, **options: Any
 ) -> None:
-    """Fail unless two kernels leave the same bits in every array argument. Each runs on copies of the arguments.
+    """Fail unless two kernels leave the same bits in every array argument. Each runs on its own copies of the
+    arguments.
 
     Args:
         kernel: the kernel under test.
-        other: a kernel known to be right.
-        grid: as for calling a kernel. A pair of grids where the two differ, for example ``((4,), (8,))``.
-        block: likewise.
-        args: the arguments of both.
+        other: a reference kernel.
+        grid: as for calling a kernel; if the two kernels need different grids, a pair such as ``((4,), (8,))``.
+        block: as for calling a kernel, or a pair.
+        args: the arguments of both kernels.
         options: as for calling a kernel.
     """
     __tracebackhide__ = True

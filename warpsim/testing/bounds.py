@@ -1,8 +1,9 @@
-"""How far a result may be from the exact one: bounds that follow from an instruction's arithmetic, and exact oracles.
+"""How far a result may be from the exact one: error bounds that follow from an instruction's arithmetic, and exact
+oracles.
 
-A tensor core cuts every term of a block to so many fraction bits below the largest and rounds the sum once
-(docs/numerics.md); a chain of fma rounds at each step. Both give a bound for each element from the sum of its terms'
-magnitudes: no tolerance has to be guessed.
+A tensor core truncates every term of a block to a fixed number of fraction bits below the largest and rounds the sum
+once (docs/numerics.md); a chain of fma rounds at each step. In both cases the sum of an element's term magnitudes
+bounds its error, so no tolerance has to be guessed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix
 
 UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
-"""Half a unit in the last place of a number near 1: the relative error of one rounding to nearest."""
+"""Half a unit in the last place of a number near 1: the relative error of one round to nearest."""
 LEAST = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
-"""The smallest subnormal, which a rounding may be off by where numbers are tiny."""
+"""The smallest subnormal, which bounds the rounding error of tiny numbers."""
 
 
 def _doubles(values: Any) -> Array:
@@ -29,12 +30,12 @@ def _doubles(values: Any) -> Array:
 
 
 def exact_matmul(a: Any, b: Any, c: Any = None) -> Array:
-    """``a @ b + c`` as float64, each element the exact sum rounded once.
+    """Compute ``a @ b + c`` as float64, each element the exact sum rounded once.
 
     Args:
         a: a matrix [m, k] of any float type up to float32, or of integers below 2**26, so that products are exact.
-        b: likewise, [k, n].
-        c: what is added, [m, n].
+        b: a matrix [k, n] of the same kind.
+        c: an addend [m, n].
     """
     left, right = _doubles(a), _doubles(b)
     added = (
@@ -66,12 +67,13 @@ def product_bound(
     instruction: str = "mma",
     parts: int = 1,
 ) -> Array:
-    """The largest error, per element, that matrix instructions may make in ``a @ b + c``.
+    """Bound the error, per element, that matrix instructions may make in ``a @ b + c``.
 
     Args:
-        a: the matrix [m, k] in the type that the instruction multiplies (float16, bfloat16, float32 for tf32, float8 ...).
-        b: likewise, [k, n].
-        c: the accumulator that it starts from.
+        a: the matrix [m, k] in the type that the instruction multiplies (float16, bfloat16, float32 for tf32, float8
+            ...).
+        b: the matrix [k, n], in the same type.
+        c: the initial accumulator.
         result: the accumulator's type, f32 or f16.
         sm: the GPU.
         instruction: ``mma`` or ``wgmma`` (whose fp8 keeps 13 fraction bits), or ``fma`` for a chain in f32.
@@ -103,7 +105,7 @@ def product_bound(
 
 
 def sum_bound(values: Any, axis: int | tuple[int, ...] | None = None, *, dtype: str = "f32") -> Array:
-    """The largest error of a sum added up in any order, with every addition rounded to nearest."""
+    """Bound the error of a sum in any order, with every addition rounded to nearest."""
     magnitudes = np.abs(_doubles(values))
     total = np.asarray(magnitudes.sum(axis=axis))
     terms = magnitudes.size // max(total.size, 1)

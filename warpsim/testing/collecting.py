@@ -1,4 +1,4 @@
-"""Recorded launches as pytest collects them: a file ``case.json`` with a test, or two of them."""
+"""Collects recorded launches for pytest: each ``case.json`` is a file with one or two tests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from warpsim.testing.sessions import settings_of
 
 
 def collect(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The collector of a case.json that lies beside a kernel.ptx, where cases are to be collected."""
+    """The collector for a case.json with a kernel.ptx beside it, where cases are collected."""
     settings = settings_of(parent.config)
     asked = parent.session.isinitpath(path) or any(folder in path.parents for folder in settings.cases)
     whole = any((path.parent / name).exists() for name in ("kernel.ptx", "data.npz"))
-    if not asked and not (settings.collect and whole):  # a case.json alone may be anybody's
+    if not asked and not (settings.collect and whole):  # a case.json alone may belong to another tool
         return None
     return CaseFile.from_parent(parent, path=path)
 
@@ -25,7 +25,7 @@ class CaseFile(pytest.File):
     """A case.json."""
 
     def collect(self) -> list[CaseItem]:
-        """One test, or one for each moment at which asynchronous effects may appear."""
+        """Make one test, or one per setting of async_effects."""
         settings = settings_of(self.config)
         name, markers = self.path.parent.name, _markers(self.path)
         if settings.async_effects != "both":
@@ -37,7 +37,7 @@ class CaseFile(pytest.File):
 
 
 def _markers(path: Path) -> list[str]:
-    """The names of markers in the case; none of a case that cannot be read: the test says so."""
+    """The names of markers in the case; none for an unreadable case, which its test reports."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")).get("markers", [])
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -49,16 +49,16 @@ class CaseItem(pytest.Item):
     """One recorded launch."""
 
     judges_findings = True
-    """What is wrong with the launch is said whole, findings among the rest."""
+    """The item's failure message includes its findings."""
 
     def __init__(self, *, marks: list[str], options: dict[str, Any], **keywords: Any) -> None:
         super().__init__(**keywords)
         self.options = options
-        for name in marks:  # a case that is expected to fail and does not is no success
+        for name in marks:  # a case that is expected to fail must fail
             self.add_marker(pytest.mark.xfail(strict=True) if name == "xfail" else name)
 
     def runtest(self) -> None:
-        """Run it and compare, or record it."""
+        """Run and compare the case, or record it."""
         settings = settings_of(self.config)
         case = self.path.parent
         options = {**settings.launch_options(), **self.options}
@@ -74,7 +74,7 @@ class CaseItem(pytest.Item):
             raise CaseFailure(found)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The message alone: it says what differs."""
+        """The message alone, because it says what differs."""
         from warpsim.errors import WarpsimError
 
         if not isinstance(excinfo.value, CaseFailure | WarpsimError):
@@ -82,9 +82,9 @@ class CaseItem(pytest.Item):
         return str(excinfo.value)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where the case lies."""
+        """The place of the case."""
         return self.path, None, self.name
 
 
 class CaseFailure(AssertionError):
-    """A recorded launch that is not as it was recorded."""
+    """A recorded launch does not reproduce its recording."""

@@ -1,4 +1,4 @@
-"""Which lines of PTX and of CUDA the launches of a session have run: as lcov and as a page."""
+"""Line coverage of a session's launches, in PTX and CUDA, as lcov and as a page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Counts = dict[str, dict[int, int]]
 
 
 class Lines:
-    """Warps that ran each line, by file; 0 for lines of the same kernels that none ran."""
+    """Number of warps that ran each line, by file; 0 for lines of the same kernels that did not run."""
 
     def __init__(self) -> None:
         self.counts: Counts = {}
         self.texts: dict[str, str] = {}
 
     def add(self, state: Any) -> None:
-        """A launch has ended in this `LaunchState`."""
+        """Count a finished launch."""
         program = state.plan.program
         entry = state.plan.entry
         self.texts.setdefault(program.file, program.module.source)
@@ -39,11 +39,11 @@ class Lines:
             lines[line] = lines.get(line, 0) + warps
 
     def plain(self) -> dict[str, Any]:
-        """What another process can take over."""
+        """The counts as plain data, for another process."""
         return {"counts": self.counts, "texts": self.texts}
 
     def merge(self, other: dict[str, Any]) -> None:
-        """Add what another process has counted."""
+        """Add the counts of another process."""
         for file, lines in other["counts"].items():
             mine = self.counts.setdefault(file, {})
             for line, warps in lines.items():
@@ -53,7 +53,7 @@ class Lines:
     # ---- output ------------------------------------------------------------------------------
 
     def lcov(self) -> str:
-        """The counts as lcov's tracefile: ``genhtml``, editors and code hosts read it."""
+        """Format the counts as an lcov tracefile, for ``genhtml``, editors and code hosts."""
         parts = ["TN:warpsim"]
         for file, lines in sorted(self.counts.items()):
             parts += [f"SF:{file}", *(f"DA:{line},{warps}" for line, warps in sorted(lines.items()))]
@@ -61,7 +61,7 @@ class Lines:
         return "\n".join(parts) + "\n"
 
     def page(self, base: Path) -> str:
-        """All files on one page, their lines coloured."""
+        """Render all files on one page, with coloured lines."""
         rows, bodies = [], []
         for number, (file, lines) in enumerate(sorted(self.counts.items())):
             name = html.escape(_short(file, base))
@@ -84,7 +84,7 @@ class Lines:
         return "\n".join(_line(n, shown, lines.get(n)) for n, shown in enumerate(text.splitlines(), 1))
 
     def write(self, folder: Path) -> list[str]:
-        """Write ``lcov.info`` and ``index.html``; says what was covered."""
+        """Write ``lcov.info`` and ``index.html``; returns the summary lines."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "lcov.info").write_text(self.lcov(), encoding="utf-8", newline="\n")
         (folder / "index.html").write_text(self.page(Path.cwd()), encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""What a reader needs to know of two arrays that differ: the first elements, by how much, and where the differences lie."""
+"""Explains how two arrays differ: first elements, size of the differences, and where they lie."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from warpsim.host.recipes import name_of
 SHOWN = 5
 """Elements that a message lists."""
 ROWS, COLUMNS = 16, 64
-"""Cells of a picture, at most."""
+"""Largest picture, in cells."""
 
 
 def explain(comparison: Comparison, shown: int = SHOWN) -> list[str]:
-    """The lines of a message about arrays that differ: headline, first elements, where."""
+    """Explain how arrays differ: headline, first elements, places."""
     wrong = comparison.wrong
     return [headline(comparison), *_table(comparison, wrong, shown), *where(wrong)]
 
 
 def headline(comparison: Comparison) -> str:
-    """How many elements differ, of what, and by how much."""
+    """Say how many elements differ, of which type, and by how much."""
     expected, count = comparison.expected, int(np.count_nonzero(comparison.wrong))
     kind = name_of(expected.dtype) or str(expected.dtype)
     text = f"{comparison.name}: {count:,} of {expected.size:,} elements differ ({kind}{_shape(expected.shape)})"
@@ -58,7 +58,7 @@ def _table(comparison: Comparison, wrong: Array, shown: int) -> list[str]:
 
 
 def index_text(place: tuple[int, ...]) -> str:
-    """An index as it is written behind an array's name."""
+    """Format an index as it follows an array's name."""
     return "[" + ", ".join(map(str, place)) + "]"
 
 
@@ -81,7 +81,9 @@ def _ulps(comparison: Comparison, place: tuple[int, ...]) -> str:
 
 
 def where(wrong: Array) -> list[str]:
-    """Where the differences lie: the ranges of each axis, a pattern if there is one, and a picture of the last two axes."""
+    """Say where the differences lie: the ranges of each axis, a pattern if there is one, and a picture of the last two
+    axes.
+    """
     if wrong.ndim == 0 or wrong.all() or np.count_nonzero(wrong) < 2:
         return ["  all of them"] if wrong.ndim and wrong.size > 1 and wrong.all() else []
     said = [text for axis in range(wrong.ndim) if (text := _axis(wrong, axis))]
@@ -91,7 +93,7 @@ def where(wrong: Array) -> list[str]:
 
 
 def _axis(wrong: Array, axis: int) -> str:
-    """Which indices of an axis are concerned, where not all are: ``axis 1: 48-63``, or ``axis 1: 3 modulo 8``."""
+    """Say which indices of an axis differ, unless all do: ``axis 1: 48-63``, or ``axis 1: 3 modulo 8``."""
     others = tuple(i for i in range(wrong.ndim) if i != axis)
     hit = np.flatnonzero(wrong.any(axis=others))
     if len(hit) == wrong.shape[axis]:
@@ -108,7 +110,7 @@ def _axis(wrong: Array, axis: int) -> str:
 
 
 def _plane(wrong: Array) -> tuple[Array, str]:
-    """The last two axes at the first place of the others where there is a difference."""
+    """The last two axes at the first index of the others that has a difference."""
     if wrong.ndim <= 2:
         return np.atleast_2d(wrong), ""
     first = tuple(int(i) for i in np.argwhere(wrong)[0][:-2])
@@ -116,7 +118,7 @@ def _plane(wrong: Array) -> tuple[Array, str]:
 
 
 def picture(plane: Array) -> list[str]:
-    """A matrix of where as text: ``.`` no difference in these elements, ``+`` some, ``#`` all."""
+    """Draw a mask as text: ``.`` no difference in these elements, ``+`` some, ``#`` all."""
     rows, columns = (min(n, most) for n, most in zip(plane.shape, (ROWS, COLUMNS), strict=True))
     tall, wide = (-(-n // cells) for n, cells in zip(plane.shape, (rows, columns), strict=True))
     rows, columns = -(-plane.shape[0] // tall), -(-plane.shape[1] // wide)

@@ -1,4 +1,4 @@
-"""What the bits of a session's launches rest on, form by form."""
+"""The evidence for the bits of a session's launches, per instruction form."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from warpsim.machine.fidelity import Executed, executed
 
 
 class Forms:
-    """The executed forms of some launches, and how often warps executed each."""
+    """The executed instruction forms of launches, and how often warps executed each."""
 
     def __init__(self) -> None:
         self.counts: dict[Executed, int] = {}
 
     def add(self, state: Any) -> None:
-        """A launch has ended in this `LaunchState`."""
+        """Count a finished launch."""
         for form in executed(state.counts, state.device.sm):
             self._count(form)
 
@@ -24,16 +24,16 @@ class Forms:
         self.counts[key] = self.counts.get(key, 0) + form.count
 
     def plain(self) -> list[dict[str, Any]]:
-        """What another process can take over."""
+        """The counts as plain data, for another process."""
         return [{**key.plain(), "count": count} for key, count in self.counts.items()]
 
     def merge(self, other: list[dict[str, Any]]) -> None:
-        """Add what another process has counted."""
+        """Add the counts of another process."""
         for record in other:
             self._count(Executed(**record))
 
     def summary(self) -> list[str]:
-        """The forms by standing, and those that are only modelled by name."""
+        """Summarise the forms by kind of evidence, and name those that are only modelled."""
         lines = []
         for standing in (RECORDED, RECOVERED, EXACT, MODELLED, STATED):
             forms = [key for key in self.counts if key.standing == standing]

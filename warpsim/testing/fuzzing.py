@@ -1,4 +1,4 @@
-"""Fuzzing a kernel: hypothesis draws launches, and each runs in several orders and at both moments of asynchronous effects."""
+"""Fuzzes a kernel: hypothesis draws launches, and each runs in several orders and with both settings of async_effects."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 GENERATORS = ("zeros", "full", "arange", "uniform", "normal", "bits", "hurtful")
-"""From the plainest on: hypothesis goes back to the first."""
+"""Simplest first, because hypothesis shrinks toward the first."""
 Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 
 
 @attrs.frozen
 class Launch:
-    """A launch to try: grid, block, arguments (recipes allowed), and options of the call."""
+    """A launch to try: grid, block, arguments (recipes allowed), and launch options."""
 
     grid: Any
     block: Any
@@ -35,11 +35,12 @@ class Launch:
 
 
 def arrays(shape: int | tuple[int, ...], dtype: str = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
-    """A strategy for arguments: ordinary numbers, any bits, and values that hurt (NaN, infinities, subnormals, extremes).
+    """A strategy for array arguments: ordinary numbers, arbitrary bits, and difficult values (NaN, infinities,
+    subnormals, extremes).
 
     Args:
         shape: extents.
-        dtype: of the case format, for example ``f16``.
+        dtype: a type of the case format, for example ``f16``.
         ordinary: draw only finite numbers of moderate size.
     """
     from hypothesis import strategies as st
@@ -63,15 +64,15 @@ def fuzz(
 ) -> None:
     """Try launches that hypothesis draws from a strategy, and fail with the smallest one that goes wrong.
 
-    A launch goes wrong if it breaks a rule, if the oracle says so, or if late asynchronous effects or another legal order
-    give other bits.
+    A launch goes wrong if it breaks a rule, if the oracle rejects it, or if late asynchronous effects or another legal
+    order give different bits.
 
     Args:
-        kernel: under test.
+        kernel: the kernel under test.
         strategy: a hypothesis strategy for `Launch` objects.
         oracle: called with the arguments before and after the launch; raises ``AssertionError`` if they are wrong.
-        runs: launches to try.
-        schedules: the number of other orders in which each launch runs.
+        runs: number of launches to try.
+        schedules: number of other orders in which each launch runs.
         checks: as for calling the kernel.
         directory: where to write the smallest failing launch as a case.
     """
@@ -80,7 +81,7 @@ def fuzz(
     __tracebackhide__ = True
     failing: list[Launch] = []
 
-    phases = [phase for phase in Phase if phase is not Phase.explain]  # which runs every launch a hundred times more
+    phases = [phase for phase in Phase if phase is not Phase.explain]  # it would run every launch a hundred times more
 
     @settings(max_examples=runs, deadline=None, suppress_health_check=list(HealthCheck), phases=phases)
     @given(strategy)
@@ -115,7 +116,7 @@ def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int
 
 
 def _run(kernel: Kernel, launch: Launch, checks: Any, order: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The arguments before and after a launch in some order."""
+    """Run a launch in some order; returns its arguments before and after."""
     __tracebackhide__ = True
     given = tuple(_fresh(a) for a in launch.args)
     left = tuple(_fresh(a) for a in launch.args)
@@ -142,7 +143,7 @@ def _keep(kernel: Kernel, launch: Launch, directory: str | os.PathLike[str], che
     try:
         record(kernel, launch.grid, launch.block, args, directory, checks=checks, **launch.options)
     except WarpsimError:
-        return  # the case of a launch that fails is written all the same
+        return  # the case of a failing launch is still written
 
 
 __all__ = ["Launch", "arrays", "fuzz"]

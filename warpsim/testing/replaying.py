@@ -1,4 +1,4 @@
-"""A recorded launch as a test: what is wrong with it, told so that a reader knows where to look and what to do next."""
+"""Runs a recorded launch as a test; a failure says what is wrong, where to look and what to do next."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from warpsim.testing.writers import Writers, sentence
 EXPECTED = ("assert", "trap")
 """Rules that a case with ``expect_error`` breaks on purpose."""
 TRACED = 3
-"""Elements whose store is looked for."""
+"""Number of wrong elements whose store is traced."""
 
 
 def failure_of(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> str | None:
-    """Replay a case: what is wrong with it, in full; None where nothing is.
+    """Replay a case; returns a full description of what is wrong, or None.
 
-    Findings of severity error count, whatever the outputs are."""
+    Findings of severity error count even if the outputs are right.
+    """
     found = Case.read(case)
     device, numerics = options.pop("device", None), options.pop("numerics", None)
     options.setdefault("on_finding", "collect")
@@ -86,7 +87,7 @@ def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison])
 def _writers(
     ready: Prepared, comparison: Comparison, device: str | None, numerics: str | None, options: dict[str, Any]
 ) -> tuple[list[str], list[int]]:
-    """Who wrote the first elements that differ, by a second run, and the lines that did."""
+    """Find who wrote the first wrong elements, in a second run; returns a description and the lines of the writers."""
     if comparison.name not in ready.buffers or comparison.check.get("mode") == "set":
         return [], []
     again = ready.case.prepare(device=device, numerics=numerics)
@@ -96,7 +97,7 @@ def _writers(
     flat = [int(np.ravel_multi_index(p, comparison.expected.shape)) if p else 0 for p in places]
     watcher = Writers([(base + n * size, size) for n in flat])
     given = {**options, "watchers": [*options.get("watchers", ()), watcher]}
-    with contextlib.suppress(WarpsimError):  # the findings stand above
+    with contextlib.suppress(WarpsimError):  # the findings are already in the message
         again.launch(**given)
     lines: list[str] = []
     for place, writer in zip(places, watcher.found, strict=True):
@@ -105,7 +106,7 @@ def _writers(
 
 
 def _command(path: Path, lines: list[int], options: dict[str, Any]) -> str:
-    """The debugger's command that stops where things went wrong."""
+    """A debugger command that stops where things went wrong."""
     words = ["warpsim", "debug", "replay", shown_path(path)]
     if lines:
         words += ["-ex", f"break {lines[0]}", "-ex", "continue"]
@@ -116,7 +117,7 @@ def _command(path: Path, lines: list[int], options: dict[str, Any]) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """A path as short as it can be written from here."""
+    """The shortest form of a path from here."""
     try:
         return os.path.relpath(path) if len(os.path.relpath(path)) < len(str(path)) else str(path)
     except ValueError:  # another drive

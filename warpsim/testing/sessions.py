@@ -1,4 +1,4 @@
-"""What holds for a test session's launches, and what is known of them at its end."""
+"""Settings of a test session's launches, and the session's summary."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _KEY: pytest.StashKey[Settings] = pytest.StashKey()
 HANDED = "warpsim"
-"""The key of what a worker of pytest-xdist hands over."""
+"""Key of the data that a pytest-xdist worker passes to the controller."""
 
 
 @attrs.define
 class Settings:
-    """The options, from the command line or the ini file, and what the session's launches have executed."""
+    """The options from the command line or the ini file, and what the session's launches have executed."""
 
     cases: list[Path]
     collect: bool
@@ -45,23 +45,23 @@ class Settings:
     lines: Lines = attrs.field(factory=Lines)
     forms: Forms = attrs.field(factory=Forms)
     said: list[str] = attrs.field(factory=list)
-    """What to say at the end."""
+    """Lines of the summary."""
     outside: list[str] = attrs.field(factory=list)
-    """Findings of launches outside of tests, as modules are imported: nobody else would count them."""
+    """Findings of launches outside tests, for example at import, which no test would report."""
     running: int = 0
-    """How many tests are running."""
+    """Number of tests running."""
     over: bool = False
-    """Whether the last one has ended: what a launch raises behind it reaches nobody."""
+    """Whether the last test has ended, after which no test can report what a launch raises."""
     unseen: Unseen = attrs.field(factory=Unseen)
 
     def launch_options(self) -> dict[str, Any]:
-        """For the launch of a case, where it does not say otherwise itself."""
+        """Options for a case's launch, unless the case gives its own."""
         given = {"checks": self.checks, "async_effects": self.async_effects, "schedule": self.schedule}
         given["async_effects"] = None if self.async_effects == "both" else self.async_effects
         return {"max_seconds": self.max_seconds, **{key: value for key, value in given.items() if value is not None}}
 
     def launched(self, state: Any) -> None:
-        """A launch has ended."""
+        """Count a finished launch."""
         self.unseen.launches += 1
         if not self.running and self.findings == "fail":
             self.outside += [describe(finding) for finding in _errors(state, raised=self.over)]
@@ -72,7 +72,7 @@ class Settings:
 
 
 def _errors(state: Any, *, raised: bool = False) -> list[Finding]:
-    """Findings of severity error that a launch has only collected (or raised, too)."""
+    """Findings of severity error that a launch collected; with ``raised``, also those that it raised."""
     counts = raised or state.settings.on_finding == "collect"
     return [f for f in state.findings.values() if f.severity == "error"] if counts else []
 
@@ -83,10 +83,10 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def configure(config: pytest.Config) -> None:
-    """Read and check the options, and let pytest look where the cases lie.
+    """Read and check the options, and let pytest collect where the cases are.
 
     Raises:
-        pytest.UsageError: for an option that makes no sense, and a folder without cases.
+        pytest.UsageError: an option is invalid, or a folder contains no cases.
     """
     settings = config.stash[_KEY] = _read(config)
     for folder in settings.cases:
@@ -144,7 +144,7 @@ def _read(config: pytest.Config) -> Settings:
 
 
 def _check(checks: str | None, target: str | None) -> None:
-    """Refuse rules and GPUs that there are not."""
+    """Reject unknown rules and GPUs."""
     from warpsim.host.checks import resolve_checks
 
     try:
@@ -158,7 +158,7 @@ def _check(checks: str | None, target: str | None) -> None:
 
 
 def _marks(item: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test say; the nearest one counts."""
+    """The arguments of a test's markers; the nearest marker wins."""
     found: dict[str, Any] = {}
     for marker in item.iter_markers("ptx"):
         found = {**marker.kwargs, **found}
@@ -183,7 +183,7 @@ def _target(item: pytest.Item) -> str | None:
 
 
 def device_of(item: pytest.Item) -> Device:
-    """The fresh GPU of a test: the one of its launches without ``device=``, too, where a target is named."""
+    """A fresh GPU for a test. If a target is named, the test's launches without ``device=`` use it too."""
     from warpsim.host.device import Device
 
     made: Device | None = getattr(item, "_warpsim_device", None)
@@ -197,8 +197,9 @@ def device_of(item: pytest.Item) -> Device:
 
 @contextlib.contextmanager
 def watched(item: pytest.Item) -> Iterator[None]:
-    """While a test runs: its defaults hold, and findings of severity error that its launches collect fail it, as do errors
-    that nobody looks at."""
+    """Apply a test's defaults while it runs. Fail it for findings of severity error that its launches collect, and for
+    errors that would otherwise go unnoticed.
+    """
     settings = settings_of(item.config)
     collected: list[Finding] = []
 
@@ -234,11 +235,11 @@ def watched(item: pytest.Item) -> Iterator[None]:
 
 
 def finish(session: pytest.Session) -> None:
-    """The session is over: a worker of pytest-xdist hands over what it has seen, everybody else writes the coverage."""
+    """End the session: a pytest-xdist worker passes on what it observed, any other process writes the coverage."""
     config = session.config
     settings = settings_of(config)
     settings.over = True
-    while launching():  # in a thread that nobody joined
+    while launching():  # in a thread that was not joined
         time.sleep(0.01)
     if settings.findings == "fail":
         settings.outside += settings.unseen.take_all()
@@ -260,7 +261,7 @@ def finish(session: pytest.Session) -> None:
 
 
 def take_over(config: pytest.Config, output: dict[str, Any]) -> None:
-    """What a worker has seen."""
+    """Take over what a worker observed."""
     if HANDED in output:
         settings = settings_of(config)
         settings.lines.merge(output[HANDED]["lines"])

@@ -1,4 +1,6 @@
-"""Shrinking: a smaller launch that fails in the same way. First the grid, then the buffers, then the instructions."""
+"""Shrinks a failing launch to a smaller one that fails in the same way: first the grid, then the buffers, then the
+instructions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from warpsim.host.cases import Case, run_prepared
 from warpsim.host.recipes import DTYPES
 
 SLOWER = 4.0
-"""A candidate may take so many times as long as the case itself, and a second."""
+"""Time limit of a candidate, as a multiple of the case's own time (plus one second)."""
 
 
 _IDLE = re.compile(r"\s*(//.*)?$")
@@ -29,12 +31,12 @@ _DEBUGGING = re.compile(r"\s*\.loc\b")
 
 @attrs.frozen
 class Symptom:
-    """How a case fails: rules that it breaks and the texts where it does, or the first element that is wrong."""
+    """How a case fails: the rules that it breaks and the instructions where it does, or the first wrong element."""
 
     rules: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
     element: tuple[str, int, bytes] | None = None
-    """The key of an output, the byte where an element lies, and its wrong bytes."""
+    """The output's key, the element's byte offset, and its wrong bytes."""
 
     def __str__(self) -> str:
         if self.element is not None:
@@ -45,7 +47,7 @@ class Symptom:
 def symptom_of(
     case: Case, expected: Array | None = None, at: tuple[str, int] | None = None, **options: Any
 ) -> Symptom | None:
-    """How a case fails; None where it does not. With ``at`` only that element is looked at, against ``expected``."""
+    """How a case fails; None if it does not. With ``at``, only that element is compared, with ``expected``."""
     ready = case.prepare()
     kept: dict[str, Array] = {}
     result = run_prepared(ready, keep=kept, on_finding="collect", **options)
@@ -68,7 +70,7 @@ def symptom_of(
 
 
 class Shrinker:
-    """A failing case that gets smaller as long as it fails in the same way."""
+    """A failing case that shrinks as long as it fails in the same way."""
 
     def __init__(self, case: Case, seconds: float, said: Callable[[str], object], **options: Any) -> None:
         self.case, self.options, self.said = case, options, said
@@ -76,7 +78,7 @@ class Shrinker:
         started = time.monotonic()
         found = symptom_of(case, **options)
         if found is None:
-            raise LaunchError(f"{case.path} does not fail: there is nothing to shrink")
+            raise LaunchError(f"{case.path} does not fail, so there is nothing to shrink")
         self.symptom: Symptom = found
         self.options["max_seconds"] = SLOWER * (time.monotonic() - started) + 1
         self.expected: Array | None = None
@@ -102,7 +104,7 @@ class Shrinker:
         return bool(found.rules) and found.rules <= self.symptom.rules and found.texts <= self.symptom.texts
 
     def keep(self, description: dict[str, Any], data: dict[str, Array], text: str) -> bool:
-        """Go on with a candidate if it fails in the same way."""
+        """Keep a candidate if it fails in the same way."""
         if time.monotonic() > self.deadline or not self.fails(description, data, text):
             return False
         self.case = Case(self.case.path, description, data, (text, self.case.source[1]), None)
@@ -111,7 +113,7 @@ class Shrinker:
     # ---- the grid ----------------------------------------------------------------------------
 
     def grid(self) -> None:
-        """Fewer CTAs, and fewer threads in each."""
+        """Try fewer CTAs, and fewer threads per CTA."""
         for what in ("grid", "block"):
             for axis in range(2, -1, -1):
                 for smaller in _smaller(self.case.description[what], axis, self.case.description.get("cluster")):
@@ -123,7 +125,7 @@ class Shrinker:
     # ---- the buffers -------------------------------------------------------------------------
 
     def buffers(self) -> None:
-        """Zeros for what a buffer holds, and shorter buffers."""
+        """Try zeros in place of a buffer's content, and shorter buffers."""
         for index in range(len(self.case.description["buffers"])):
             if not self._change(
                 index, lambda b: {**b, "in": None, "recipe": None} if b.get("in") or b.get("recipe") else None
@@ -161,7 +163,7 @@ class Shrinker:
     # ---- the instructions --------------------------------------------------------------------
 
     def instructions(self) -> None:
-        """Fewer lines of PTX: runs of lines are taken out, long ones first."""
+        """Try fewer lines of PTX: remove runs of lines, long ones first."""
         lines = self._without(_IDLE, _DEBUGGING)
         size = max(len(lines) // 2, 1)
         while size >= 1 and time.monotonic() < self.deadline:
@@ -176,7 +178,7 @@ class Shrinker:
         self.said(f"{len(lines)} lines of PTX")
 
     def _without(self, *kinds: re.Pattern[str]) -> list[str]:
-        """The lines of PTX less those of some kinds, each kind as a whole."""
+        """The lines of PTX without those of some kinds; each kind is removed as a whole."""
         for kind in kinds:
             shorter = [line for line in self.case.source[0].split("\n") if not kind.match(line)]
             self.keep(self.case.description, self.case.data, "\n".join(shorter))
@@ -185,7 +187,7 @@ class Shrinker:
     # ---- the result --------------------------------------------------------------------------
 
     def write(self, directory: str | os.PathLike[str]) -> Path:
-        """Write the case; where an element is wrong, everything else is recorded as the simulator gives it."""
+        """Write the case. If an element is wrong, everything else is recorded as the simulator computes it."""
         description, data = dict(self.case.description), dict(self.case.data)
         description["name"] = Path(directory).name
         description["note"] = f"shrunk: {self.symptom}"
@@ -217,7 +219,7 @@ class Shrinker:
 
 
 def _smaller(extents: list[int], axis: int, cluster: list[int] | None) -> Iterator[list[int]]:
-    """The same extents with less along an axis, the least first."""
+    """Smaller extents along an axis, smallest first."""
     known = [*extents, 1, 1][:3]
     least = cluster[axis] if cluster and axis < len(cluster) else 1
     value = least
@@ -227,7 +229,7 @@ def _smaller(extents: list[int], axis: int, cluster: list[int] | None) -> Iterat
 
 
 def _halved(buffer: dict[str, Any]) -> dict[str, Any] | None:
-    """The first half of a buffer, as a row of elements."""
+    """The first half of a buffer, as a one-dimensional array."""
     count = buffer["nbytes"] // DTYPES[buffer["dtype"]].itemsize
     if count < 2 or buffer.get("content") or buffer.get("recipe"):
         return None
@@ -243,8 +245,9 @@ def shrink(
     said: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> Path:
-    """Write a smaller case that fails in the same way: with the same rules at the same instructions, or with the same wrong bits
-    in the first wrong element.
+    """Write a smaller case that fails in the same way.
+
+    It breaks the same rules at the same instructions, or has the same wrong bits in the first wrong element.
 
     Args:
         case: a recorded launch that fails.

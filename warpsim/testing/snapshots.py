@@ -1,7 +1,7 @@
-"""Snapshots: what a test gave when it was last recorded, in text files beside it that a reviewer can read.
+"""Snapshots: recorded results of a test, in reviewable text files beside it.
 
-A file holds one value: an array (its type, its shape, its elements, a row a line), text, or findings. Arrays of more than
-4,096 elements are kept as compressed .npy beside a line about them.
+A file holds one value: an array (type, shape, and elements, one row per line), text, or findings. Arrays of more than
+4,096 elements are stored as compressed .npy beside a line that describes them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from warpsim.testing.differences import explain
 
 FOLDER = "__snapshots__"
 WRITTEN_OUT = 4096
-"""Elements of an array that is kept as text."""
+"""Most elements of an array stored as text."""
 NARROW = 32
-"""Elements in a line."""
+"""Elements per line."""
 
 
 class Snapshots:
-    """The fixture: ``snapshot(name)`` is the recorded value of that name of this test."""
+    """The fixture: ``snapshot(name)`` is this test's recorded value of that name."""
 
     def __init__(self, item: pytest.Item) -> None:
         from warpsim.testing.sessions import settings_of
@@ -42,16 +42,16 @@ class Snapshots:
         self.number = 0
 
     def __call__(self, name: str | None = None) -> Snapshot:
-        """The snapshot of a name; of the next number where none is given."""
+        """The snapshot of a name, or of the next number if no name is given."""
         self.number += 1
         chosen = str(self.number) if name is None else re.sub(r"[^\w.,=+-]+", "_", name)
         return Snapshot(self.folder / f"{self.test}.{chosen}.txt", self.record)
 
 
 class Snapshot:
-    """One recorded value, to be compared by ``==``."""
+    """One recorded value; compare it with ``==``."""
 
-    __array_ufunc__ = None  # NumPy leaves `array == snapshot` to us
+    __array_ufunc__ = None  # NumPy then leaves `array == snapshot` to this class
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, path: Path, record: bool) -> None:
@@ -119,10 +119,10 @@ class Snapshot:
 
 
 def text_of(value: object) -> str:
-    """A value as the file holds it.
+    """Format a value as it is stored.
 
     Raises:
-        TypeError: for what has no text that stays the same from run to run.
+        TypeError: the value has no text that is the same in every run.
     """
     if isinstance(value, Finding):
         return describe(value) + "\n"

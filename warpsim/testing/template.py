@@ -1,4 +1,4 @@
-"""A repository with tests of kernels, to begin with: ``warpsim init-tests DIR``."""
+"""A starter repository with kernel tests: ``warpsim init-tests DIR``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FILES = {
 
 
 def write(directory: str | os.PathLike[str]) -> list[str]:
-    """Write the files of the template; gives their names.
+    """Write the files of the template; returns their names.
 
     Raises:
-        LaunchError: where one of them is there already: nothing is written then.
+        LaunchError: one of them exists already; nothing is written.
     """
     folder = Path(directory)
     there = [name for name in FILES.values() if (folder / name).exists()]

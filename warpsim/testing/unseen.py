@@ -1,4 +1,6 @@
-"""Exceptions that nobody looks at: Python prints or drops those of threads, futures and destructors, and pytest warns at most."""
+"""Exceptions that would go unnoticed: Python prints or drops those in threads, futures and destructors, and pytest at
+most warns.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,26 @@ from typing import Any
 from warpsim.errors import WarpsimError
 
 LOOKS = ("result", "exception")
-"""Methods of a future that give whoever asks its exception."""
+"""Methods of a future that retrieve its exception."""
 
 
 class Unseen(logging.Handler):
-    """Errors of warpsim, and failed assertions of a session that has launched something, that ended where no test sees them.
+    """Collects errors of warpsim, and failed assertions of a session that has launched something, that no test sees.
 
-    It stands in Python's hooks for threads and destructors, in `concurrent.futures.Future`, and behind the logger of asyncio."""
+    Installs itself in Python's hooks for threads and destructors, in `concurrent.futures.Future`, and behind asyncio's
+    logger.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.launches = 0
-        """How many launches have ended."""
+        """Number of launches that have ended."""
         self._said: list[str] = []
         self._futures: dict[int, tuple[weakref.ref[Future[Any]], str]] = {}
         self._numbers = itertools.count()
 
     def take(self) -> list[str]:
-        """What is known by now, once: also of futures that are gone."""
+        """Return the errors known so far, each once, including those of futures that have been collected."""
         for number, (future, text) in list(self._futures.items()):
             if future() is None and self._futures.pop(number, None) is not None:
                 self._said.append(text)
@@ -41,13 +45,13 @@ class Unseen(logging.Handler):
         return list(dict.fromkeys(said))
 
     def take_all(self) -> list[str]:
-        """At the end, when nobody will look at a future any more."""
+        """Return all errors, at the end, when no one can retrieve a future's exception any more."""
         said = self.take() + [text for _, text in self._futures.values()]
         self._futures.clear()
         return said
 
     def note(self, where: str, problem: BaseException | None) -> None:
-        """An exception has come to its end."""
+        """Note an exception that nothing handled."""
         if self._concerns(problem):
             self._said.append(f"in {where}: {_text(problem)}")
 
@@ -56,7 +60,7 @@ class Unseen(logging.Handler):
 
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
-        """Be told of threads and destructors, before whoever is told of them now."""
+        """Install the hooks for threads and destructors, in front of those installed already."""
         of_threads, of_others = threading.excepthook, sys.unraisablehook
 
         def thread(args: Any, /) -> None:
@@ -78,7 +82,7 @@ class Unseen(logging.Handler):
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """For a whole session: the hooks, futures, and tasks that asyncio finds forgotten."""
+        """Collect for a whole session: the hooks, futures, and tasks that asyncio reports as forgotten."""
 
         mark, before = f"_warpsim_{id(self)}", Future.set_exception
         looks = {name: getattr(Future, name) for name in LOOKS}
@@ -116,13 +120,13 @@ class Unseen(logging.Handler):
                     setattr(Future, name, look)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """What asyncio says of a task whose exception was never retrieved."""
+        """Note a task whose exception was never retrieved, as asyncio logs it."""
         if record.exc_info:
             self.note("a task that nobody awaited", record.exc_info[1])
 
 
 def launching() -> bool:
-    """Whether a thread that Python waits for at its end is in a launch."""
+    """Whether a thread that Python joins at exit is in a launch."""
     kernels = sys.modules.get("warpsim.host.kernel")
     if kernels is None:
         return False

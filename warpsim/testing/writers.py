@@ -1,4 +1,4 @@
-"""Which store wrote an element: a watcher for a second run of the launch."""
+"""A watcher for a second run that finds the store that wrote an element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Writer:
-    """Who wrote to an element last, and how many writes there were."""
+    """The last write to an element, and the number of writes."""
 
     last: Finding | None = None
     count: int = 0
@@ -34,7 +34,7 @@ class Writers(Watcher):
         self.found = [Writer() for _ in elements]
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Stores and atomics of lanes."""
+        """Note stores and atomics of lanes."""
         if access.space != "global" or not access.writes:
             return
         shape, place, nbytes, active = group.selection.shape, np.asarray(access.place), access.nbytes, access.active
@@ -51,7 +51,7 @@ class Writers(Watcher):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Bulk copies to global memory."""
+        """Note bulk copies to global memory."""
         if access == READ:
             return
         for writer, (wanted, size) in zip(self.found, self.elements, strict=True):
@@ -71,7 +71,7 @@ class Writers(Watcher):
 
 
 def sentence(what: str, writer: Writer) -> list[str]:
-    """Who wrote an element, in words."""
+    """Describe the last write to an element."""
     last = writer.last
     if last is None:
         return [f"  nothing wrote {what} in this launch"]

@@ -1,4 +1,4 @@
-"""A trace: what was recorded, and the forms in which it is read."""
+"""A trace, and its output formats."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpsim.trace.perfetto import events
 from warpsim.trace.recording import Recording
 
 CLASSES = ("arithmetic", "control", "memory", "shared", "async", "matrix", "barrier", "wait")
-"""What an instruction does, in the order of what a picture shows where there is room for one only."""
+"""Classes of instructions, in the order of precedence for a picture that has room for one."""
 
 
 class Trace(Recording):
-    """A launch, step by step: ``save`` writes it, for a browser or for Perfetto."""
+    """A launch, step by step; `save` writes it for a browser or for Perfetto."""
 
     def __repr__(self) -> str:
         return f"Trace({self.profile.kernel!r}, {len(self.steps)} steps of {len(self.warps)} warps)"
@@ -33,14 +33,14 @@ class Trace(Recording):
             stream.write(self.perfetto() if os.fspath(path).endswith(".json") else self.html())
 
     def html(self) -> str:
-        """A page that needs nothing beside it."""
+        """A self-contained page."""
         profile = self.profile
         facts = [
             f"grid {profile.grid}, block {profile.block}",
             profile.target,
             plural(len(self.steps), "step"),
             plural(profile.total.executions, "warp-instruction"),
-            *(["the launch went on behind the last step"] if self.full else []),
+            *(["the launch continued after the last step"] if self.full else []),
         ]
         return page(profile.kernel, facts, self.record())
 
@@ -52,7 +52,7 @@ class Trace(Recording):
         return f'<iframe style="width:100%;height:720px;border:0" srcdoc="{html.escape(self.html())}"></iframe>'
 
     def record(self) -> dict[str, Any]:
-        """As plain data: what the page reads. Long lists are 32-bit little-endian integers in base64."""
+        """The trace as plain data, which the page reads. Long lists are 32-bit little-endian integers in base64."""
         profile = self.profile
         return {
             "kernel": profile.kernel,
@@ -94,7 +94,7 @@ class Trace(Recording):
 
 
 def class_of(traits: Traits) -> str:
-    """What a picture says of an instruction: one of `CLASSES`."""
+    """The class of an instruction, one of `CLASSES`."""
     if traits.mbarrier is not None or (traits.asynchronous is not None and "wait" in traits.asynchronous.stage.value):
         return "wait"
     if traits.barrier is not None or traits.fence is not None:

@@ -14,10 +14,12 @@ from warpsim.trace.rows import Rows
 
 @attrs.define
 class Flight:
-    """An operation in one CTA: ``kind`` is cp.async, load, store or wgmma; ``low`` to ``high`` are its bytes in shared memory.
+    """An operation in one CTA. ``kind`` is cp.async, load, store or wgmma; ``low`` to ``high`` are its bytes in shared
+    memory.
 
-    It is ``issued`` by the warp of a ``row``, ``signalled`` at its mbarrier, ``free`` where its source may be written again, and
-    ``visible`` to whoever has waited for it; -1 where that never was."""
+    It is ``issued`` by the warp of a ``row``, ``signalled`` at its mbarrier, ``free`` when its source may be written
+    again, and ``visible`` to threads that have waited for it; each is a step, or -1 if it never happened.
+    """
 
     kind: str
     instruction: int
@@ -34,7 +36,7 @@ class Flight:
 
 @attrs.define(eq=False)
 class Open:
-    """A transfer in flight: its flights, which of them each receiver belongs to, and how many of each are to come."""
+    """A transfer in flight: its flights, the flight of each receiver, and how many receivers of each are pending."""
 
     transfer: Transfer
     flights: list[Flight]
@@ -43,7 +45,7 @@ class Open:
 
 
 class Flights:
-    """All that was started in the CTAs shown."""
+    """Everything that was started in the CTAs shown."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -52,7 +54,7 @@ class Flights:
         self._wgmma: dict[tuple[int, int], list[tuple[int, Flight]]] = {}
 
     def start(self, machine: Machine, transfer: Transfer, instruction: int, now: int) -> None:
-        """Copies begin: one flight for each CTA whose shared memory they read or write."""
+        """Start a flight for each CTA whose shared memory the copies read or write."""
         foot = transfer.writes or transfer.reads
         if foot is None or not len(transfer.positions):
             return
@@ -77,17 +79,17 @@ class Flights:
         self._open[id(transfer)] = Open(transfer, flights, which, left)
 
     def signalled(self, transfer: Transfer, which: Array, now: int) -> None:
-        """Copies have counted at their mbarriers."""
+        """Note that copies have signalled their mbarriers."""
         for flight in self._of(transfer, which):
             flight.signalled = now
 
     def waited(self, transfer: Transfer, which: Array, now: int) -> None:
-        """The threads that started copies have waited for them."""
+        """Note that the threads that started copies have waited for them."""
         for flight in self._of(transfer, which):
             flight.free = now
 
     def visible(self, transfer: Transfer, which: Array, now: int) -> None:
-        """Copies are visible; those of a flight may become so one after the other."""
+        """Note that copies are visible; those of one flight may become so one after another."""
         for flight in self._of(transfer, which):
             flight.visible = now
         known = self._open.get(id(transfer))
@@ -106,14 +108,14 @@ class Flights:
     # ---- wgmma -------------------------------------------------------------------------------
 
     def issue(self, machine: Machine, group: Group, issued: Array, instruction: int, now: int) -> None:
-        """Warpgroups start a wgmma; ``issued`` is the number of that before, for each of them."""
+        """Note that warpgroups start a wgmma; ``issued`` is the number of the previous one, per warpgroup."""
         for column, flight in self._columns(machine, group, instruction, now):
             tickets = self._wgmma.setdefault((id(machine.batch), column), [])
             tickets.append((int(issued[column]) + 1, flight))
             self.all.append(flight)
 
     def done(self, machine: Machine, group: Group, done: Array, now: int) -> None:
-        """Warpgroups have waited for their wgmma, up to the number ``done`` of each."""
+        """Note that warpgroups have waited for their wgmma up to number ``done``."""
         for column in group.selection.warpgroups.tolist():
             tickets = self._wgmma.get((id(machine.batch), column), [])
             while tickets and tickets[0][0] <= done[column]:

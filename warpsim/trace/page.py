@@ -1,4 +1,4 @@
-"""The page of a trace: one file of HTML with its data, its style and its script."""
+"""Renders a trace as a single HTML file with its data, style and script."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsim.report import pages
 
 
 def page(kernel: str, facts: Iterable[str], record: dict[str, Any]) -> str:
-    """The whole page, of the plain data of a trace."""
+    """Render the page from a trace's plain data."""
     files = resources.files("warpsim.trace")
     data = json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
     frame = files.joinpath("page.html").read_text(encoding="utf-8")

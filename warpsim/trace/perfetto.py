@@ -1,4 +1,4 @@
-"""A trace in the trace event format, which ui.perfetto.dev and chrome://tracing read: a microsecond is a step."""
+"""A trace in the trace event format of ui.perfetto.dev and chrome://tracing; a step is shown as a microsecond."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from warpsim.errors import describe, source_name
 from warpsim.trace.recording import Recording
 
 MOST = 500_000
-"""Slices of single steps; of longer traces a slice is what the same threads execute in one go."""
+"""Most slices of single steps; in longer traces, a slice is a run of steps by the same threads."""
 
 
 def events(trace: Recording) -> list[dict[str, Any]]:
-    """A process for each CTA, a thread for each of its warps, and asynchronous events for what is in flight."""
+    """Make a process for each CTA, a thread for each of its warps, and asynchronous events for operations in flight."""
     ctas = list(dict.fromkeys(warp[:3] for warp in trace.warps))
     process = {cta: number + 1 for number, cta in enumerate(ctas)}
     out: list[dict[str, Any]] = []

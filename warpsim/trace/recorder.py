@@ -27,13 +27,13 @@ STEPS = 1_000_000
 
 
 class Tracer(Profiler):
-    """Records what some CTAs do (the first 4, or those whose (x, y, z) are given), and counts what all do.
+    """Records what some CTAs do (the first 4, or those given by (x, y, z)), and counts what all CTAs do.
 
         tracer = warpsim.trace.Tracer()
         kernel(grid, block, args, watchers=[tracer])
         tracer.trace().save("trace.html")
 
-    After ``max_steps`` steps of these CTAs the recording ends, and the launch goes on.
+    After ``max_steps`` steps of these CTAs the recording ends, and the launch continues.
     """
 
     def __init__(self, ctas: int | Sequence[tuple[int, int, int]] = CTAS, max_steps: int = STEPS) -> None:
@@ -52,7 +52,7 @@ class Tracer(Profiler):
     # ---- the launch --------------------------------------------------------------------------
 
     def batch_began(self, machine: Machine) -> None:
-        """Choose the CTAs, when the first begin."""
+        """Choose the CTAs when the first batch begins."""
         super().batch_began(machine)
         if self._rows is None:
             launch = machine.launch
@@ -87,7 +87,7 @@ class Tracer(Profiler):
         return found
 
     def _members(self, machine: Machine, group: Group) -> tuple[int, ...]:
-        """The rows that a group has threads of."""
+        """The rows of the warps that a group has threads of."""
         assert self._rows is not None
         crew = self._rows.crew(machine, group.selection)
         return self._rows.crews[crew].rows if crew >= 0 else ()
@@ -95,7 +95,7 @@ class Tracer(Profiler):
     # ---- steps -------------------------------------------------------------------------------
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """A step of the CTAs shown."""
+        """Record a step of the CTAs shown."""
         assert self._rows is not None
         super().step_before(machine, group, instruction)
         self._crew = crew = self._rows.crew(machine, group.selection)
@@ -116,29 +116,29 @@ class Tracer(Profiler):
             self._waits.open("cluster barrier", self._rows.crews[crew].rows, now)
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
-        """What was found, and when."""
+        """Record a finding and its step."""
         self._findings.append((max(self._now, 0), finding))
 
     # ---- waits -------------------------------------------------------------------------------
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
-        """Warps may wait from here on."""
+        """Note warps that may wait from here on."""
         barrier = group.instruction.traits.barrier
         if barrier is not None and barrier.waits and self._crew >= 0:
             self._waits.open(f"barrier {number}", self._members(machine, group), self._now)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
-        """They go on."""
+        """Note warps that continue."""
         if group is not None and not self._full:
             self._waits.close(f"barrier {number}", self._members(machine, group), self._now)
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
-        """Likewise, of the barrier of their cluster."""
+        """Note warps that pass the barrier of their cluster."""
         if not self._full:
             self._waits.close("cluster barrier", self._members(machine, group), self._now)
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads have seen the phase over that they waited for."""
+        """Note threads that observed the end of a phase they waited for."""
         assert self._rows is not None
         if len(positions) and self._crew >= 0:
             crew = self._rows.number(machine, positions)
@@ -152,7 +152,7 @@ class Tracer(Profiler):
     # ---- shared memory -----------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Lanes read or write; what copies deliver is told as their flight."""
+        """Mark reads and writes of lanes; data delivered by copies is part of their flight."""
         super().memory_accessed(machine, group, access)
         if access.space.startswith("shared") and self._crew >= 0 and not machine.delivering:
             kind, shape = int(access.writes), group.selection.shape
@@ -161,7 +161,7 @@ class Tracer(Profiler):
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Warps read or write rows of matrices."""
+        """Mark reads and writes of matrix rows."""
         super().rows_accessed(machine, group, access, place, nbytes, columns, active)
         if self._crew >= 0:
             shape = np.broadcast_shapes(place.shape, columns.shape)
@@ -170,7 +170,7 @@ class Tracer(Profiler):
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """Warpgroups read tiles."""
+        """Mark reads of tiles by wgmma."""
         super().tile_read(machine, group, address, columns, limits, nbytes)
         if self._crew >= 0 and not machine.delivering:
             shape = np.broadcast_shapes(address.shape, columns.shape)
@@ -179,38 +179,38 @@ class Tracer(Profiler):
     # ---- asynchronous operations -------------------------------------------------------------
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies begin."""
+        """Record the start of copies."""
         super().async_issued(machine, transfer)
         if transfer.place is not None and not self._full:
             self._flights.start(machine, transfer, self._number(transfer.place), self._now)
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """They have counted at their mbarriers."""
+        """Record that copies signalled their mbarriers."""
         self._flights.signalled(transfer, which, self._now)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """Their sources are free."""
+        """Record that the sources of copies are free."""
         self._flights.waited(transfer, which, self._now)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """What they wrote is visible."""
+        """Record that data written by copies is visible."""
         self._flights.visible(transfer, which, self._now)
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Any) -> None:
-        """Warpgroups start a wgmma."""
+        """Record the start of a wgmma."""
         if self._crew >= 0 and machine.batch.wgmma is not None:
             number = self._number(group.instruction)
             self._flights.issue(machine, group, machine.batch.wgmma.issued, number, self._now)
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
-        """They have waited for it."""
+        """Record that a wgmma was waited for."""
         if machine.batch.wgmma is not None:
             self._flights.done(machine, group, machine.batch.wgmma.done, self._now)
 
     # ---- the end -----------------------------------------------------------------------------
 
     def trace(self) -> Trace:
-        """What was recorded, whether the launch has come to its end or not."""
+        """The recording so far; the launch need not have ended."""
         if self._rows is None:
             raise ValueError("nothing was launched with this tracer")
         self._waits.end(self._now)
@@ -234,5 +234,5 @@ class Tracer(Profiler):
 
 
 def _lanes(rows: Rows, members: tuple[int, ...], lanes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The lanes of a crew's warps; None where these are all that the warps have."""
+    """The lanes of a crew's warps; None if these are all lanes of the warps."""
     return None if all(bits == rows.whole(row) for row, bits in zip(members, lanes, strict=True)) else lanes

@@ -1,4 +1,4 @@
-"""What a tracer has recorded."""
+"""The data that a tracer records."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Recording:
     Attributes:
         profile: what every line did, in all CTAs.
         warps: (x, y, z, warp) of each row.
-        instructions: those that were executed; ``steps`` are their numbers, one for each step.
-        runs: (first step, step behind the last, crew): steps that the same threads execute one after the other.
-        crews: (rows, lanes of each as bits, or None for all that the warps have).
+        instructions: the executed instructions; ``steps`` has the number of one for each step.
+        runs: (first step, one past the last, crew): steps that the same threads execute one after another.
+        crews: (rows, lanes of each as bits, or None for all lanes of the warps).
         waits: (rows, first step, last step, what for).
         flights: asynchronous operations.
-        shared_size, variables, block, marks: shared memory, and accesses to it: first step, last step, CTA, first block, last
-            block, and 0 for reads, 1 for writes, 2 for tiles of wgmma.
+        shared_size, variables, block, marks: shared memory, and accesses to it: first step, last step, CTA, first
+            block, last block, and 0 for reads, 1 for writes, 2 for tiles of wgmma.
         findings: (step, finding).
-        full: whether the launch went on behind the last step.
+        full: whether the launch continued after the last step.
     """
 
     profile: Profile

@@ -1,4 +1,4 @@
-"""Which warps a trace shows, and which of them a group of threads has."""
+"""The warps that a trace shows, and those that a group of threads belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpsim.machine.selection import Selection
 
 Array = NDArray[Any]
 KEPT = 4096
-"""Selections whose rows are remembered."""
+"""Number of selections whose rows are cached."""
 
 
 @attrs.frozen
@@ -26,7 +26,7 @@ class Crew:
 
 
 class Rows:
-    """The warps of some CTAs as the rows of a picture, CTA after CTA."""
+    """The warps of some CTAs as the rows of a picture, CTA by CTA."""
 
     def __init__(self, grid: tuple[int, int, int], n_threads: int, ctas: Iterable[int]) -> None:
         self.ctas = np.array(sorted(set(ctas)), np.int64)
@@ -38,13 +38,13 @@ class Rows:
         self._known: dict[tuple[int, int], tuple[Any, Any, int]] = {}
 
     def index(self, machine: Machine) -> Array:
-        """For each CTA of a batch its place among those shown, -1 for others."""
+        """The position of each CTA of a batch among those shown, -1 for others."""
         numbers = np.asarray(machine.batch.ctas)
         at = np.minimum(np.searchsorted(self.ctas, numbers), len(self.ctas) - 1)
         return np.where(self.ctas[at] == numbers, at, -1)
 
     def crew(self, machine: Machine, selection: Selection) -> int:
-        """The number of the crew that a group's threads are; -1 where none of them is shown."""
+        """The crew number of a group's threads; -1 if none of them is shown."""
         key = id(selection), id(machine.batch)
         known = self._known.get(key)
         if known is None:
@@ -55,7 +55,7 @@ class Rows:
         return known[2]
 
     def number(self, machine: Machine, positions: Array) -> int:
-        """The number of the crew of some threads of a batch."""
+        """The crew number of some threads of a batch."""
         n_ctas = machine.batch.shape.n_ctas
         place = self.index(machine)[positions % n_ctas]
         threads, place = positions[place >= 0] // n_ctas, place[place >= 0]
@@ -82,12 +82,12 @@ class Rows:
         return [(*self.cta(int(cta)), warp) for cta in self.ctas for warp in range(self.per_cta)]
 
     def whole(self, row: int) -> int:
-        """The lanes that the warp of a row has, as bits."""
+        """The existing lanes of a row's warp, as bits."""
         return (1 << min(32, self.n_threads - 32 * (row % self.per_cta))) - 1
 
 
 class Waits:
-    """Spans in which warps wait: opened and closed row by row."""
+    """Intervals in which warps wait, opened and closed per row."""
 
     def __init__(self, n_rows: int) -> None:
         self.spans: list[tuple[tuple[int, ...], int, int, str]] = []
@@ -96,13 +96,13 @@ class Waits:
         self._since: dict[str, Array] = {}
 
     def open(self, what: str, rows: tuple[int, ...], now: int) -> None:
-        """These rows wait from now on, unless they do already."""
+        """Start waiting on these rows, unless they are waiting already."""
         since = self._since.setdefault(what, np.full(self._n_rows, -1, np.int64))
         chosen = np.array(rows, np.int64)
         since[chosen] = np.where(since[chosen] < 0, now, since[chosen])
 
     def close(self, what: str, rows: Iterable[int], now: int, label: str = "") -> None:
-        """These rows go on."""
+        """End waiting on these rows."""
         since = self._since.get(what)
         if since is None:
             return
@@ -115,6 +115,6 @@ class Waits:
         since[chosen] = -1
 
     def end(self, now: int) -> None:
-        """The launch is over: whoever waits still has waited for nothing."""
+        """End the launch: warps that still wait have waited in vain."""
         for what in list(self._since):
             self.close(what, range(self._n_rows), now + 1, f"{what}, which was never over")

@@ -1,4 +1,4 @@
-"""Which blocks of shared memory are read and written when."""
+"""Records which blocks of shared memory are read and written when."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from warpsim.machine.values import Array
 from warpsim.trace.rows import Rows
 
 HEIGHT = 256
-"""At most so many blocks."""
+"""Most blocks in the picture."""
 NEAR = 4
-"""Accesses of one place so many steps apart are one mark."""
+"""Accesses of the same place within this many steps share a mark."""
 MOST = 300_000
 
 
 class Touches:
-    """Marks ``(first step, last step, place of the CTA, first block, last block, kind)``; kinds are 0 for reads, 1 for writes,
-    2 for tiles that wgmma read."""
+    """Marks ``(first step, last step, position of the CTA, first block, last block, kind)``; kinds are 0 for reads, 1
+    for writes, 2 for tiles that wgmma reads.
+    """
 
     def __init__(self, size: int, rows: Rows) -> None:
         self.size = size
@@ -31,9 +32,11 @@ class Touches:
         self._last: dict[tuple[int, int, int, int], list[int]] = {}
 
     def touch(self, machine: Machine, kind: int, place: Any, columns: Any, active: Any, shape: Any, now: int) -> None:
-        """Mark accesses of up to 16 bytes at each ``place``; it, ``columns`` and ``active`` broadcast to ``shape``."""
+        """Mark accesses of up to 16 bytes at each ``place``; ``place``, ``columns`` and ``active`` broadcast to
+        ``shape``.
+        """
         index, at, owners = self.rows.index(machine), np.asarray(place, np.int64), np.asarray(columns)
-        alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # in all CTAs
+        alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # the same in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):
             blocks = np.unique(at.reshape(-1) // self.block)
             ctas = np.unique(index[owners.reshape(-1)])
@@ -45,7 +48,7 @@ class Touches:
         self.add(kind, keys, now)
 
     def add(self, kind: int, keys: Array, now: int) -> None:
-        """Mark blocks; the place of the CTA stands in the upper half of each key."""
+        """Mark blocks; the upper half of each key is the CTA's position."""
         if not len(keys):
             return
         runs = np.split(keys, np.flatnonzero(np.diff(keys) != 1) + 1)
