@@ -47,7 +47,7 @@ def test_integers(benchmark):
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((WARPS, 16, 32), (WARPS, 32, 8)))
     c = np.zeros((WARPS, 16, 8), np.int32)
-    benchmark(lambda: plain_matrix.dot_integer(a, b, c, False))
+    benchmark(lambda: plain_matrix.dot_integer(a, b, c, saturate=False))
 
 
 def test_wgmma(benchmark):

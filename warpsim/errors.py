@@ -148,7 +148,7 @@ def describe(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def place_lines(finding: Finding, caret: bool = True) -> list[str]:
+def place_lines(finding: Finding, *, caret: bool = True) -> list[str]:
     """The PTX line (with a caret), the CUDA line, and the threads of a finding or of its conflicting access."""
     lines = finding.excerpt().splitlines()[: None if caret else 1]
     if finding.source is not None:

@@ -91,7 +91,7 @@ def quad_pair_of_the_text(operand, by_rows, bits, lane, i):
 )
 def test_quad_pairs(operand, by_rows, bits):
     """mma.m8n8k4 of f16: four matrices, one for each pair of quads."""
-    fragment = fragments.quad_pair(operand, by_rows, bits)
+    fragment = fragments.quad_pair(operand, bits, by_rows=by_rows)
     for lane in LANES:
         for i in range(fragment.values):
             assert fragment.place(lane, i) == quad_pair_of_the_text(operand, by_rows, bits, lane, i)
@@ -150,7 +150,7 @@ def test_wmma_accumulators(shape, sm):
 
 def test_volta_quad_pairs_compute_their_blocks():
     """On a V100 each quad pair holds the rows of A and the columns of B of its own 8x8 block of C."""
-    a, b = (wmma_fragments.volta_multiplicand(o, True).table()[0] for o in "ab")
+    a, b = (wmma_fragments.volta_multiplicand(o, along_k=True).table()[0] for o in "ab")
     rows, columns = wmma_fragments.volta_accumulator("f32").table()
     for q in range(4):
         lanes = [lane for lane in LANES if lane // 4 % 4 == q]
@@ -163,7 +163,7 @@ def test_volta_quad_pairs_compute_their_blocks():
 def test_metadata(chunks, floats, selectors):
     """Nibble of chunk c of row r, from the lanes that the selector names: as an H100 reads it."""
     for selector in range(selectors):
-        fragment = fragments.metadata(chunks, floats, selector)
+        fragment = fragments.metadata(chunks, selector, floats=floats)
         held = {}
         for thread in range(fragment.threads):
             for nibble in range(fragment.values):
@@ -187,7 +187,7 @@ def test_moved_matrices():
     for lane in LANES:
         g, t = lane // 4, lane % 4
         for h in range(2):
-            assert fragments.moved("m8n8", False).place(lane, h) == (g, 2 * t + h)
-            assert fragments.moved("m8n8", True).place(lane, h) == (2 * t + h, g)
+            assert fragments.moved("m8n8", transposed=False).place(lane, h) == (g, 2 * t + h)
+            assert fragments.moved("m8n8", transposed=True).place(lane, h) == (2 * t + h, g)
     for shape in ("m16n16", "m16n8", "m8n16"):
-        assert fragments.moved(shape, True).layout.is_bijection
+        assert fragments.moved(shape, transposed=True).layout.is_bijection

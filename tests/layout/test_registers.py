@@ -13,9 +13,9 @@ FRAGMENTS = {
     "C": fragments.accumulator(16, 8, 32),
     "packed C": fragments.accumulator(16, 8, 16),
     "wgmma D": fragments.accumulator(64, 24, 32),
-    "m8n8k4 C": fragments.quad_pair("c", False, 32),
+    "m8n8k4 C": fragments.quad_pair("c", 32, by_rows=False),
     "wmma f16 A": wmma_fragments.multiplicand("a", "m16n16k16", "f16"),
-    "wmma f16 A of a V100": wmma_fragments.multiplicand("a", "m16n16k16", "f16", 70, False),
+    "wmma f16 A of a V100": wmma_fragments.multiplicand("a", "m16n16k16", "f16", 70, along_k=False),
 }
 
 

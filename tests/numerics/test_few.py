@@ -33,8 +33,8 @@ def test_few_lanes_get_the_bits_of_many() -> None:
     with np.errstate(all="ignore"):
         for function in (
             floating.fma,
-            lambda x, y, z: floating.extreme(x, y, True),
-            lambda x, y, z: floating.extreme(y, z, False),
+            lambda x, y, z: floating.extreme(x, y, is_least=True),
+            lambda x, y, z: floating.extreme(y, z, is_least=False),
             lambda x, y, z: floating.canonical(x.copy()),
         ):
             whole = function(a, b, c)

@@ -135,9 +135,9 @@ def test_counts() -> None:
         _check(integer.population(a), lambda x: bin(x).count("1"), a)
         _check(integer.count_leading_zeros(a), lambda x, n=n: n - x.bit_length(), a)
         _check(integer.reverse_bits(a), lambda x, n=n: int(f"{x:0{n}b}"[::-1], 2), a)
-        _check(integer.find_leading(a, False), lambda x: x.bit_length() - 1, a)
+        _check(integer.find_leading(a, shift_amount=False), lambda x: x.bit_length() - 1, a)
         s = a.view(f"i{n // 8}")
-        _check(integer.find_leading(s, False), lambda x: (x if x >= 0 else ~x).bit_length() - 1, s)
+        _check(integer.find_leading(s, shift_amount=False), lambda x: (x if x >= 0 else ~x).bit_length() - 1, s)
 
 
 def test_permute() -> None:

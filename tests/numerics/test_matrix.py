@@ -78,7 +78,7 @@ def test_dot_bits(exclusive):
     a, b = rng.integers(0, 1 << 32, (15, 3, 1), np.uint32), rng.integers(0, 1 << 32, (15, 1, 4), np.uint32)
     a[:, 0], b[:, :, 0] = 0xFFFFFFFF, 0 if exclusive else 0xFFFFFFFF
     c = rng.integers(-500, 500, (3, 4)).astype(np.int32)
-    got = plain_matrix.dot_bits(a, b, c, exclusive)
+    got = plain_matrix.dot_bits(a, b, c, exclusive=exclusive)
 
     assert got[0, 0] == 15 * 32 + c[0, 0]
     for m, n in np.ndindex(3, 4):
@@ -105,8 +105,8 @@ def test_integer_saturation():
     b = np.full((1, 32, 8), 127, np.int8)
     c = np.full((1, 16, 8), 2**31 - 1, np.int32)
 
-    assert plain_matrix.dot_integer(a, b, c, True)[0, 0, 0] == 2**31 - 1
-    assert plain_matrix.dot_integer(a, b, c, False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32
+    assert plain_matrix.dot_integer(a, b, c, saturate=True)[0, 0, 0] == 2**31 - 1
+    assert plain_matrix.dot_integer(a, b, c, saturate=False)[0, 0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32
 
 
 @pytest.mark.parametrize("greatest", [0, 2, 60, 900, 60000])

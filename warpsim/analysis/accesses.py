@@ -80,10 +80,10 @@ class Access:
     def bytes(self) -> Marks:
         """The bytes of shared memory that are accessed; only where `known`."""
         if self.fixed is not None:
-            marks = Marks.around(self.fixed, 1, np.bool_, False)
+            marks = Marks.around(self.fixed, 1, np.bool_, empty=False)
             marks.content[self.fixed - marks.low] = True
             return marks
-        marks = Marks.around(self.starts, self.nbytes, np.bool_, False)
+        marks = Marks.around(self.starts, self.nbytes, np.bool_, empty=False)
         for start in np.unique(self.starts).tolist() if len(marks.content) else ():
             marks.content[start - marks.low : start - marks.low + self.nbytes] = True
         return marks
@@ -202,9 +202,11 @@ def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Ar
         if 0 < len(named_by) <= MOST_DESCRIPTORS:
             transposed = isinstance(turned, Imm) and bool(turned.bits)
             found = [
-                descriptors.elements(int(bits), depth, extent, itemsize, transposed).address.reshape(-1)
+                descriptors.elements(int(bits), depth, extent, itemsize, transposed=transposed).address.reshape(-1)
                 for bits in named_by
             ]
             fixed = np.unique((np.concatenate(found)[:, None] + np.arange(itemsize)).reshape(-1))
             fixed = fixed[(fixed >= 0) & (fixed < WINDOW)]
-        yield Access(instruction, name, READ, SHARED, value, 16, 1, threads, False, True, fixed)
+        yield Access(
+            instruction, name, READ, SHARED, value, 16, 1, threads, whole=False, asynchronous=True, fixed=fixed
+        )

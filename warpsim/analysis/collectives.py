@@ -106,7 +106,7 @@ def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read)
         turned = named.get(f"imm_trans_{name[0]}")
         transposed = isinstance(turned, Imm) and bool(turned.bits)
         bits = int(np.broadcast_to(value.bits, threads.shape)[threads][0])
-        problem = descriptors.elements(bits, k, extent, itemsize, transposed).problem
+        problem = descriptors.elements(bits, k, extent, itemsize, transposed=transposed).problem
         if problem is not None:
             yield facts.finding(
                 "descriptor", instruction, f"{name} 0x{bits:016x}: {problem}", values={"descriptor": bits}

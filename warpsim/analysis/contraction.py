@@ -54,7 +54,7 @@ def contract(function: Function) -> Function:
         for at, (product, operand, negative) in _fusions(function, run, live).items():
             if product.late:
                 code[product.at] = _keep_factors(code[product.at], product, registers)
-            code[at] = _sum(code[at], product, operand, negative)
+            code[at] = _sum(code[at], product, operand, negative=negative)
     return attrs.evolve(function, code=tuple(code), registers=tuple(registers))
 
 
@@ -84,11 +84,16 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
     return attrs.evolve(instruction, form=form, operands=(d, *places.values(), *rest))
 
 
-def _sum(instruction: Instruction, product: _Product, operand: int, negative: bool) -> Instruction:
+def _sum(instruction: Instruction, product: _Product, operand: int, *, negative: bool) -> Instruction:
     """The fused form of an add or sub one of whose operands is the product."""
     d, *terms = instruction.operands
     form, minus = instruction.form, instruction.traits.contraction is Contraction.DIFFERENCE
-    function = fused(product.kind[-1], negative ^ (minus and operand == 1), minus and operand == 0, product.made_of)
+    function = fused(
+        product.kind[-1],
+        product.made_of,
+        negative_product=negative ^ (minus and operand == 1),
+        negative_sum=minus and operand == 0,
+    )
     sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[: len(product.factors) + 1]]
     form = attrs.evolve(form, function=function, operands=(form.operands[0], *sources))
     return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))

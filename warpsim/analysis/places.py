@@ -36,8 +36,8 @@ def check_places(facts: Facts) -> Iterator[Finding]:
             if not threads.any():
                 continue
             for access in accesses(facts, instruction, read, threads):
-                yield from _aligned(facts, access, certain)
-                yield from _inside(facts, access, certain, variables)
+                yield from _aligned(facts, access, certain=certain)
+                yield from _inside(facts, access, variables, certain=certain)
 
 
 def shared_variables(facts: Facts) -> dict[str, Variable]:
@@ -46,11 +46,11 @@ def shared_variables(facts: Facts) -> dict[str, Variable]:
     return {v.unique: v for v in both if v.space is StateSpace.SHARED}
 
 
-def _aligned(facts: Facts, access: Access, certain: bool) -> Iterator[Finding]:
+def _aligned(facts: Facts, access: Access, *, certain: bool) -> Iterator[Finding]:
     address = access.address
     known = min(access.align, 1 << min(address.zeros, 62))
     odd = np.broadcast_to(address.bits % np.uint64(known) != 0, access.threads.shape) & access.threads
-    if not _counts(odd, access.threads, certain):
+    if not _counts(odd, access.threads, certain=certain):
         return
     rule = (
         "matrix-alignment"
@@ -68,11 +68,11 @@ def _aligned(facts: Facts, access: Access, certain: bool) -> Iterator[Finding]:
     yield facts.finding(rule, access.instruction, message, threads=odd, advice=ALIGNED[rule], values={"address": first})
 
 
-def _counts(wrong: Array, threads: Array, certain: bool) -> bool:
+def _counts(wrong: Array, threads: Array, *, certain: bool) -> bool:
     return bool(wrong.any() if certain else wrong.any() and (wrong == threads).all())
 
 
-def _inside(facts: Facts, access: Access, certain: bool, variables: dict[str, Variable]) -> Iterator[Finding]:
+def _inside(facts: Facts, access: Access, variables: dict[str, Variable], *, certain: bool) -> Iterator[Finding]:
     """Accesses that leave the only variable of which their address was made."""
     if access.space != SHARED or not access.address.exact or len(access.address.symbols) != 1:
         return

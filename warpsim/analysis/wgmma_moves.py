@@ -55,7 +55,7 @@ def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list
     work = list(range(len(blocks)))
     while work:
         block = blocks[work.pop()]
-        if _flies(code[block.first : block.last], before[block.index]):
+        if _flies(code[block.first : block.last], flying=before[block.index]):
             for successor in block.successors:
                 if not before[successor]:
                     before[successor] = True
@@ -64,14 +64,14 @@ def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list
     for block in blocks:
         flying = before[block.index]
         for instruction in code[block.first : block.last]:
-            flying = _flies((instruction,), flying)
+            flying = _flies((instruction,), flying=flying)
             made = moved(instruction) if flying else None
             if made is not None:
                 found.append(made)
     return found
 
 
-def _flies(code: tuple[Instruction, ...], flying: bool) -> bool:
+def _flies(code: tuple[Instruction, ...], *, flying: bool) -> bool:
     """Whether a wgmma may be in flight behind some instructions."""
     for instruction in code:
         if instruction.form.scope is Scope.WARPGROUP:

@@ -175,7 +175,7 @@ class Recorder:
         if site != ENTER:
             launch = stack.pop() if stack else None
             if launch is not None:
-                self._after(launch, bool(data.result) and data.result[0] == 0)
+                self._after(launch, launched=bool(data.result) and data.result[0] == 0)
             return
         stack.append(None)
         name = (data.function or b"").decode()
@@ -190,7 +190,7 @@ class Recorder:
         if not self._room(len(stack)) or self.driver.capturing(shape.stream or 0):
             return
         symbol = (data.symbol or b"").decode()
-        launch = self._captured(given.f, shape, cluster, cooperative, given.params, extra, symbol)
+        launch = self._captured(given.f, shape, cluster, given.params, extra, symbol, cooperative=cooperative)
         if launch is not None and self.driver.synchronise() and self._before(launch):
             stack[-1] = launch
 
@@ -203,10 +203,11 @@ class Recorder:
         function: int,
         shape: Any,
         cluster: tuple[int, int, int] | None,
-        cooperative: bool,
         params: int | None,
         extra: int | None,
         symbol: str = "",
+        *,
+        cooperative: bool,
     ) -> Captured | None:
         """A launch without its memory; None if it is not wanted or has no PTX."""
         symbol = symbol or self.driver.name_of(function)
@@ -263,7 +264,7 @@ class Recorder:
         held = self.driver.read(start, size) if size <= self.largest else None
         launch.memory[start] = None if held is None else [held]  # type: ignore[assignment]
 
-    def _after(self, launch: Captured, launched: bool) -> None:
+    def _after(self, launch: Captured, *, launched: bool) -> None:
         if not launched or not self.driver.synchronise():
             self.note(f"{launch.name}: the launch failed")
             return
@@ -319,7 +320,7 @@ class Recorder:
                 self.note("a graph was not recorded: one of its nodes failed when run alone")
                 break
             if launch is not None and ready:
-                self._after(launch, True)
+                self._after(launch, launched=True)
         for address, held in saved.items():
             self.driver.write(address, held)
 
@@ -329,7 +330,9 @@ class Recorder:
         for number, node in enumerate(nodes):
             if isinstance(node, Kernel) and self._room(len(wanted) + 1):
                 given = node.given
-                launch = self._captured(node.function, given, node.cluster, node.cooperative, given.params, given.extra)
+                launch = self._captured(
+                    node.function, given, node.cluster, given.params, given.extra, cooperative=node.cooperative
+                )
                 if launch is not None:
                     wanted[number] = launch
         return wanted

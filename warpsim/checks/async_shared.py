@@ -99,10 +99,10 @@ class SharedUses:
         ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
         (none given: by a warpgroup)."""
         place = np.asarray(place, np.int64)
-        self._meet(machine, group, "writes", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, group, "writes", access, place, nbytes, columns, active, by, rows=rows)
         if access == "read":
             return
-        self._meet(machine, group, "reads", access, place, nbytes, columns, active, rows, by)
+        self._meet(machine, group, "reads", access, place, nbytes, columns, active, by, rows=rows)
         if self.matrices:
             low, high = int(place.min()), int(place.max()) + nbytes
             for matrix in self.matrices:
@@ -110,7 +110,7 @@ class SharedUses:
                     found = matrix.hits(place, nbytes, columns, active)
                     if found.any():
                         what = "is written while a wgmma in flight reads it"
-                        self._report(machine, group, OVERWRITE, what, matrix.place, place, found, rows, by)
+                        self._report(machine, group, OVERWRITE, what, matrix.place, place, found, by, rows=rows)
 
     def _meet(
         self,
@@ -122,8 +122,9 @@ class SharedUses:
         nbytes: int,
         columns: Array,
         active: Array | None,
-        rows: bool,
         by: Array | None,
+        *,
+        rows: bool,
     ) -> None:
         """Compare accesses with what copies in flight write, or read."""
         if self._oldest[kind] == _NEVER:
@@ -138,7 +139,7 @@ class SharedUses:
                 verb = "read" if access == "read" else "written"
                 rule = EARLY if kind == "writes" else OVERWRITE
                 what = f"is {verb} while an unfinished copy {kind} it"
-                self._report(machine, group, rule, what, copy.place, place, found, rows, by)
+                self._report(machine, group, rule, what, copy.place, place, found, by, rows=rows)
 
     def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that meet them there."""
@@ -164,8 +165,9 @@ class SharedUses:
         other: Instruction | None,
         place: Array,
         found: Array,
-        rows: bool,
         by: Array | None,
+        *,
+        rows: bool,
     ) -> None:
         selection = group.selection
         address = int(np.broadcast_to(place, found.shape)[found][0])

@@ -90,7 +90,7 @@ class Descriptors(Watcher):
         problems: dict[int, str | None]
         numbers = dict.fromkeys(bits.reshape(-1).tolist())
         if len(numbers) == 1:
-            one = descriptors.elements(next(iter(numbers)), *matrix)
+            one = descriptors.elements(next(iter(numbers)), *matrix[:3], transposed=matrix[3])
             problem = one.problem
             if one.moved_span and problem is None:
                 problem = _mislaid(machine, one, columns)

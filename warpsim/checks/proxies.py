@@ -84,7 +84,9 @@ class Proxies:
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def shared(self, group: Group, place: Any, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+    def shared(
+        self, group: Group, place: Any, nbytes: int, columns: Array, active: Array | None, *, write: bool
+    ) -> None:
         """A generic access to shared memory."""
         shape = group.selection.shape
         at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
@@ -92,9 +94,11 @@ class Proxies:
         if active is not None:
             mask = np.broadcast_to(active, shape)
             at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+        self._leave(self.cells, at, nbytes, where, threads, present(group), write=write)
 
-    def rows(self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, write: bool) -> None:
+    def rows(
+        self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, *, write: bool
+    ) -> None:
         """Matrix rows ``[n, k, m]`` of warps."""
         warps, n_ctas = group.warps, self.n_ctas
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
@@ -103,7 +107,7 @@ class Proxies:
         if active is not None:
             mask = np.broadcast_to(active, shape)
             at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, nbytes, where, threads, write, present(group))
+        self._leave(self.cells, at, nbytes, where, threads, present(group), write=write)
 
     def globals(self, group: Group, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
         """A generic store to global memory."""
@@ -114,10 +118,18 @@ class Proxies:
         cells = self.shared_state.cells.get(allocation.number)
         if cells is None:
             cells = self.shared_state.cells[allocation.number] = Cells(allocation.data.size, 1)
-        self._leave(cells, at, nbytes, np.zeros(1, np.int64), threads, True, present(group))
+        self._leave(cells, at, nbytes, np.zeros(1, np.int64), threads, present(group), write=True)
 
     def _leave(
-        self, cells: Cells, at: Array, nbytes: int, where: Array, threads: Array, write: bool, instruction: Instruction
+        self,
+        cells: Cells,
+        at: Array,
+        nbytes: int,
+        where: Array,
+        threads: Array,
+        instruction: Instruction,
+        *,
+        write: bool,
     ) -> None:
         cells.fit(nbytes)
         stamp = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
@@ -139,7 +151,7 @@ class Proxies:
         where, threads = (
             np.broadcast_to(x[which][:, None], at.shape) for x in (transfer.writes.columns, transfer.positions)
         )
-        self._leave(self.cells, at, step, where, threads, True, transfer.place or present(transfer.group))
+        self._leave(self.cells, at, step, where, threads, transfer.place or present(transfer.group), write=True)
 
     # ---- the async proxy ---------------------------------------------------------------------
 
@@ -156,7 +168,7 @@ class Proxies:
             step = min(footprint.nbytes & -footprint.nbytes, 16)
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
-            self._meet(machine, group, positions, self.cells, at, step, where, users, write, "shared", None)
+            self._meet(machine, group, positions, self.cells, at, step, where, users, "shared", None, write=write)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``."""
@@ -167,7 +179,7 @@ class Proxies:
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
-        self._meet(machine, group, None, self.cells, at, 16, where, users, False, "shared", None, lanes=128)
+        self._meet(machine, group, None, self.cells, at, 16, where, users, "shared", None, write=False, lanes=128)
 
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everybody: by each thread that
@@ -202,7 +214,7 @@ class Proxies:
         return self.shared_state.events.n
 
     def bulk_globals(
-        self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int, write: bool
+        self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int, *, write: bool
     ) -> None:
         """Bulk copies of the threads of the step access runs of global memory."""
         if not len(address) or not self.shared_state.cells:
@@ -215,7 +227,7 @@ class Proxies:
         at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
         users = np.broadcast_to(positions[:1], at.shape)
         self._meet(
-            machine, group, positions, cells, at, step, np.zeros(1, np.int64), users, write, "global", allocation
+            machine, group, positions, cells, at, step, np.zeros(1, np.int64), users, "global", allocation, write=write
         )
 
     def _meet(
@@ -228,10 +240,11 @@ class Proxies:
         nbytes: int,
         where: Array,
         users: Array,
-        write: bool,
         space: str,
         allocation: Allocation | None,
         lanes: int = 1,
+        *,
+        write: bool,
     ) -> None:
         """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before; the threads at
         ``starters`` of the group (None: all) start them."""
@@ -242,7 +255,9 @@ class Proxies:
         for kind in ("write", "read") if write else ("write",):
             seen = cells.kinds.get(kind)
             if seen is not None:
-                self._check(machine, group, starters, seen[place], at, users, kind, write, space, allocation, lanes)
+                self._check(
+                    machine, group, starters, seen[place], at, users, kind, space, allocation, lanes, write=write
+                )
                 if write:
                     cells.of(kind)[place] = 0
 
@@ -255,10 +270,11 @@ class Proxies:
         at: Array,
         users: Array,
         kind: str,
-        write: bool,
         space: str,
         allocation: Allocation | None,
         lanes: int,
+        *,
+        write: bool,
     ) -> None:
         run, part = np.nonzero(seen)
         if not len(run):
@@ -276,7 +292,15 @@ class Proxies:
             return
         which = int(np.flatnonzero(bad)[0])
         self._report(
-            machine, group, starters, int(times[which]), int(threads[which]), int(at[which]), kind, write, allocation
+            machine,
+            group,
+            starters,
+            int(times[which]),
+            int(threads[which]),
+            int(at[which]),
+            kind,
+            allocation,
+            write=write,
         )
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
@@ -310,8 +334,9 @@ class Proxies:
         thread: int,
         at: int,
         kind: str,
-        write: bool,
         allocation: Allocation | None,
+        *,
+        write: bool,
     ) -> None:
         event = self.shared_state.events[time]
         assert event is not None

@@ -31,8 +31,9 @@ class RaceCells(RaceFindings):
         nbytes: int,
         threads: Array,
         mask: Array | None,
-        write: bool,
         where: Any,
+        *,
+        write: bool,
     ) -> None:
         """Addresses that may be the same along axes of the group: only the first and last thread of those count."""
         if mask is not None:
@@ -49,7 +50,7 @@ class RaceCells(RaceFindings):
             if at.shape != threads.shape:
                 first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
                 last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
-        self.flat(machine, group, cells, at, nbytes, first, last, write, where)
+        self.flat(machine, group, cells, at, nbytes, first, last, where, write=write)
 
     def flat(
         self,
@@ -60,9 +61,10 @@ class RaceCells(RaceFindings):
         nbytes: int,
         first: Array,
         last: Array,
-        write: bool,
         where: Any,
         agents: Array | None = None,
+        *,
+        write: bool,
     ) -> None:
         """The accesses themselves: check each granule against its cells, then leave this step there (in the name of
         ``agents``, if given)."""
@@ -76,7 +78,7 @@ class RaceCells(RaceFindings):
             index = index * cells.width + np.asarray(where).reshape(-1)
         for k in range(per):
             place = index + k * cells.width if k else index
-            self._granule(machine, group, cells, place, at, first, last, write, allocation, agents)
+            self._granule(machine, group, cells, place, at, first, last, allocation, agents, write=write)
 
     def _granule(
         self,
@@ -87,9 +89,10 @@ class RaceCells(RaceFindings):
         at: Array,
         first: Array,
         last: Array,
-        write: bool,
         allocation: Allocation | None,
         agents: Array | None,
+        *,
+        write: bool,
     ) -> None:
         stamp = self.now << SHIFT | last
         if self.clustered and cells is self.shared_cells and cells.width > 1:
@@ -100,12 +103,16 @@ class RaceCells(RaceFindings):
         for kind in ("write", "strong"):
             writes = cells.kinds.get(kind)
             if writes is not None and (kind == "write" or strong < GPU or cells.narrow):
-                self._check(machine, group, writes.take(index), at, first, last, write, True, allocation)
+                self._check(
+                    machine, group, writes.take(index), at, first, last, allocation, write=write, was_write=True
+                )
         if write:
             for kind in ("read", "other"):
                 readers = cells.kinds.get(kind)
                 if readers is not None:
-                    self._check(machine, group, readers.take(index), at, first, last, True, False, allocation)
+                    self._check(
+                        machine, group, readers.take(index), at, first, last, allocation, write=True, was_write=False
+                    )
             writes = cells.of("strong" if strong else "write")
             writes[index] = stamp
             cells.narrow |= 0 < strong < GPU
@@ -164,9 +171,10 @@ class RaceCells(RaceFindings):
         at: Array,
         first: Array,
         last: Array,
+        allocation: Allocation | None,
+        *,
         write: bool,
         was_write: bool,
-        allocation: Allocation | None,
     ) -> None:
         """Compare the accesses with those that the cells remember."""
         order = self.order
@@ -226,8 +234,8 @@ class RaceCells(RaceFindings):
                     int(at[chosen[which]]),
                     int(theirs[which]),
                     int(times[which]),
-                    write,
-                    was_write,
                     allocation,
                     UNFENCED if told else reason,
+                    write=write,
+                    was_write=was_write,
                 )

@@ -61,10 +61,11 @@ class RaceFindings(RaceFlags):
         at: int,
         thread: int,
         time: int,
-        write: bool,
-        was_write: bool,
         allocation: Allocation | None,
         reason: str = "",
+        *,
+        write: bool,
+        was_write: bool,
     ) -> None:
         """These threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is no error, if
         it is none."""
@@ -82,7 +83,7 @@ class RaceFindings(RaceFlags):
             f" {event.span.line if event is not None else 0}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
-        doubt = Doubt(positions, message, address, other, False, reason)
+        doubt = Doubt(positions, message, address, other, together=False, reason=reason)
         reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
         if reason == IN_TURN:
             self._fault(machine, group, doubt)
@@ -107,7 +108,7 @@ class RaceFindings(RaceFlags):
         else:
             threads = threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
-        self.doubts.append(Doubt(threads, message, int(at[0]), other, True))
+        self.doubts.append(Doubt(threads, message, int(at[0]), other, together=True))
 
     def settle(self, machine: Machine, group: Group, changed: Array | None, lost: Array | None) -> None:
         """The store of the step is done: ``changed`` marks the lanes that found another value there than they stored,

@@ -41,40 +41,41 @@ class RaceFlags(RaceClocks):
         cells: Cells,
         place: Array,
         mask: Array | None,
-        reads: bool,
-        writes: bool,
         columns: Array | None,
         start: int = 0,
+        *,
+        reads: bool,
+        writes: bool,
     ) -> None:
         """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released.
 
         ``cells`` are those of the memory that begins at ``start``, ``columns`` None for global memory."""
-        if not self.has_flags or self._is_own(group, cells, place, mask, writes, columns, start):
+        if not self.has_flags or self._is_own(group, cells, place, mask, columns, start, writes=writes):
             return
         self.widen()
         positions = group.selection.positions
         place, positions, where, index = self._flat(cells, place, mask, positions, columns, start)
         shared, narrow = columns is not None, self.note.level == CTA
-        self._share_leads(cells, place, where, index, shared)
+        self._share_leads(cells, place, where, index, shared=shared)
         if writes:
             if self.note.release:
-                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared, narrow)
+                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared=shared, narrow=narrow)
                 cells.of("lead")[index] = SHARED_BY_MANY
             else:
                 near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
                 if narrow or (shared and not self.clustered):
-                    self._give(near, place, positions, where, shared, True)
+                    self._give(near, place, positions, where, shared=shared, narrow=True)
                 else:  # a fence of the CTA alone makes it a release to the CTA
-                    self._give(far, place, positions, where, shared, False)
+                    self._give(far, place, positions, where, shared=shared, narrow=False)
                     if not shared:
-                        self._give(np.where(near > far, near, 0), place, positions, where, shared, True)
+                        self._give(np.where(near > far, near, 0), place, positions, where, shared=shared, narrow=True)
                 cells.of("lead")[index[near > 0]] = SHARED_BY_MANY
         if reads and self.launch.flags:
             for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
                 at = np.full_like(place, CROWD) if address == CROWD else place
                 for scope in (True,) if narrow or shared else (False, True):
-                    for mine, key in self._keys(address, at, positions, where, shared, scope):
-                        self._take(mine, key, narrow)
+                    for mine, key in self._keys(address, at, positions, where, shared=shared, narrow=scope):
+                        self._take(mine, key, narrow=narrow)
 
     def _flat(
         self, cells: Cells, place: Array, mask: Array | None, positions: Array, columns: Array | None, start: int
@@ -98,9 +99,10 @@ class RaceFlags(RaceClocks):
         cells: Cells,
         place: Array,
         mask: Array | None,
-        writes: bool,
         columns: Array | None,
         start: int,
+        *,
+        writes: bool,
     ) -> bool:
         """Whether each thread accesses a place that nobody else has used as a flag; releases are noted there."""
         shared, narrow = columns is not None, self.note.level == CTA
@@ -137,7 +139,7 @@ class RaceFlags(RaceClocks):
         cells.of("past")[index[gives]] = self.launch.past(past)
         return True
 
-    def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, shared: bool) -> None:
+    def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, *, shared: bool) -> None:
         """Flags at these places that one thread has used are sync variables from now on."""
         lead = cells.of("lead")
         _, first = np.unique(index, return_index=True)
@@ -155,7 +157,9 @@ class RaceFlags(RaceClocks):
             for past, some in by_column(np.arange(len(mine)), pasts[mine]):
                 own = seen[mine[some]] >> SHIFT
                 known = self.launch.pasts[past]
-                detector._give(own, place[mine[some]], positions[some], columns[some], shared, shared, known)
+                detector._give(
+                    own, place[mine[some]], positions[some], columns[some], known, shared=shared, narrow=shared
+                )
 
     # ---- flags of many -----------------------------------------------------------------------
 
@@ -165,9 +169,10 @@ class RaceFlags(RaceClocks):
         place: Array,
         positions: Array,
         where: Array,
+        past: Past | None = None,
+        *,
         shared: bool,
         narrow: bool,
-        past: Past | None = None,
     ) -> None:
         """Threads release their accesses before ``own`` (0: none) through flags at ``place``, and what they know, or knew."""
         gives = own > 0
@@ -179,10 +184,10 @@ class RaceFlags(RaceClocks):
         if len(addresses) > MANY:
             addresses, place = [CROWD], np.full_like(place, CROWD)
         self.launch.flags.update(addresses)
-        if (shared or narrow) and self._give_apart(own, place, positions, where, shared, past):
+        if (shared or narrow) and self._give_apart(own, place, positions, where, past, shared=shared):
             return
         for address in addresses:
-            for mine, key in self._keys(address, place, positions, where, shared, narrow):
+            for mine, key in self._keys(address, place, positions, where, shared=shared, narrow=narrow):
                 times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
                 if past is None:
                     self.order.publish(key, mine, times)
@@ -190,7 +195,7 @@ class RaceFlags(RaceClocks):
                     self.order.publish_past(key, mine, times, past)
 
     def _give_apart(
-        self, own: Array, place: Array, positions: Array, where: Array, shared: bool, past: Past | None
+        self, own: Array, place: Array, positions: Array, where: Array, past: Past | None, *, shared: bool
     ) -> bool:
         """The flags of all CTAs at once, where every CTA has its own."""
         if (where != positions % self.n_ctas).any():
@@ -206,7 +211,7 @@ class RaceFlags(RaceClocks):
         return self.order.publish_apart(keys, starts, positions[order], own[order], past)
 
     def _keys(
-        self, address: int, place: Array, positions: Array, where: Array, shared: bool, narrow: bool
+        self, address: int, place: Array, positions: Array, where: Array, *, shared: bool, narrow: bool
     ) -> Iterator[tuple[Array, Hashable]]:
         """The threads at an address, and the sync variable that it is to them."""
         here = place == address
@@ -217,7 +222,7 @@ class RaceFlags(RaceClocks):
         for column, mine in by_column(positions, where):
             yield mine, (self.base + column, address) if shared else (self.base + column, "cta", address)
 
-    def _take(self, positions: Array, key: Hashable, narrow: bool) -> None:
+    def _take(self, positions: Array, key: Hashable, *, narrow: bool) -> None:
         rows = self.launch.variables.get(key)
         if narrow and isinstance(key, tuple) and key[1] == "cta":  # a wider release of the same CTA serves as well
             wider = self.launch.variables.get(("gpu", key[2]), {}).get(key[0])

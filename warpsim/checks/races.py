@@ -53,16 +53,16 @@ class Races(RaceCells):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
-                self.lanes(machine, group, self.shared_cells, at, nbytes, threads, mask, write, None)
+                self.lanes(machine, group, self.shared_cells, at, nbytes, threads, mask, None, write=write)
                 if self.note.level:
                     self.strong(
                         group,
                         self.shared_cells,
                         np.asarray(place, np.int64),
                         active,
-                        reads or not write,
-                        write,
                         columns,
+                        reads=reads or not write,
+                        writes=write,
                     )
                 return
             self.widen()
@@ -71,9 +71,9 @@ class Races(RaceCells):
             shape = selection.shape
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
-        self.lanes(machine, group, self.shared_cells, at, nbytes, selection.positions, active, write, where)
+        self.lanes(machine, group, self.shared_cells, at, nbytes, selection.positions, active, where, write=write)
         if self.note.level:
-            self.strong(group, self.shared_cells, at, active, reads or not write, write, where)
+            self.strong(group, self.shared_cells, at, active, where, reads=reads or not write, writes=write)
 
     def rows(
         self,
@@ -83,6 +83,7 @@ class Races(RaceCells):
         nbytes: int,
         columns: Array,
         active: Array | None,
+        *,
         write: bool,
     ) -> None:
         """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
@@ -102,18 +103,28 @@ class Races(RaceCells):
         if active is not None:
             mask = np.broadcast_to(active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.flat(machine, group, self.shared_cells, at, nbytes, first, last, write, columns)
+        self.flat(machine, group, self.shared_cells, at, nbytes, first, last, columns, write=write)
         self.settle(machine, group, None, None)
 
     def spread(
-        self, machine: Machine, group: Group, positions: Array, columns: Array, start: Array, nbytes: int, write: bool
+        self,
+        machine: Machine,
+        group: Group,
+        positions: Array,
+        columns: Array,
+        start: Array,
+        nbytes: int,
+        *,
+        write: bool,
     ) -> None:
         """Runs of bytes of shared memory that asynchronous copies of these threads access."""
         self.widen()
         step = min(nbytes & -nbytes, 16)
         at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
         who = np.repeat(positions, nbytes // step)
-        self.flat(machine, group, self.shared_cells, at, step, who, who, write, np.repeat(columns, nbytes // step))
+        self.flat(
+            machine, group, self.shared_cells, at, step, who, who, np.repeat(columns, nbytes // step), write=write
+        )
         self.settle(machine, group, None, None)
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
@@ -130,10 +141,12 @@ class Races(RaceCells):
                 return
         threads = group.selection.positions + self.base
         place, mask, write = access.place, access.active, access.writes
-        self.lanes(machine, group, cells, place - allocation.start, access.nbytes, threads, mask, write, allocation)
+        self.lanes(
+            machine, group, cells, place - allocation.start, access.nbytes, threads, mask, allocation, write=write
+        )
         if not weak:
             reads = access.kind == ATOMIC or not write
-            self.strong(group, cells, place, mask, reads, write, None, allocation.start)
+            self.strong(group, cells, place, mask, None, allocation.start, reads=reads, writes=write)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
@@ -147,7 +160,7 @@ class Races(RaceCells):
         at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
         agents = (self.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.flat(machine, group, self.shared_cells, at, 16, first, last, False, where, agents)
+        self.flat(machine, group, self.shared_cells, at, 16, first, last, where, agents, write=False)
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
@@ -157,11 +170,11 @@ class Races(RaceCells):
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
                 where = footprint.columns, footprint.start, footprint.nbytes
-                self._copy(machine, transfer, *where, write, strong=write and transfer.reduces)
+                self._copy(machine, transfer, *where, write=write, strong=write and transfer.reduces)
         self.copying = False
 
         if transfer.signal is not None:
-            self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, True, strong=True)
+            self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, write=True, strong=True)
 
     def _copy(
         self,
@@ -170,16 +183,16 @@ class Races(RaceCells):
         columns: Array,
         start: Array,
         nbytes: int,
-        write: bool,
         *,
         strong: bool,
+        write: bool,
     ) -> None:
         """Accesses of copies; a reduction, and what counts at an mbarrier, is atomic."""
         outer = self.note
         if strong:
             self.note = Note(GPU)
             self.launch.begin(self.launch.events[-1], GPU)
-        self.spread(machine, transfer.group, transfer.positions, columns, start, nbytes, write)
+        self.spread(machine, transfer.group, transfer.positions, columns, start, nbytes, write=write)
         self.note = outer
 
     def waited(self, transfer: Transfer, which: Array) -> None:

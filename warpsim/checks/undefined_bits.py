@@ -325,19 +325,19 @@ def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effec
     return before, after
 
 
-def bit_ports(machine: Machine, group: Group, form: Form, active: Any, combines: bool = False) -> dict[str, Any]:
+def bit_ports(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
     """The ports of a body of single threads that is to move undefined bits: memory gives and takes such bits, copies are made
     at once."""
     ports = {p: port(machine, p, group, active) for p in form.ports}
-    return {**ports, **stand_ins(machine, group, form, active, combines)}
+    return {**ports, **stand_ins(machine, group, form, active, combines=combines)}
 
 
-def stand_ins(machine: Machine, group: Group, form: Form, active: Any, combines: bool = False) -> dict[str, Any]:
+def stand_ins(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
     """Those of a form's ports that move undefined bits instead of values."""
     names = form.ports & {"memory", "async_groups", "bulk"}
     if not names:
         return {}
-    memory = UndefinedMemory(machine, group, active, combines)
+    memory = UndefinedMemory(machine, group, active, combines=combines)
     return {name: memory if name == "memory" else AtOnce(memory) for name in names}
 
 

@@ -29,13 +29,13 @@ class UndefinedMemory:
 
     A body that only moves bits tells with this port which bits of its result nobody wrote."""
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None, combines: bool = False) -> None:
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> None:
         self.machine, self.combines = machine, combines
         self.port = _Companions(machine, group, active)
 
     def among(self, active: Array) -> UndefinedMemory:
         """The port of only these of its threads."""
-        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, self.combines)
+        return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, combines=self.combines)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
@@ -122,15 +122,15 @@ class _Companions(Memory):
 
     __slots__ = ()
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None, unused: bool = False) -> None:
-        super().__init__(machine, group, active, unused)
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
+        super().__init__(machine, group, active, unused=unused)
         self.shared, self.local = self.shared.companion or self.shared, self.local.companion or self.local
         self.window = QUIET
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
         """Ones for each bit of the elements that something has written."""
         base, offset = address.base, address.offset
-        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, False)
+        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
         for index in np.unique(owner[good]):
             bits = self.globals.allocation(int(index)).companion

@@ -30,7 +30,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
     if isinstance(work, RunStore):
         address = start[:, None] + np.arange(0, work.source.nbytes, 8)
         lacking = _of_runs(
-            bits.gather(address, np.broadcast_to(columns, address.shape), U64), work.reduction is not None
+            bits.gather(address, np.broadcast_to(columns, address.shape), U64), combined=work.reduction is not None
         )
     else:
         address = work.boxes.shared(start)
@@ -41,7 +41,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         _report(machine, group, transfer, transfer.positions[which[rows]], int(address[lacking].min()))
 
 
-def _of_runs(written: Array, combined: bool) -> Array:
+def _of_runs(written: Array, *, combined: bool) -> Array:
     """Which of the eights of bytes ``[runs, nbytes / 8]`` hold nothing.
 
     One written byte is enough: beside it lies the padding of a structure. The last eight count with those before them,

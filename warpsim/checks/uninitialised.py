@@ -162,7 +162,7 @@ class Uninitialised(WrittenBytes):
     def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
         """Not only stores write memory."""
         if np.size(place):
-            companion(machine, space).mark(place, columns, False, nbytes, None)
+            companion(machine, space).mark(place, columns, nbytes, None, rows=False)
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Stores write; others may meet what nobody wrote."""
@@ -176,8 +176,8 @@ class Uninitialised(WrittenBytes):
             return
         bits = companion(machine, access.space)
         if access.kind == WRITE:
-            bits.mark(place, access.columns, access.everywhere, nbytes, active)
-        elif bits.lacks(place, access.columns, access.everywhere, nbytes, active):
+            bits.mark(place, access.columns, nbytes, active, rows=access.everywhere)
+        elif bits.lacks(place, access.columns, nbytes, active, rows=access.everywhere):
             self._meet(machine, group)
 
     def async_delivered(
@@ -193,10 +193,10 @@ class Uninitialised(WrittenBytes):
         """Rows of matrices."""
         bits = companion(machine, "shared")
         if access != READ:
-            bits.mark(place, columns, False, nbytes, active)
+            bits.mark(place, columns, nbytes, active, rows=False)
             return
         everywhere = columns.size == bits.n_columns and place.shape[2] == 1 and group.warps.dense
-        if bits.lacks(place, columns, everywhere, nbytes, active):
+        if bits.lacks(place, columns, nbytes, active, rows=everywhere):
             self._meet(machine, group)
 
     def _meet(self, machine: Machine, group: Group) -> None:
@@ -209,7 +209,7 @@ class Uninitialised(WrittenBytes):
             return
         arguments = [get(machine, group) for get in passage.getters]
         if passage.warps:
-            arguments = [spread(group.warps, a, passage.wide) for a in arguments]
+            arguments = [spread(group.warps, a, wide=passage.wide) for a in arguments]
         active = None if passage.guard is None else passage.guard(machine, group)
         self._met = Met(group, passage, active, arguments)
         machine.attend()
@@ -235,7 +235,11 @@ class Uninitialised(WrittenBytes):
     ) -> None:
         """What wgmma reads of shared memory is multiplied."""
         bits = companion(machine, "shared")
-        if not machine.delivering and not bits.covers(*limits) and bits.lacks(address, columns, False, nbytes, None):
+        if (
+            not machine.delivering
+            and not bits.covers(*limits)
+            and bits.lacks(address, columns, nbytes, None, rows=False)
+        ):
             machine.fault(
                 RULE, "wgmma reads uninitialised shared memory", group,
                 advice="write the whole tile before it is multiplied",
@@ -347,7 +351,7 @@ def _take(machine: Machine, met: Met) -> bool:
     if any(passage.plan.function.registers[s].type.bits > 64 for s in slots):
         return False
     into = Into(group)
-    passage.commit(machine, into, collect(group.warps, bits, passage.wide) if passage.warps else bits, active)  # type: ignore[arg-type]
+    passage.commit(machine, into, collect(group.warps, bits, wide=passage.wide) if passage.warps else bits, active)  # type: ignore[arg-type]
     taken = into.bits(slots)
     origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
     for number, slot in enumerate(slots):

@@ -150,7 +150,7 @@ class RaceWatcher(Watcher):
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
         """Rows of matrices."""
-        self._at(machine, group).rows(machine, group, place, nbytes, columns, active, access != READ)
+        self._at(machine, group).rows(machine, group, place, nbytes, columns, active, write=access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -171,14 +171,14 @@ class RaceWatcher(Watcher):
         """Lanes have met."""
         self._at(machine, group).warp_sync(group, members)
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Threads arrive at a barrier that others need not come to."""
         if partial:
             races, barrier = self._anew(machine), machine.batch.barrier(number)
             for arrived in [group] if barrier.partial else [*barrier.waiting, group]:
                 races.barrier_arrive(arrived, number)
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Threads have passed a barrier."""
         races = self._anew(machine)
         if group is None:
@@ -256,7 +256,7 @@ class ProxyFences(Watcher):
                 self._account(machine).globals(group, access.allocation, access.place, access.nbytes, access.active)
         elif access.space != "local":
             self._account(machine).shared(
-                group, access.place, access.nbytes, access.columns, access.active, access.writes
+                group, access.place, access.nbytes, access.columns, access.active, write=access.writes
             )
         instruction = present(group)
         synchronises = self._synchronises.get(id(instruction))
@@ -270,7 +270,7 @@ class ProxyFences(Watcher):
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
         """Rows of matrices."""
-        self._account(machine).rows(group, place, nbytes, columns, active, access != READ)
+        self._account(machine).rows(group, place, nbytes, columns, active, write=access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -283,7 +283,7 @@ class ProxyFences(Watcher):
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
         """What bulk copies access in global memory."""
-        self._account(machine).bulk_globals(machine, group, positions, address, nbytes, access != READ)
+        self._account(machine).bulk_globals(machine, group, positions, address, nbytes, write=access != READ)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
         """Proxy fences; others synchronise."""
@@ -296,7 +296,7 @@ class ProxyFences(Watcher):
         else:
             self._account(machine).synchronised(group)
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Threads have passed a barrier."""
         if partial and group is not None:
             self._account(machine).synchronised(group)

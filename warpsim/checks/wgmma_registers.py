@@ -113,7 +113,7 @@ class WgmmaRegisters(Watcher):
         rows.user[issue.rows] = issue.instruction
         known.last_issue = issue.instruction
 
-    def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Another instruction reads or writes registers."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
         columns = group.selection.warpgroups
@@ -122,7 +122,7 @@ class WgmmaRegisters(Watcher):
         tickets = np.maximum(wgmma.use(group.plan).accumulator[where], rows.operand[where])
         busy = tickets > wgmma.done[columns]
         if busy.any():
-            _early(machine, group, rows, touched, columns, tickets, busy, written)
+            _early(machine, group, rows, touched, columns, tickets, busy, written=written)
         instruction = present(group)
         kind = MOVED if instruction.traits.copies else ACCESSED
         rows.unfenced[where] = np.maximum(rows.unfenced[where], kind)
@@ -225,6 +225,7 @@ def _early(
     columns: Array,
     tickets: Array,
     busy: Array,
+    *,
     written: bool,
 ) -> None:
     wgmma, known = _wgmma(machine), _known(machine)

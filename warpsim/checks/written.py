@@ -56,7 +56,7 @@ class WrittenBits(WordSpace):
             self.full = full
             self._recount()
 
-    def mark(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> None:
+    def mark(self, place: Any, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
         """``nbytes`` at each ``place`` of ``columns`` (broadcast) were written; ``rows``: by all columns alike."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             self.own()
@@ -97,7 +97,7 @@ class WrittenBits(WordSpace):
         self.full[:] = False
         self._recount()
 
-    def lacks(self, place: Any, columns: Array, rows: bool, nbytes: int, active: Array | None) -> bool:
+    def lacks(self, place: Any, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> bool:
         """Whether any of these bytes was never written."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             return bool((one != ALL).any())
@@ -178,7 +178,7 @@ def nothing_written(memory: GlobalMemory, address: int) -> None:
     allocation = memory.at(address)
     if allocation is not None:
         allocation.companion = Allocation(
-            address, np.zeros(allocation.data.size, np.uint8), allocation.name, False, anchored=False
+            address, np.zeros(allocation.data.size, np.uint8), allocation.name, read_only=False, anchored=False
         )
 
 

@@ -42,14 +42,14 @@ def command_replay(options: Namespace) -> int:
             unusable = unusable or not usable
             results.append(result)
             if not options.json:
-                print_case(result, options.bits)
+                print_case(result, bits=options.bits)
             show_profile(result.profile, options)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         PROGRESS.erase()
     write_sarif(options.sarif, [f for result in results for f in result.findings])
-    status = report_cases(results, options, interrupted)
+    status = report_cases(results, options, interrupted=interrupted)
     return 2 if unusable and not interrupted else status
 
 
@@ -162,10 +162,10 @@ def command_run(options: Namespace) -> int:
         launch = launch_from(options)
     except (ExecutionError, PtxError) as problem:
         write_sarif(options.sarif, problem.findings)
-        return failed(problem, options.json)
+        return failed(problem, as_json=options.json)
     write_sarif(options.sarif, launch.result.findings)
     show_profile(launch.result.profile, options)
-    status = report_launch(launch, options.json)
+    status = report_launch(launch, as_json=options.json)
     if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
         print("  nothing found; races are looked for with --checks default+race")
     return status

@@ -62,7 +62,7 @@ def command_exec(options: Namespace) -> int:
     for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
         Device(target)
     resolve_checks(options.checks)
-    env = environment(build(), os.environ, options.preload)
+    env = environment(build(), os.environ, preload=options.preload)
     for name, variable in VARIABLES.items():
         value = getattr(options, name)
         if value is not None:

@@ -22,19 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as done:  # --help and --version
         return int(done.code or 0)
     except KeyboardInterrupt:
-        return outcome.end("interrupted", 130, as_json)
+        return outcome.end("interrupted", 130, as_json=as_json)
     except outcome.Unusable as problem:
-        return outcome.end(str(problem), 2, as_json)
+        return outcome.end(str(problem), 2, as_json=as_json)
     except BrokenPipeError:  # nobody reads on: nothing to say, and nothing to say it to
         outcome.mute(sys.stdout)
         return 2
     except OSError as problem:
         outcome.mute(sys.stdout)
-        return outcome.end(f"cannot go on: {problem}", 2, False)
+        return outcome.end(f"cannot go on: {problem}", 2, as_json=False)
     except MemoryError:
-        return outcome.end("this machine has too little memory for that", 2, as_json)
+        return outcome.end("this machine has too little memory for that", 2, as_json=as_json)
     except Exception as defect:
-        return outcome.end(outcome.internal(defect), 1, as_json)
+        return outcome.end(outcome.internal(defect), 1, as_json=as_json)
 
 
 def _run(words: list[str]) -> int:
@@ -55,4 +55,4 @@ def _run(words: list[str]) -> int:
     except LaunchError as problem:
         raise outcome.Unusable(str(problem)) from None
     except WarpsimError as problem:
-        return failed(problem, options.json)
+        return failed(problem, as_json=options.json)

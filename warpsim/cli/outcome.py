@@ -47,7 +47,7 @@ def flush() -> None:
     sys.stdout.flush()
 
 
-def end(message: str, status: int, as_json: bool) -> int:
+def end(message: str, status: int, *, as_json: bool) -> int:
     """Say why a command ends, as far as anybody listens; gives the status."""
     if as_json:
         with _tolerated(sys.stdout):

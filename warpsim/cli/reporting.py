@@ -47,12 +47,12 @@ def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
         Target(path).write(lambda stream: stream.write(text.encode()))
 
 
-def report_cases(results: list[CaseResult], options: Namespace, interrupted: bool = False) -> int:
+def report_cases(results: list[CaseResult], options: Namespace, *, interrupted: bool = False) -> int:
     """Print the document of some cases, where one is wanted; gives the status."""
     if options.json:
         document({"cases": [_case_json(r) for r in results], **({"error": "interrupted"} if interrupted else {})})
     if interrupted:
-        return end("interrupted", 130, False)
+        return end("interrupted", 130, as_json=False)
     good = all(r.bits_equal if options.bits else r.ok for r in results)
     if options.checks:
         good = good and not any(
@@ -72,7 +72,7 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
     return record
 
 
-def print_case(result: CaseResult, bits: bool) -> None:
+def print_case(result: CaseResult, *, bits: bool) -> None:
     """Print how a case went."""
     good = result.bits_equal if bits else result.ok
     sys.stdout.write(result.stdout)
@@ -92,7 +92,7 @@ def print_case(result: CaseResult, bits: bool) -> None:
         print_findings(result.findings)
 
 
-def report_launch(launch: Launched, as_json: bool) -> int:
+def report_launch(launch: Launched, *, as_json: bool) -> int:
     """Print what a launch did; gives the status."""
     result = launch.result
     if as_json:
@@ -116,11 +116,11 @@ def report_launch(launch: Launched, as_json: bool) -> int:
             print(launch.timing)
         print_findings(result.findings)
     if launch.unsaved:
-        return end("; ".join(launch.unsaved), 2, False)
+        return end("; ".join(launch.unsaved), 2, as_json=False)
     return int(any(f.severity == "error" for f in result.findings))
 
 
-def failed(problem: WarpsimError, as_json: bool) -> int:
+def failed(problem: WarpsimError, *, as_json: bool) -> int:
     """Say that a module or a launch was at fault; gives status 1."""
     if as_json:
         document({"error": str(problem), "findings": [finding_record(f) for f in problem.findings]})

@@ -32,16 +32,16 @@ def _run(options: Namespace, tracer: Tracer) -> int:
         try:
             launch = launch_from(options, lambda kernel, *given, **more: kernel(*given, watchers=[tracer], **more))
         except (ExecutionError, PtxError) as problem:
-            return failed(problem, options.json)
+            return failed(problem, as_json=options.json)
         show_profile(launch.result.profile, options)
-        return report_launch(launch, options.json)
+        return report_launch(launch, as_json=options.json)
     given = {**launch_options(options), "watchers": [tracer]}
     try:
         result = run_case(find_case(options.case[0]), device=options.device, numerics=options.numerics, **given)
     except LaunchError as problem:
         raise Unusable(str(problem)) from None
     if not options.json:
-        print_case(result, options.bits)
+        print_case(result, bits=options.bits)
     show_profile(result.profile, options)
     return report_cases([result], options)
 

@@ -130,16 +130,16 @@ class Scene:
             if at.count > MOST:
                 raise DebugError(f"{at.count} elements are too many to show; take a slice, such as name[0:64]")
             raw = self.place(at.space, at.address).read(at.count * at.each)
-            return unpacked(np.frombuffer(raw, plain_type(at.type)), at.type, False, at)
+            return unpacked(np.frombuffer(raw, plain_type(at.type)), at.type, at, lanes=False)
         if not isinstance(at.address, np.ndarray):
             raw = self.place(at.space, at.address).read(at.each)
-            return unpacked(np.frombuffer(raw, plain_type(at.type))[0:1].reshape(()), at.type, False, at)
+            return unpacked(np.frombuffer(raw, plain_type(at.type))[0:1].reshape(()), at.type, at, lanes=False)
         here = self.lanes()
         data = np.zeros(32, plain_type(at.type))
         for lane in np.flatnonzero(here).tolist():
             raw = self.place(at.space, at.address[lane], lane).read(at.each)
             data[lane] = np.frombuffer(raw, data.dtype)[0]
-        return unpacked(data, at.type, True, at)
+        return unpacked(data, at.type, at, lanes=True)
 
     # ---- expressions -------------------------------------------------------------------------
 

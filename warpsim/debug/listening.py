@@ -32,7 +32,7 @@ the finding.
 """
 
 
-def check_event(name: str, checks: frozenset[str], others: bool) -> None:
+def check_event(name: str, checks: frozenset[str], *, others: bool) -> None:
     """Check that an event or rule of this name can occur in a launch with these checks. ``others``: user-defined
     watchers, which may have rules of their own, are present.
 
@@ -67,12 +67,12 @@ class Listener(Watcher):
 
     # ---- barriers ----------------------------------------------------------------------------
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Report an arrival."""
         if self.occurred is not None:
             self.occurred("arrival", machine, group, f"arrives at barrier {number}")
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Report that a barrier was passed."""
         if self.occurred is not None:
             self.occurred("barrier", machine, group, f"barrier {number} is complete")

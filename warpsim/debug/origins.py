@@ -75,7 +75,7 @@ def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
         raise DebugError(f"depth must be 1 to {DEEPEST}, not {depth}")
     timeline, was, focus = session.timeline, session.timeline.step, session.thread
     stop, frame = session.stop, session.frame
-    target = target_of(session.scene, what, False, "lane")
+    target = target_of(session.scene, what, "lane", read=False)
     session.frame = 0
     try:
         return _found(session, what, target, focus, depth)
@@ -124,7 +124,7 @@ def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget
             if scene.register(name) is None and not name.endswith("]"):
                 continue
             try:
-                inner = target_of(scene, name, False, "lane")
+                inner = target_of(scene, name, "lane", read=False)
             except DebugError:
                 continue
             sources.append(_found(session, name, inner, who, depth - 1))

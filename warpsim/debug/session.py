@@ -183,8 +183,12 @@ class Session(Standpoint):
 
     # ---- stops -------------------------------------------------------------------------------
 
-    def break_at(
-        self, place: int | str, condition: str | None = None, ignore: int = 0, temporary: bool = False
+    def break_at(  # the public interface has these in their places
+        self,
+        place: int | str,
+        condition: str | None = None,
+        ignore: int = 0,
+        temporary: bool = False,  # noqa: FBT001, FBT002
     ) -> Breakpoint:
         """Stop every warp that reaches ``place``: a PTX line, ``"file.cu:12"``, a label, a function, or
         ``"op:mma.sync*"``.
@@ -203,7 +207,13 @@ class Session(Standpoint):
         self.breakpoints[made.number] = made
         return made
 
-    def watch(self, expression: str, read: bool = False, write: bool = True, scope: str = "warp") -> Watchpoint:
+    def watch(  # the public interface has these in their places
+        self,
+        expression: str,
+        read: bool = False,  # noqa: FBT001, FBT002
+        write: bool = True,  # noqa: FBT001, FBT002
+        scope: str = "warp",
+    ) -> Watchpoint:
         """Stop after the step that changes a register, a variable or memory; with ``read``, before the step that reads
         it.
 
@@ -214,7 +224,7 @@ class Session(Standpoint):
         if scope not in ("lane", "warp", "any"):
             raise DebugError(f"scope must be 'lane', 'warp' or 'any', not {scope!r}")
         scene = self.scene
-        target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, read, scope)
+        target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, scope, read=read)
         if read and isinstance(target, TileTarget):
             raise DebugError("a matrix can be watched for changes only: watch matrix d")
         self._numbers += 1
@@ -230,7 +240,7 @@ class Session(Standpoint):
         observes that an mbarrier's phase has completed), ``async`` (asynchronous copies or wgmma complete), ``visible``
         (data written by copies becomes readable).
         """
-        check_event(what, self.timeline.state.settings.checks, self.timeline.has_watchers)
+        check_event(what, self.timeline.state.settings.checks, others=self.timeline.has_watchers)
         self._numbers += 1
         made = Catchpoint(self._numbers, what)
         self.breakpoints[made.number] = made

@@ -23,7 +23,7 @@ def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
     number = selector.bits if isinstance(selector, Imm) else 0
     chunks, rows = spec.fragment.columns, spec.fragment.rows
     count = max(4 // (chunks // 4), 1) if rows == 16 else 2 if bits >= 16 else 1
-    fragment = fragments.metadata(chunks, bits >= 16, number % count, rows)
+    fragment = fragments.metadata(chunks, number % count, rows, floats=bits >= 16)
     return attrs.evolve(spec, fragment=fragment, note=f"two 2-bit indices for each chunk of k; selector {number}")
 
 

@@ -67,7 +67,7 @@ def plain_type(type: ScalarType) -> np.dtype[Any]:
     return np.dtype(np.uint8) if type.kind == "p" else type.dtype
 
 
-def unpacked(data: Array, type: ScalarType, lanes: bool, at: Location | None = None) -> Value:
+def unpacked(data: Array, type: ScalarType, at: Location | None = None, *, lanes: bool) -> Value:
     """Make a value from bits; packed types and narrow floats are decoded."""
     if type.name in PACKED:
         part, count = PACKED[type.name]
@@ -103,7 +103,7 @@ def as_bits(value: Value, type: ScalarType) -> Value:
     raw = np.asarray(bits, object).reshape(-1).astype(f"u{size}").reshape(data.shape)
     if type.kind == "p":
         return Value(raw != 0, value.lanes)
-    return unpacked(raw.view(type.dtype) if raw.dtype.itemsize == type.dtype.itemsize else raw, type, value.lanes)
+    return unpacked(raw.view(type.dtype) if raw.dtype.itemsize == type.dtype.itemsize else raw, type, lanes=value.lanes)
 
 
 def _number(value: Value) -> Array:

@@ -42,7 +42,7 @@ class MemoryTarget:
     focus: Focus
 
 
-def target_of(scene: Scene, text: str, read: bool, scope: str) -> RegisterTarget | MemoryTarget:
+def target_of(scene: Scene, text: str, scope: str, *, read: bool) -> RegisterTarget | MemoryTarget:
     """The target that an expression names: a register, ``%r3[5]`` (lane 5), or an object in memory.
 
     Raises:

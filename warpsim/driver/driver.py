@@ -53,7 +53,7 @@ class Driver:
         for device in self.devices[1:]:
             device.memory = self.devices[0].memory
         self.memory = Memory(self.devices[0])
-        self.report = Report(report, quiet)
+        self.report = Report(report, quiet=quiet)
         self.error = Result.SUCCESS
         self.captures = 0
         self.stream = Stream(self)

@@ -109,7 +109,7 @@ def _run(*words: str) -> None:
         raise LaunchError(f"{command[0]} cannot build the driver library: {done.stderr.strip()[-400:]}")
 
 
-def environment(libraries: Path, given: Mapping[str, str], preload: bool = True) -> dict[str, str]:
+def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
     """The variables with which a program finds the libraries, and they find this Python and this package.
 
     Args:

@@ -90,7 +90,7 @@ class Memory:
         self._add(mapping.ptr, nbytes, kind, ordinal, (mapping, data))
         return mapping.ptr
 
-    def register(self, address: int, nbytes: int, read_only: bool = False) -> None:
+    def register(self, address: int, nbytes: int, *, read_only: bool = False) -> None:
         """Let the device see memory that the host has already."""
         self._sized(nbytes, most=1 << 44)
         if self.holding(address) is not None or self.space.overlapped_by(address, nbytes):
@@ -250,6 +250,6 @@ def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple
     if place.companion is None:
         if known is None:
             return
-        place.companion = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, False)
+        place.companion = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, read_only=False)
     bits = np.lib.stride_tricks.as_strided(place.companion.data[offset:], shape, steps)
     bits[...] = 0xFF if known is None else known

@@ -18,7 +18,7 @@ SHOWN = 20
 class Report:
     """Findings of one process. The file has one JSON document a line, appended as they come."""
 
-    def __init__(self, path: str | None = None, quiet: bool = False) -> None:
+    def __init__(self, path: str | None = None, *, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
         self.launches = self.told = 0
         self._known: set[tuple[Any, ...]] = set()

@@ -166,7 +166,7 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
         value = value[()]
     typed = isinstance(value, np.generic) and value.dtype.kind in "fV" and not isinstance(value, np.void)
     if kind == "f" or (kind == "b" and (typed or isinstance(value, float))):
-        return _float(value, typed, kind, bits)
+        return _float(value, kind, bits, typed=typed)
     if typed or isinstance(value, (float, str, bytes)):
         raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
     try:
@@ -178,7 +178,7 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
     return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
 
 
-def _float(value: Any, typed: bool, kind: str, bits: int) -> bytes:
+def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:
     """Pack a number for a float parameter, or a float for an untyped one; a NumPy float must have the parameter's
     width.
     """

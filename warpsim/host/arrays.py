@@ -24,7 +24,7 @@ class DeviceArray:
     If it ``owns`` the memory, `free` releases it, and so does dropping the last reference.
     """
 
-    def __init__(self, data: Array, ptr: int, memory: GlobalMemory, owns: bool = True) -> None:
+    def __init__(self, data: Array, ptr: int, memory: GlobalMemory, *, owns: bool = True) -> None:
         self._data = data
         self.ptr = ptr
         self._memory = memory
@@ -82,7 +82,7 @@ class DeviceArray:
         if self.ptr == 0:
             raise LaunchError("this DeviceArray was freed")
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001  NumPy's protocol
         """A copy of the contents, for NumPy."""
         if copy is False:
             raise ValueError("the contents of a DeviceArray are in device memory: they can only be copied")

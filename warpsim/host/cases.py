@@ -225,7 +225,17 @@ class Prepared:
 
 def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
     """The result of a case that could not be run."""
-    return CaseResult(Path(folder).name, False, False, 0.0, 0, "", error, (), ())
+    return CaseResult(
+        Path(folder).name,
+        ok=False,
+        bits_equal=False,
+        seconds=0.0,
+        instructions=0,
+        stdout="",
+        error=error,
+        findings=(),
+        outputs=(),
+    )
 
 
 def run_case(

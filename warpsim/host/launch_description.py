@@ -201,10 +201,10 @@ class Description:
 
     # ---- the case ----------------------------------------------------------------------------
 
-    def describe(self, ended: bool) -> tuple[dict[str, Any], dict[str, Array]]:
+    def describe(self, *, ended: bool) -> tuple[dict[str, Any], dict[str, Array]]:
         """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
         data: dict[str, Array] = {}
-        buffers = [self._buffer(region, ended, data) for region in self.regions]
+        buffers = [self._buffer(region, data, ended=ended) for region in self.regions]
         variables = []
         for name, after in self._variables():
             before = self.variables[name]
@@ -224,7 +224,7 @@ class Description:
         described["check"] = {b["name"]: {"mode": "bits"} for b in buffers if b["out"]}
         return described, data
 
-    def _buffer(self, region: Region, ended: bool, data: dict[str, Array]) -> dict[str, Any]:
+    def _buffer(self, region: Region, data: dict[str, Array], *, ended: bool) -> dict[str, Any]:
         dtype, after = region.elements()
         spec: dict[str, Any] = {"name": region.name, "dtype": dtype, "shape": list(after.shape), "nbytes": after.nbytes}
         changed = after.tobytes() != region.before.tobytes()

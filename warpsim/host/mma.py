@@ -88,7 +88,7 @@ def mma(
             fragment = operands[name].fragment
             size = fragment.rows, fragment.columns
             given[name] = values, type, size[::-1] if operands[name].swapped else size
-    raw = {name: _bits(name, *what, bits) for name, what in given.items()}
+    raw = {name: _bits(name, *what, raw=bits) for name, what in given.items()}
     for name, type in (("a", a_type), ("b", b_type)):
         if type == "e2m1" and name in operands and operands[name].fragment.bits == 8:
             raw[name] = raw[name] << np.uint8(2)  # 4-bit elements sit in the middle of their byte
@@ -117,7 +117,7 @@ def mma(
     return d if bits else d.view(element)
 
 
-def _bits(name: str, values: Any, type: str, shape: tuple[int, int], raw: bool) -> Array:
+def _bits(name: str, values: Any, type: str, shape: tuple[int, int], *, raw: bool) -> Array:
     """Elements as unsigned bits ``[..., rows, columns]``, in the shape that the instruction takes."""
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]

@@ -177,7 +177,7 @@ class Module:
             placed.append((variable, data))
         for variable, data in placed:
             for offset, width, symbol, addend, generic, mask in variable.relocations:
-                value = self._symbol(image, symbol, generic) + addend
+                value = self._symbol(image, symbol, generic=generic) + addend
                 if mask is not None:
                     shift = (mask & -mask).bit_length() - 1
                     value = (value & mask) >> shift
@@ -186,7 +186,7 @@ class Module:
                 )
         return image
 
-    def _symbol(self, image: Image, name: str, generic: bool) -> int:
+    def _symbol(self, image: Image, name: str, *, generic: bool) -> int:
         if name in image.addresses:
             return image.addresses[name]
         if name in image.function_numbers or name in self.program.aliases:

@@ -82,7 +82,7 @@ def _write(
     result: LaunchResult | None,
 ) -> None:
     kernel, device = launched.kernel, launched.device
-    described, data = launched.describe(result is not None)
+    described, data = launched.describe(ended=result is not None)
     kept = {key: _word(options[key]) for key in KEPT if options.get(key) not in (None, "eager")}
     if device.numerics != "exact":
         kept["numerics"] = device.numerics

@@ -86,7 +86,7 @@ class Reduction:
     operation: str
     types: frozenset[str] | None = None
 
-    def __call__(self, type: ScalarType, flush: bool) -> Update | None:
+    def __call__(self, type: ScalarType, *, flush: bool) -> Update | None:
         """The update on arrays of ``type.dtype``; f32 subnormals are kept unless ``flush``."""
         if self.types is not None and type.name not in self.types:
             return None

@@ -41,7 +41,7 @@ _GATES = {
 }
 
 
-def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, update: Update, returns: bool, kind: str) -> Any:
+def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, update: Update, kind: str, *, returns: bool) -> Any:
     """One read-modify-write for each element of a scalar or vector operand."""
     space = op.get("space") or ("global" if op.get("global") else "")
     if not isinstance(b, tuple):
@@ -98,7 +98,7 @@ def _illegal(op: Op) -> str | None:
 )
 def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """d = the value at a; the value at a = d op b."""
-    return atomic(op, a, b, memory, update_of(op), True, op.op)
+    return atomic(op, a, b, memory, update_of(op), op.op, returns=True)
 
 
 @instruction(
@@ -115,7 +115,7 @@ def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPo
 )
 def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The value at a = the value at a op b."""
-    atomic(op, a, b, memory, update_of(op), False, op.op)
+    atomic(op, a, b, memory, update_of(op), op.op, returns=False)
 
 
 @instruction(
@@ -134,7 +134,7 @@ def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPor
 )
 def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """d = the value at a; the value at a = b."""
-    return atomic(op, a, b, memory, UPDATES["exch"], True, "exch")
+    return atomic(op, a, b, memory, UPDATES["exch"], "exch", returns=True)
 
 
 @instruction(
@@ -169,7 +169,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
     """The same for halves; each of two in a word by itself."""
-    return atomic(op, a, b, memory, half_update(op), True, "")
+    return atomic(op, a, b, memory, half_update(op), "", returns=True)
 
 
 @instruction(
@@ -186,7 +186,7 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Mem
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The same for halves; each of two in a word by itself."""
-    atomic(op, a, b, memory, half_update(op), False, "")
+    atomic(op, a, b, memory, half_update(op), "", returns=False)
 
 
 # ---- vectors ------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 }; 
 )
 def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
     """Each element atomically; the vector as a whole is not."""
-    return atomic(op, a, b, memory, add_flushed, True, "add")
+    return atomic(op, a, b, memory, add_flushed, "add", returns=True)
 
 
 @instruction(
@@ -242,7 +242,7 @@ def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, 
 )
 def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
     """The same for halves."""
-    return atomic(op, a, b, memory, half_update(op), True, "")
+    return atomic(op, a, b, memory, half_update(op), "", returns=True)
 
 
 @instruction(
@@ -258,7 +258,7 @@ def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = N
 )
 def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """Each element atomically; the vector as a whole is not."""
-    atomic(op, a, b, memory, add_flushed, False, "add")
+    atomic(op, a, b, memory, add_flushed, "add", returns=False)
 
 
 @instruction(
@@ -274,4 +274,4 @@ def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *
 )
 def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The same for halves."""
-    atomic(op, a, b, memory, half_update(op), False, "")
+    atomic(op, a, b, memory, half_update(op), "", returns=False)

@@ -18,13 +18,13 @@ TYPES = frozenset(_SIGN)
 Factors = Callable[..., tuple[Lanes, Lanes]] | None
 
 
-def fused(type: str, negative_product: bool, negative_sum: bool, factors: Factors = None) -> Callable[..., Lanes]:
+def fused(type: str, factors: Factors = None, *, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
     """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and clamp. ``factors``
     makes a and b of the product's sources, where they are not these themselves."""
-    return functools.partial(_fused, type, negative_product, negative_sum, factors)
+    return functools.partial(_fused, type, factors, negative_product=negative_product, negative_sum=negative_sum)
 
 
-def _fused(type: str, negative_product: bool, negative_sum: bool, factors: Factors, op: Op, *sources: Lanes) -> Lanes:
+def _fused(type: str, factors: Factors, op: Op, *sources: Lanes, negative_product: bool, negative_sum: bool) -> Lanes:
     *given, c = sources
     a, b = given if factors is None else factors(*given)
     a = _negated(a, type) if negative_product else a

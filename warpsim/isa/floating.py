@@ -349,7 +349,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     if "xorsign" in op.text:
         sign = np.signbit(a) ^ np.signbit(b)
         a, b = np.abs(a), np.abs(b)
-    r = floating.extreme(a, b, least)
+    r = floating.extreme(a, b, is_least=least)
     if op.NaN:
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
     if sign is not None:

@@ -188,7 +188,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
         if "xorsign" in op.text:
             flip = np.signbit(x) ^ np.signbit(y)
             x, y = np.abs(x), np.abs(y)
-        r = extreme(x, y, least)
+        r = extreme(x, y, is_least=least)
         if op.NaN:
             r = np.where(np.isnan(x) | np.isnan(y), np.nan, r)
         return r if flip is None else np.where(flip, -r, r)

@@ -260,7 +260,7 @@ def clz(op: Op, a: Lanes) -> Lanes:
 )
 def bfind(op: Op, a: Lanes) -> Lanes:
     """The most significant non-sign bit."""
-    return integer.find_leading(a, op.shiftamt)
+    return integer.find_leading(a, shift_amount=op.shiftamt)
 
 
 @instruction("brev.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-brev")
@@ -347,7 +347,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
 )
 def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Four byte products added to c."""
-    return integer.dot_bytes(a, b, c, op.atype.signed, op.btype.signed)
+    return integer.dot_bytes(a, b, c, a_signed=op.atype.signed, b_signed=op.btype.signed)
 
 
 @instruction(
@@ -359,4 +359,4 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 )
 def dp2a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Two products of halves and bytes added to c."""
-    return integer.dot_halves(a, b, c, op.atype.signed, op.btype.signed, op.mode == "hi")
+    return integer.dot_halves(a, b, c, a_signed=op.atype.signed, b_signed=op.btype.signed, high=op.mode == "hi")

@@ -121,7 +121,7 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Funnel shift of b:a."""
-    return integer.funnel(a, b, c, op.dir == "l", op.mode == "wrap")
+    return integer.funnel(a, b, c, left=op.dir == "l", wrap=op.mode == "wrap")
 
 
 @instruction(

@@ -47,7 +47,7 @@ def _traits(op: Op) -> Traits:
         if word in words:
             done |= what
     waits, ordered = bool(done & Mbarrier.WAIT), "relaxed" not in words
-    order = Order(True, release=ordered and not waits, acquire=ordered and waits)
+    order = Order(strong=True, release=ordered and not waits, acquire=ordered and waits)
     return Traits(mbarrier=done, polls=True, order=order)
 
 

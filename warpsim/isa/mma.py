@@ -84,7 +84,7 @@ def words(rows: int, values: Registers, n: int, m: int, *, batch_first: bool = F
 def integers(name: str, type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
     """``[W, rows, K]`` of A or B, as ``name`` says; k in an order of its own, the same for both."""
     packed = words(rows, values, n, m, batch_first=True).view(np.int8 if type == "s8" else np.uint8)
-    return plain_matrix.nibbles(f"nibbles of {name}", packed, type == "s4") if BITS[type] == 4 else packed
+    return plain_matrix.nibbles(f"nibbles of {name}", packed, signed=type == "s4") if BITS[type] == 4 else packed
 
 
 def accumulator(op: Op, c: Registers, n: int, m: int) -> Lanes:
@@ -111,9 +111,9 @@ def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: DevicePort, present: La
     return dot(a[:, :, None], b[:, None], c, kinds, device.sm, stored)
 
 
-def product_of_integers(a: Lanes, b: Lanes, c: Lanes, saturate: bool) -> Lanes:
+def product_of_integers(a: Lanes, b: Lanes, c: Lanes, *, saturate: bool) -> Lanes:
     """``[M, N, W]`` of ``[W, M, K]``, ``[W, N, K]`` and ``[M, N, W]``."""
-    d = plain_matrix.dot_integer(a, b.transpose(0, 2, 1), c.transpose(2, 0, 1), saturate)
+    d = plain_matrix.dot_integer(a, b.transpose(0, 2, 1), c.transpose(2, 0, 1), saturate=saturate)
     return d.transpose(1, 2, 0)
 
 
@@ -165,10 +165,10 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     n, m = registers.extent((*a, *b, *c))
     by_k = (op.alayout == "row", op.blayout == "col")
     x, y = (
-        registers.gather(fragments.quad_pair("a", k, 16), tuple(r.view(np.uint32) for r in values), n, m)
+        registers.gather(fragments.quad_pair("a", 16, by_rows=k), tuple(r.view(np.uint32) for r in values), n, m)
         for k, values in zip(by_k, (a, b), strict=True)
     )
-    held = fragments.quad_pair("c", False, op.ctype.bits)
+    held = fragments.quad_pair("c", op.ctype.bits, by_rows=False)
     wide = registers.gather(held, c, n, m, np.float16 if op.ctype.bits == 16 else None, row_major=True)
     parts = [slice(8 * quad, 8 * quad + 8) for quad in range(4)]
     result = np.dtype(np.float16 if op.dtype.bits == 16 else np.float32)
@@ -176,7 +176,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
         [emulated.dot_quads(x[:, p, None], y[:, None, p], wide[:, p], result, device.sm) for p in parts],
         axis=1,
     )
-    return registers.scatter(fragments.quad_pair("c", False, op.dtype.bits), d, n, m, row_major=True)
+    return registers.scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
 
 
 @instruction(
@@ -291,7 +291,7 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     n, m = registers.extent((*a, *b, *c))
     x = integers("a", op.atype.name, extents(op)[0], a, n, m)
     y = integers("b", op.btype.name, 8, b, n, m)
-    return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), op.satfinite), n, m)
+    return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), saturate=op.satfinite), n, m)
 
 
 @instruction(
@@ -315,4 +315,4 @@ def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = counts of common or different bits of rows and columns + C."""
     n, m = registers.extent((*a, *b, *c))
     x, y = words(extents(op)[0], a, n, m)[:, :, None], words(8, b, n, m)[:, None]
-    return scattered(op, plain_matrix.dot_bits(x, y, accumulator(op, c, n, m), op.bitop == "xor"), n, m)
+    return scattered(op, plain_matrix.dot_bits(x, y, accumulator(op, c, n, m), exclusive=op.bitop == "xor"), n, m)

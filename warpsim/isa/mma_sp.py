@@ -53,15 +53,15 @@ def _choices(op: Op) -> int:
     return 4 // (chunks(op) // 4)
 
 
-def _registers(rows: int, sparse: bool, name: str) -> Any:
+def _registers(rows: int, name: str, *, sparse: bool) -> Any:
     return lambda op: rows * extents(op)[2] * BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
 
 
 VECTORS = {
     "d": lambda op: 2 if op.dtype.name == "f16" else 4,
     "c": lambda op: 2 if op.ctype.name == "f16" else 4,
-    "a": _registers(16, True, "atype"),
-    "b": _registers(8, False, "btype"),
+    "a": _registers(16, "atype", sparse=True),
+    "b": _registers(8, "btype", sparse=False),
 }
 SHAPES = {
     **dict.fromkeys(("f16", "bf16"), ("m16n8k16", "m16n8k32")),
@@ -101,7 +101,7 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
             advice=f"the selector is {' or '.join(str(k) for k in range(choices))} here",
             selector=selector,
         )
-    held = fragments.metadata(chunks(op), bits >= 16, selector % choices)
+    held = fragments.metadata(chunks(op), selector % choices, floats=bits >= 16)
     nibbles = registers.gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
     low, high = nibbles & 3, nibbles >> 2
     first = np.arange(len(nibbles))[:, None, None]
@@ -217,5 +217,5 @@ def mma_sp_integer(
     where = positions(op, e, one(f), n, m, active, report)
     x, _ = expand(multiplicand(op.atype.name, 16, a, n, m), where)
     y = multiplicand(op.btype.name, 8, b, n, m)
-    d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), op.satfinite)
+    d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), saturate=op.satfinite)
     return scattered(op, d, n, m)

@@ -152,4 +152,4 @@ def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""
     whole = Op(op.text, op.modifiers, {**op.given, "type": _type(op), "space": "global"})
     halves = op.htype is not None
-    atomic(whole, a, b, memory, (half_update if halves else update_of)(whole), False, "" if halves else op.op)
+    atomic(whole, a, b, memory, (half_update if halves else update_of)(whole), "" if halves else op.op, returns=False)

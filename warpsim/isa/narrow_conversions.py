@@ -46,7 +46,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
     """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
-    return convert.half_bits(a, op.dtype.name, op.frnd, op.relu, op.satfinite).view(op.dtype.dtype)
+    return convert.half_bits(a, op.dtype.name, op.frnd, relu=op.relu, finite=op.satfinite).view(op.dtype.dtype)
 
 
 @instruction(
@@ -62,7 +62,9 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 packed into halves: a above b."""
     name = op.dtype.name[:-2]
-    high, low = (convert.half_bits(x, name, op.frnd, op.relu, op.satfinite).astype(np.uint32) for x in (a, b))
+    high, low = (
+        convert.half_bits(x, name, op.frnd, relu=op.relu, finite=op.satfinite).astype(np.uint32) for x in (a, b)
+    )
     return low | high << np.uint32(16)
 
 
@@ -83,7 +85,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """f32 to tf32."""
-    return convert.tf32(a, op.frnd or "rna", bool(op.relu), op.satfinite)
+    return convert.tf32(a, op.frnd or "rna", relu=bool(op.relu), finite=op.satfinite)
 
 
 @_fp8(
@@ -102,7 +104,7 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed 8-bit or 6-bit formats: a above b."""
-    high, low = (convert.small_bits(x, op.f8type.name[:4], op.relu).astype(np.uint16) for x in (a, b))
+    high, low = (convert.small_bits(x, op.f8type.name[:4], relu=op.relu).astype(np.uint16) for x in (a, b))
     return low | high << np.uint16(8)
 
 
@@ -133,7 +135,7 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     """Packed 8-bit or 6-bit formats to two halves."""
-    return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], op.relu)
+    return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], relu=op.relu)
 
 
 @instruction(
@@ -146,7 +148,7 @@ def cvt_from_small(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed 4-bit values: a above b."""
-    high, low = (convert.small_bits(x, "e2m1", op.relu) for x in (a, b))
+    high, low = (convert.small_bits(x, "e2m1", relu=op.relu) for x in (a, b))
     return low | high << np.uint8(4)
 
 
@@ -174,7 +176,7 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Packed 4-bit values to two halves."""
-    return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", op.relu)
+    return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)
 
 
 @instruction(
@@ -188,7 +190,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Two f32 to packed powers of two: a above b."""
-    high, low = (convert.to_ue8m0(x, op.frnd, op.satfinite).astype(np.uint16) for x in (a, b))
+    high, low = (convert.to_ue8m0(x, op.frnd, finite=op.satfinite).astype(np.uint16) for x in (a, b))
     return low | high << np.uint16(8)
 
 
@@ -241,6 +243,6 @@ def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """a and b clamped and packed, a above b; c moves up to make room."""
     name = str(op.ctype or op.dtype).lstrip(".")
     bits, signed = int(name[1:]), name[0] == "s"
-    high, low = (convert.pack_saturated(x, bits, signed) for x in (a, b))
+    high, low = (convert.pack_saturated(x, bits, signed=signed) for x in (a, b))
     packed = low | high << np.uint32(bits)
     return packed if c is None else packed | c << np.uint32(2 * bits)

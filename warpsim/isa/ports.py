@@ -22,7 +22,7 @@ Lanes = NDArray[Any]
 class Choose(Protocol):
     """A reduction by the async proxy."""
 
-    def __call__(self, type: ScalarType, flush: bool) -> Callable[[Lanes, Lanes], Lanes] | None:
+    def __call__(self, type: ScalarType, *, flush: bool) -> Callable[[Lanes, Lanes], Lanes] | None:
         """The update ``new = update(old, operand)`` on elements of a type, flushing f32 subnormals or not; None where it does
         not exist."""
 
@@ -215,7 +215,7 @@ class SharedMatrixPort(Protocol):
     extent: tuple[int, int]
     """``(n, m)``: warpgroups, and CTAs side by side."""
 
-    def read(self, bits: Lanes, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Lanes:
+    def read(self, bits: Lanes, k: int, extent: int, dtype: np.dtype[Any], *, transposed: bool) -> Lanes:
         """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""
 
 

@@ -286,5 +286,5 @@ def _order(declared: Traits, words: frozenset[str], scope: str | None) -> Order:
     release, acquire = not words.isdisjoint(("release", "acq_rel")), not words.isdisjoint(("acquire", "acq_rel"))
     relaxed = not words.isdisjoint(("relaxed", "volatile"))
     if declared.access is Access.ATOMIC or release or acquire or relaxed:
-        return Order(True, release, acquire, scope)
+        return Order(strong=True, release=release, acquire=acquire, scope=scope)
     return Order()

@@ -33,7 +33,7 @@ def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
     return np.minimum(a, b) if name == "vmin" else np.maximum(a, b)
 
 
-def _secondary(op: Op, value: Lanes, c: Lanes, signed: bool) -> Lanes:
+def _secondary(op: Op, value: Lanes, c: Lanes, *, signed: bool) -> Lanes:
     """The sum with c, or the lesser or greater of both, as an H100 compares them (the assembler expands these).
 
     Signed: sums wrapped to 32 bits, other values as they are. Unsigned: as they are; sums, saturated shifts and what may be
@@ -60,18 +60,18 @@ def _may_be_negative(op: Op, name: str) -> bool:
     return bool(name == "vshr" and op.atype.signed) or (name in ("vshl", "vshr") and bool(op.sat))
 
 
-def _finish(op: Op, value: Lanes, c: Lanes | None, signed: bool, saturate: bool) -> Lanes:
+def _finish(op: Op, value: Lanes, c: Lanes | None, *, signed: bool, saturate: bool) -> Lanes:
     """Saturation, then the secondary operation or the merge with c."""
     part = op.selectors.get("d")
     if saturate and part is None:  # unsigned words lose what is above them: an H100 clamps only what is below zero
-        value = video.clamp(value, 32, True) if signed else np.maximum(value, 0)
+        value = video.clamp(value, 32, signed=True) if signed else np.maximum(value, 0)
     elif saturate:
-        value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed)
+        value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed=signed)
     if c is None or (part is None and not op.op2):
         return value.astype(np.uint32)
     if part is not None:
         return video.merge(c, value, part)
-    return _secondary(op, value, c, signed).astype(np.uint32)
+    return _secondary(op, value, c, signed=signed).astype(np.uint32)
 
 
 _SCALAR = f"""
@@ -84,9 +84,9 @@ _SCALAR = f"""
 
 def _scalar(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """An operation on bytes, halves or words, saturated, combined with c or merged into it."""
-    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
-    return _finish(op, _operation(op.text.split(".")[0], ta, tb), c, op.dtype.signed, op.sat)
+    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
+    return _finish(op, _operation(op.text.split(".")[0], ta, tb), c, signed=op.dtype.signed, saturate=op.sat)
 
 
 for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
@@ -117,8 +117,8 @@ for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
 )
 def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Shift left or right by b, clamped to 32 or modulo 32."""
-    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), False)
+    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), signed=False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
     top = np.int64(30)  # with .sat a left shift keeps 34 bits, the highest of them a sign
     if op.text.startswith("vshr"):
@@ -128,8 +128,8 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     else:  # what is shifted by a whole word is beyond any c, and need not be exact
         value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
     if op.sat:
-        value = video.clamp(value, 32, op.dtype.signed)
-    return _finish(op, value, c, op.dtype.signed, False)
+        value = video.clamp(value, 32, signed=op.dtype.signed)
+    return _finish(op, value, c, signed=op.dtype.signed, saturate=False)
 
 
 @instruction(
@@ -150,8 +150,8 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c (+ 1 with .po), shifted right by the scale and saturated; the product or c may be negative.
 
     The H100 reads c and whole words as signed whatever the types say."""
-    ta = video.select(a, op.selectors.get("a"), op.atype.signed or "a" not in op.selectors)
-    tb = video.select(b, op.selectors.get("b"), op.btype.signed or "b" not in op.selectors)
+    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed or "a" not in op.selectors)
+    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed or "b" not in op.selectors)
     by = int(op.scale[3:]) if op.scale else 0
     product, third = ta * tb, c.view(np.int32).astype(np.int64)
     if len(op.negative & {"a", "b"}) == 1:
@@ -163,9 +163,9 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         return (total >> np.int64(by)).astype(np.uint32)
     minus = len(op.negative & {"a", "b"}) == 1 or "c" in op.negative
     if op.atype.signed or op.btype.signed or minus:
-        return video.clamp(total >> np.int64(by), 32, True).astype(np.uint32)
+        return video.clamp(total >> np.int64(by), 32, signed=True).astype(np.uint32)
     if by == 0:
-        return video.clamp(total, 32, False).astype(np.uint32)
+        return video.clamp(total, 32, signed=False).astype(np.uint32)
     return np.minimum(total.view(np.uint64) >> np.uint64(by), np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
@@ -184,9 +184,9 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 )
 def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """1 where the comparison holds, else 0; combined with c or merged into it."""
-    ta = video.select(a, op.selectors.get("a"), op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), op.btype.signed)
-    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, op.atype.signed, False)
+    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
+    return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
 
 
 _COMPARE: dict[str, Any] = {
@@ -206,8 +206,8 @@ def _elements(op: Op, a: Lanes, b: Lanes) -> tuple[int, list[Lanes], list[Lanes]
     """The width of the elements and those of both operands."""
     count = int(op.text.split(".")[0][-1])
     width = 32 // count
-    xs = video.lanes(a, b, width, op.selectors.get("a"), 0, op.atype.signed)
-    ys = video.lanes(a, b, width, op.selectors.get("b"), count, op.btype.signed)
+    xs = video.lanes(a, b, width, op.selectors.get("a"), 0, signed=op.atype.signed)
+    ys = video.lanes(a, b, width, op.selectors.get("b"), count, signed=op.btype.signed)
     return width, xs, ys
 
 
@@ -248,7 +248,7 @@ def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     name = op.text.split(".")[0][:-1]
     parts = [_operation(name, x, y) for x, y in zip(xs, ys, strict=True)]
     if op.sat:
-        parts = [video.clamp(part, width, op.dtype.signed) for part in parts]
+        parts = [video.clamp(part, width, signed=op.dtype.signed) for part in parts]
     return _gather(op, parts, c, width)
 
 

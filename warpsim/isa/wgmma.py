@@ -208,7 +208,7 @@ def mma_integer(
         left, right = left.view(op.atype.dtype), right.view(op.btype.dtype)
         if positions is not None:
             left, _ = _expanded(left, positions)
-        d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, bool(op.satfinite))
+        d = plain_matrix.dot_integer(left.transpose(0, 2, 1), right, c, saturate=bool(op.satfinite))
     return fragments.scatter_accumulator(d, n, m)
 
 
@@ -310,7 +310,7 @@ def _from_shared(
                 wrong,
                 advice="compute the descriptor from values that all 128 threads share, not from their own index",
             )
-    return shared_matrix.read(bits, k, extent, dtype, bool(transposed))
+    return shared_matrix.read(bits, k, extent, dtype, transposed=bool(transposed))
 
 
 # ---- order ---------------------------------------------------------------------------------------

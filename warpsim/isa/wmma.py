@@ -110,7 +110,7 @@ def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m:
     if type == "b1":
         return registers.gather(layout.words(operand, op.shape), _words(values), n, m)
     along_k = op.alayout == "row" if operand == "a" else op.blayout == "col"
-    fragment = layout.multiplicand(operand, op.shape, type, sm, along_k)
+    fragment = layout.multiplicand(operand, op.shape, type, sm, along_k=along_k)
     found = registers.gather(fragment, values if type == "f64" else _words(values), n, m)
     if type == "s4":
         return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
@@ -196,7 +196,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
     y = _multiplicand(op, "b", op.btype.name, b, n, m)
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "s32":
-        result = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator, op.satfinite)
+        result = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator, saturate=op.satfinite)
     elif op.dtype.name == "f64":
         result = plain_matrix.dot_f64(x[:, :, None], y[:, None], accumulator, op.rnd or "rn")
     else:
@@ -225,5 +225,5 @@ def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     n, m = registers.extent((*a, *b, *c))
     x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
     result = _gathered(op, "s32", c, n, m)
-    result = plain_matrix.dot_bits(x[:, :, None], y[:, None], result, op.op == "xor")
+    result = plain_matrix.dot_bits(x[:, :, None], y[:, None], result, exclusive=op.op == "xor")
     return _scattered(op, "s32", result, n, m)

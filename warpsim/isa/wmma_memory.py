@@ -129,7 +129,7 @@ def wmma_load(
     operand, name, bits = _operand(op), op.type.name, op.type.bits
     m, n, k = layout.dimensions(op.shape)
     along_k = (op.layout == "row") == (operand == "a")
-    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k)
+    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k=along_k)
     default = k if along_k else (m if operand == "a" else n)
     ld = _stride(op, p, stride, default, fragment, memory, active, report)
     per = fragment.per_register

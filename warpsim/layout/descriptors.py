@@ -94,7 +94,7 @@ def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) 
             f"a base offset of {base} disagrees with the start address 0x{start:x}, whose row of the {span}-byte swizzle is"
             f" {start >> 7 & mask}"
         )
-    return _overlap(int(fields.leading[0]), int(fields.stride[0]), span, k, extent, itemsize, transposed)
+    return _overlap(int(fields.leading[0]), int(fields.stride[0]), span, k, extent, itemsize, transposed=transposed)
 
 
 def moved_span(bits: int) -> int:
@@ -105,7 +105,9 @@ def moved_span(bits: int) -> int:
 
 
 @functools.lru_cache(1024)
-def _overlap(leading: int, stride: int, span: int, k: int, extent: int, itemsize: int, transposed: bool) -> str | None:
+def _overlap(
+    leading: int, stride: int, span: int, k: int, extent: int, itemsize: int, *, transposed: bool
+) -> str | None:
     fields = decode(np.array([encode(0, leading, stride, span=span)], np.uint64))
     found = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
     if len(np.unique(found)) == k * extent:
@@ -122,7 +124,7 @@ class Elements:
 
     They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes."""
 
-    def __init__(self, bits: int, k: int, extent: int, itemsize: int, transposed: bool) -> None:
+    def __init__(self, bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
         fields = decode(np.array([[bits]], np.uint64))
         self.address = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
         self.itemsize = itemsize
@@ -144,9 +146,9 @@ class Elements:
 
 
 @functools.lru_cache(512)
-def elements(bits: int, k: int, extent: int, itemsize: int, transposed: bool) -> Elements:
+def elements(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> Elements:
     """The elements of a descriptor, kept: loops use the same ones again."""
-    return Elements(bits, k, extent, itemsize, transposed)
+    return Elements(bits, k, extent, itemsize, transposed=transposed)
 
 
 def beyond(bits: int, high: int, size: int) -> str:

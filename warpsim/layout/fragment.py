@@ -77,7 +77,7 @@ class Fragment:
 
     # ---- as a picture ------------------------------------------------------------------------
 
-    def holders(self, swapped: bool = False, first: int = 0) -> list[list[list[Holder]]]:
+    def holders(self, first: int = 0, *, swapped: bool = False) -> list[list[list[Holder]]]:
         """For each row and column (each column and row where ``swapped``) everyone who holds the element; registers count
         from ``first``."""
         rows, columns = self.table()
@@ -106,14 +106,15 @@ class Fragment:
         name: str = "r",
         title: str = "",
         axes: tuple[str, str] = ("row", "column"),
-        swapped: bool = False,
         first: int = 0,
         notes: tuple[str, ...] = (),
+        *,
+        swapped: bool = False,
     ) -> Drawing:
         """A cell for each element, coloured by lane, with lane, register and part; ``axes`` as shown."""
         from warpsim.layout.drawing import Drawing
 
-        grid = self.holders(swapped, first)
+        grid = self.holders(first, swapped=swapped)
         cells = tuple(
             tuple(self._cell(name, f"{axes[0]} {r}, {axes[1]} {c}", cell) for c, cell in enumerate(line))
             for r, line in enumerate(grid)

@@ -39,7 +39,7 @@ def accumulator(rows: int, columns: int, bits: int) -> Fragment:
 
 
 @functools.cache
-def quad_pair(operand: str, by_rows: bool, bits: int) -> Fragment:
+def quad_pair(operand: str, bits: int, *, by_rows: bool) -> Fragment:
     """mma.m8n8k4 of f16: quad pair ``q`` (lanes 4q to 4q+3 and 16 more) computes matrix q of four, side by side.
 
     A and B are ``[4 * 8, 4]`` (B with k as the columns), ``by_rows`` where k runs along a thread's registers;
@@ -54,7 +54,7 @@ def quad_pair(operand: str, by_rows: bool, bits: int) -> Fragment:
 
 
 @functools.cache
-def metadata(chunks: int, floats: bool, selector: int, rows: int = 16) -> Fragment:
+def metadata(chunks: int, selector: int, rows: int = 16, *, floats: bool) -> Fragment:
     """The metadata of sparse A ``[rows, chunks]``: nibbles (two 2-bit indices) in the lanes that the selector names.
 
     Four chunks of a row take one lane of a quad, eight a pair, sixteen all four (read off an H100; the text has figures
@@ -92,7 +92,7 @@ def scales(operand: str, count: int) -> Fragment:
 
 
 @functools.cache
-def moved(shape: str, transposed: bool) -> Fragment:
+def moved(shape: str, *, transposed: bool) -> Fragment:
     """One matrix of ldmatrix, stmatrix or movmatrix: rows are the rows of addresses, columns the elements of a row."""
     if shape == "m16n16":
         return fragment(16, 16, 8, layout_of((4, 4), (8, 16)), layout_of((4, 1), (2, 128)))

@@ -43,7 +43,7 @@ class Operand:
 
     def holders(self) -> list[list[list[Holder]]]:
         """For each row and column as shown, everyone who holds the element."""
-        return self.fragment.holders(self.swapped, self.first)
+        return self.fragment.holders(self.first, swapped=self.swapped)
 
     def formula(self) -> str:
         """The layout in CuTe's spelling, and what its values are."""
@@ -53,7 +53,9 @@ class Operand:
     def drawing(self, title: str = "") -> Drawing:
         """A cell for each element, coloured by lane, with lane, register and part."""
         notes = (self.note,) if self.note else ()
-        return self.fragment.drawing(self.name, title or self.name.upper(), self.axes, self.swapped, self.first, notes)
+        return self.fragment.drawing(
+            self.name, title or self.name.upper(), self.axes, self.first, notes, swapped=self.swapped
+        )
 
     def _repr_html_(self) -> str:
         from warpsim.layout.drawing import svg
@@ -111,7 +113,7 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
     return d, a, b, c
 
 
-def _depths(m: int, type: str, bits: int, sparse: bool) -> list[int]:
+def _depths(m: int, type: str, bits: int, *, sparse: bool) -> list[int]:
     """Every k of mma with these rows."""
     if type == "f64":
         return [4, 8, 16] if m == 16 else [4]
@@ -131,9 +133,9 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     sparse = words[0] in ("sp", "sp::ordered_metadata")
     four = "kind::mxf4" in words or "kind::mxf4nvf4" in words or (a == b == "e2m1" and k >= 64 * (1 + sparse))
     bits_a, bits_b = (8 if t == "e2m1" and not four else BITS[t] for t in (a, b))
-    depths = _depths(m, a, bits_a, sparse)
+    depths = _depths(m, a, bits_a, sparse=sparse)
     if n != 8 or m not in (8, 16) or k not in depths or (sparse and m == 8):
-        legal = [f".m{x}n8k{y}" for x in ((16,) if sparse else (8, 16)) for y in _depths(x, a, bits_a, sparse)]
+        legal = [f".m{x}n8k{y}" for x in ((16,) if sparse else (8, 16)) for y in _depths(x, a, bits_a, sparse=sparse)]
         raise ValueError(
             f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}; these are " + ", ".join(legal)
         )
@@ -147,7 +149,7 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         selectors = max(4 // (chunks // 4), 1)
         found["e"] = Operand(
             "e",
-            fragments.metadata(chunks, bits_a >= 16, 0),
+            fragments.metadata(chunks, 0, floats=bits_a >= 16),
             ("m", "chunk"),
             note="two 2-bit indices for each chunk of k"
             + (f"; shown for selector 0 of 0 to {selectors - 1}" if selectors > 1 else ""),
@@ -169,10 +171,12 @@ def _quad_pairs(words: list[str], d: str, c: str) -> dict[str, Operand]:
     layouts = [word for word in words if word in ("row", "col")] or ["row", "col"]
     note = "four matrices side by side, one for each pair of quads (lanes 4q to 4q + 3 and 16 more)"
     return {
-        "a": Operand("a", fragments.quad_pair("a", layouts[0] == "row", 16), ("m", "k"), note=note),
-        "b": Operand("b", fragments.quad_pair("b", layouts[-1] == "col", 16), ("k", "n"), swapped=True, note=note),
-        "c": Operand("c", fragments.quad_pair("c", False, ACCUMULATORS[c]), ("m", "n"), note=note),
-        "d": Operand("d", fragments.quad_pair("c", False, ACCUMULATORS[d]), ("m", "n"), note=note),
+        "a": Operand("a", fragments.quad_pair("a", 16, by_rows=layouts[0] == "row"), ("m", "k"), note=note),
+        "b": Operand(
+            "b", fragments.quad_pair("b", 16, by_rows=layouts[-1] == "col"), ("k", "n"), swapped=True, note=note
+        ),
+        "c": Operand("c", fragments.quad_pair("c", ACCUMULATORS[c], by_rows=False), ("m", "n"), note=note),
+        "d": Operand("d", fragments.quad_pair("c", ACCUMULATORS[d], by_rows=False), ("m", "n"), note=note),
     }
 
 
@@ -205,9 +209,9 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     )
     found = {}
     if "a" in wanted:
-        found["a"] = Operand("a", wmma_fragments.multiplicand("a", shape, a, sm, by_row), ("m", "k"), note=note)
+        found["a"] = Operand("a", wmma_fragments.multiplicand("a", shape, a, sm, along_k=by_row), ("m", "k"), note=note)
     if "b" in wanted:
-        held_b = wmma_fragments.multiplicand("b", shape, b, sm, by_col)
+        held_b = wmma_fragments.multiplicand("b", shape, b, sm, along_k=by_col)
         found["b"] = Operand("b", held_b, ("k", "n"), swapped=True, note=note)
     for name, type in (("c", c), ("d", d)):
         if name in wanted:
@@ -228,7 +232,7 @@ def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     found = {"a": Operand("a", held_a, ("m", "stored k" if sparse else "k"), note=f"A in registers; {whole}")}
     if sparse:
         chunks = k // (2 if BITS[a] == 32 else 4)
-        held_e = fragments.metadata(chunks, BITS[a] >= 16, 0, 64)
+        held_e = fragments.metadata(chunks, 0, 64, floats=BITS[a] >= 16)
         selectors = "; shown for selector 0 of 0 to 1" if BITS[a] >= 16 else ""
         note = f"two 2-bit indices for each chunk of k; {whole}{selectors}"
         found["e"] = Operand("e", held_e, ("m", "chunk"), note=note)
@@ -243,9 +247,11 @@ def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         raise ValueError(f".{shape} is not a shape of {root}; these are " + ", ".join(f".{s}" for s in legal))
     if root == "movmatrix":
         return {
-            "a": Operand("a", fragments.moved(shape, False), ("row", "column")),
-            "d": Operand("d", fragments.moved(shape, True), ("row", "column"), note="rows and columns of the source"),
+            "a": Operand("a", fragments.moved(shape, transposed=False), ("row", "column")),
+            "d": Operand(
+                "d", fragments.moved(shape, transposed=True), ("row", "column"), note="rows and columns of the source"
+            ),
         }
     lanes = 16 if shape == "m16n16" else 8
     note = f"rows are those whose addresses lanes {lanes}i to {lanes}i + {lanes - 1} give for matrix i, whose registers follow one another"
-    return {"r": Operand("r", fragments.moved(shape, "trans" in words), ("row", "column"), note=note)}
+    return {"r": Operand("r", fragments.moved(shape, transposed="trans" in words), ("row", "column"), note=note)}

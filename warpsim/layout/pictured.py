@@ -64,7 +64,7 @@ def _matrices(operand: Operand, words: list[str]) -> Pictures:
 def _selectors(operand: Operand, root: str) -> Pictures:
     """The metadata for each value of the sparsity selector."""
     chunks, rows = operand.fragment.columns, operand.fragment.rows
-    floats = operand.fragment is fragments.metadata(chunks, True, 0, rows)
+    floats = operand.fragment is fragments.metadata(chunks, 0, rows, floats=True)
     count = (2 if floats else 1) if root == "wgmma" else max(4 // (chunks // 4), 1)
     note = "two 2-bit indices for each chunk of k"
     if root == "wgmma":
@@ -72,7 +72,7 @@ def _selectors(operand: Operand, root: str) -> Pictures:
     return {
         f"e{i}": attrs.evolve(
             operand,
-            fragment=fragments.metadata(chunks, floats, i, rows),
+            fragment=fragments.metadata(chunks, i, rows, floats=floats),
             note=f"{note}; for selector {i} of 0 to {count - 1}",
         )
         for i in range(count)

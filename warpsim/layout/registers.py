@@ -32,7 +32,7 @@ class _Plan:
 
 
 @functools.lru_cache(maxsize=512)
-def _plan(fragment: Fragment, row_major: bool) -> _Plan:
+def _plan(fragment: Fragment, *, row_major: bool) -> _Plan:
     """Axes for the matrix ``[rows, columns]`` (``row_major``) or ``[columns, rows]``.
 
     Raises:
@@ -102,7 +102,7 @@ def gather(
         row_major: the order of the axes.
         batch_first: ``W`` is the first axis, not the last.
     """
-    plan = _plan(fragment, row_major)
+    plan = _plan(fragment, row_major=row_major)
     bits, per = fragment.bits, fragment.per_register
     element = registers[0].dtype if bits >= 32 else np.dtype(f"u{max(bits // 8, 1)}")
     axes = len(plan.shape)
@@ -136,7 +136,7 @@ def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: boo
     """Registers ``[n, threads, m]`` of a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``).
 
     Elements that several threads hold come to each of them."""
-    plan = _plan(fragment, row_major)
+    plan = _plan(fragment, row_major=row_major)
     view = matrix.reshape(*plan.shape, n * m).transpose(*plan.view, len(plan.shape))
     per, bits = fragment.per_register, fragment.bits
     threads = fragment.threads

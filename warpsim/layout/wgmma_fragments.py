@@ -78,7 +78,7 @@ def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -
     """
     chunks = 16 if itemsize == 1 else 8
     warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
-    tiles = held.gather(metadata(chunks, itemsize > 1, selector), (warps,), 4 * n, m)
+    tiles = held.gather(metadata(chunks, selector, floats=itemsize > 1), (warps,), 4 * n, m)
     nibbles: Array = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64)
     return nibbles.astype(np.int64)
 

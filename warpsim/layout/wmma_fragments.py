@@ -33,7 +33,7 @@ def is_older(sm: int, shape: str) -> bool:
 
 
 @functools.cache
-def volta_multiplicand(operand: str, along_k: bool) -> Fragment:
+def volta_multiplicand(operand: str, *, along_k: bool) -> Fragment:
     """f16 A or B of 16x16x16 on a V100; ``along_k``: k runs along the lines in memory (row-major A, column-major B).
 
     Every element is held by two groups of four lanes. Observed on a V100 by Raihan, Goli and Aamodt (Modeling Deep
@@ -55,12 +55,12 @@ def volta_accumulator(type: str) -> Fragment:
 
 
 @functools.cache
-def multiplicand(operand: str, shape: str, type: str, sm: int = 90, along_k: bool = True) -> Fragment:
+def multiplicand(operand: str, shape: str, type: str, sm: int = 90, *, along_k: bool = True) -> Fragment:
     """A or B (rows are B's columns, columns are k); f16 fragments repeat their elements to fill eight registers.
 
     ``along_k`` is of interest for older GPUs only (``sm`` is the capability times ten)."""
     if is_older(sm, shape):
-        return volta_multiplicand(operand, along_k)
+        return volta_multiplicand(operand, along_k=along_k)
     m, n, k = dimensions(shape)
     rows = m if operand == "a" else n
     bits = BITS[type]

@@ -27,7 +27,7 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
     if waits and unused and selection.n == batch.shape.n and everybody:
         batch.meetings += 1
         if window.barrier_left is not None:
-            window.barrier_left(machine, None, number, False)
+            window.barrier_left(machine, None, number, False)  # noqa: FBT003  as every event's, by its place
         return False
     partial = barrier.partial or not (everybody and waits)
     if window.barrier_arrived is not None:

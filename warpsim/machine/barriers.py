@@ -56,7 +56,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if barrier.among == "warp":
         return bind_gate(plan, instruction, lambda machine, group: None)
     if barrier.among == "cluster":
-        return _cluster_barrier(barrier, guard, traits.aligned_barrier)
+        return _cluster_barrier(barrier, guard, aligned=traits.aligned_barrier)
     n_dest = instruction.form.n_dest
     sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
     kind, waits = barrier.reduction, barrier.waits
@@ -64,7 +64,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     aligned = traits.aligned_barrier
 
     def step(machine: Machine, group: Group) -> bool:
-        suspended = _before(machine, group, guard, aligned)
+        suspended = _before(machine, group, guard, aligned=aligned)
         if suspended is not None:
             return suspended
         values = [get(machine, group) for get in sources]
@@ -113,7 +113,7 @@ def _trap(instruction: Instruction, guard: Any) -> Step:
     return step
 
 
-def _before(machine: Machine, group: Group, guard: Any, aligned: bool) -> bool | None:
+def _before(machine: Machine, group: Group, guard: Any, *, aligned: bool) -> bool | None:
     """What comes before a barrier: the guard, and lanes that an aligned one waits for; None where all arrive now."""
     if guard is not None:
         active = guard(machine, group)
@@ -128,11 +128,11 @@ def _before(machine: Machine, group: Group, guard: Any, aligned: bool) -> bool |
     return None
 
 
-def _cluster_barrier(barrier: Barrier, guard: Any, aligned: bool) -> Step:
+def _cluster_barrier(barrier: Barrier, guard: Any, *, aligned: bool) -> Step:
     arrives, waits = barrier.arrives, barrier.waits
 
     def step(machine: Machine, group: Group) -> bool:
-        suspended = _before(machine, group, guard, aligned)
+        suspended = _before(machine, group, guard, aligned=aligned)
         if suspended is not None:
             return suspended
         if arrives:

@@ -42,7 +42,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
         return taken
     register, negated = instruction.guard
     target = plan.place_of.get(labels_of(instruction)[0].target) if ending is Ending.BRANCH else None
-    return _conditional(plan, register.index, negated, taken, target, following)
+    return _conditional(plan, register.index, taken, target, following, negated=negated)
 
 
 def jump(target: int | None) -> End:
@@ -53,7 +53,7 @@ def jump(target: int | None) -> End:
 
 
 def _conditional(
-    plan: FunctionPlan, slot: int, negated: bool, taken: End, target: int | None, following: int | None
+    plan: FunctionPlan, slot: int, taken: End, target: int | None, following: int | None, *, negated: bool
 ) -> End:
     def end(machine: Machine, group: Group) -> int | None:
         value = group.env[slot]
@@ -279,7 +279,7 @@ def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Opera
         raise InternalError(f"call argument {argument!r}")
     size = max(param.size, 4)
     value = (
-        extend(value, False, size)
+        extend(value, size, signed=False)
         if value.dtype.itemsize < size
         else value.view(f"u{value.dtype.itemsize}").astype(f"u{size}")
     )

@@ -33,7 +33,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         return step
     guard = _guard(plan, instruction)
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step, instruction.traits.is_async(Family.WGMMA), guard)
+        return _bind_warpgroup(step, guard, whole=instruction.traits.is_async(Family.WGMMA))
     members = membermask(instruction)
 
     def gated(machine: Machine, group: Group) -> Any:
@@ -83,7 +83,7 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
     return True
 
 
-def _bind_warpgroup(step: Step, whole: bool, guard: Callable[[Machine, Group], Any] | None) -> Step:
+def _bind_warpgroup(step: Step, guard: Callable[[Machine, Group], Any] | None, *, whole: bool) -> Step:
     """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
 
     def gated(machine: Machine, group: Group) -> Any:

@@ -366,10 +366,12 @@ def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
             for wanted in (flags, ~flags):
                 run = _run(wanted)
                 parts.append(
-                    _sliced(selection, axis, run) if run is not None else _masked(selection, mask, wanted is not flags)
+                    _sliced(selection, axis, run)
+                    if run is not None
+                    else _masked(selection, mask, negate=wanted is not flags)
                 )
             return parts[0], parts[1]
-    return _masked(selection, mask, False), _masked(selection, mask, True)
+    return _masked(selection, mask, negate=False), _masked(selection, mask, negate=True)
 
 
 def _along_one_axis(mask: Array) -> Array:
@@ -389,7 +391,7 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
     return Rect(rect.batch_shape, tuple(axes))
 
 
-def _masked(selection: Selection, mask: Array, negate: bool) -> Selection:
+def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:
     flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
     return Lanes(selection.batch_shape, chosen)

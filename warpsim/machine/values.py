@@ -36,7 +36,7 @@ class NotAffine(Exception):
     """The result of an operation is no affine function of the indices: compute it on arrays."""
 
 
-def _wrap(value: int, bits: int, signed: bool) -> int:
+def _wrap(value: int, bits: int, *, signed: bool) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if signed and value >> (bits - 1) else value
 
@@ -102,12 +102,12 @@ class Affine:
                         shape[axis] = extent
                         start = 0 if out is not None else self.base
                         steps = np.arange(extent, dtype=unsigned)
-                        steps *= unsigned.type(_wrap(stride, bits, False))
+                        steps *= unsigned.type(_wrap(stride, bits, signed=False))
                         if start:
-                            steps += unsigned.type(_wrap(start, bits, False))
+                            steps += unsigned.type(_wrap(start, bits, signed=False))
                         out = steps.reshape(shape) if out is None else out + steps.reshape(shape)
                 if out is None:
-                    out = np.array([_wrap(self.base, bits, False)], unsigned)
+                    out = np.array([_wrap(self.base, bits, signed=False)], unsigned)
                 self._array = out.view(self.dtype)
         return self._array
 
@@ -174,27 +174,27 @@ class Affine:
 
     def __lt__(self, other: Any) -> Array:
         low, high = self._distance(other)
-        return _decided(high < 0, low >= 0)
+        return _decided(holds=high < 0, fails=low >= 0)
 
     def __le__(self, other: Any) -> Array:
         low, high = self._distance(other)
-        return _decided(high <= 0, low > 0)
+        return _decided(holds=high <= 0, fails=low > 0)
 
     def __gt__(self, other: Any) -> Array:
         low, high = self._distance(other)
-        return _decided(low > 0, high <= 0)
+        return _decided(holds=low > 0, fails=high <= 0)
 
     def __ge__(self, other: Any) -> Array:
         low, high = self._distance(other)
-        return _decided(low >= 0, high < 0)
+        return _decided(holds=low >= 0, fails=high < 0)
 
     def __eq__(self, other: Any) -> Array:  # type: ignore[override]
         low, high = self._distance(other)
-        return _decided(low == high == 0, low > 0 or high < 0)
+        return _decided(holds=low == high == 0, fails=low > 0 or high < 0)
 
     def __ne__(self, other: Any) -> Array:  # type: ignore[override]
         low, high = self._distance(other)
-        return _decided(low > 0 or high < 0, low == high == 0)
+        return _decided(holds=low > 0 or high < 0, fails=low == high == 0)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -251,11 +251,11 @@ class Affine:
                 if low < -own_half or high > own_mask - own_half:
                     raise NotAffine
             else:
-                strides = tuple([_wrap(s, dtype.itemsize * 8, True) for s in strides])
+                strides = tuple([_wrap(s, dtype.itemsize * 8, signed=True) for s in strides])
         return Affine(((self.base + half) & mask) - half, strides, self.extents, dtype)
 
 
-def _decided(holds: bool, fails: bool) -> Array:
+def _decided(*, holds: bool, fails: bool) -> Array:
     """A comparison that has one outcome for all threads."""
     if holds:
         return TRUE
@@ -299,11 +299,12 @@ def _retype_wide(array: Array, dtype: np.dtype[Any]) -> Array:
     return retype(np.ascontiguousarray(array["lo"]), dtype)
 
 
-def extend(array: Array, signed: bool, itemsize: int) -> Array:
+def extend(array: Array, itemsize: int, *, signed: bool) -> Array:
     """Widened to a register of ``itemsize`` bytes, with the sign or with zeros."""
     if itemsize == 16:
         return _retype_wide(
-            extend(array, signed, 8) if array.dtype.itemsize < 8 else array, np.dtype([("lo", "<u8"), ("hi", "<u8")])
+            extend(array, 8, signed=signed) if array.dtype.itemsize < 8 else array,
+            np.dtype([("lo", "<u8"), ("hi", "<u8")]),
         )
     kind = "i" if signed else "u"
     return array.view(f"{kind}{array.dtype.itemsize}").astype(f"{kind}{itemsize}")

@@ -280,12 +280,12 @@ class Watcher:
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Threads have reached a barrier of their CTAs that expects ``count`` threads (0: all)."""
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive, or some do not wait; as the
         first of those arrive, the barrier's own ``partial`` is not set yet, and others may be waiting already.
         """
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Threads (None: all of the batch) have passed a barrier of their CTAs."""
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
@@ -360,7 +360,7 @@ class Watcher:
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """Warpgroups have committed a wgmma-group."""
 
-    def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Another instruction is about to read or write registers used by wgmma of the function; ``rows`` are their
         numbers in ``group.plan.wgmma_rows``.
         """

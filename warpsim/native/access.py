@@ -61,7 +61,7 @@ class Access(ByRows, Atomics):
             place = code.make(f"getelementptr i64, ptr {emitter.words['cleans']}, i64 {emitter.cta64}")
             code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {self.clean}")
         elif "shared" in self.spaces:
-            column = Val("i64", emitter.column, True)
+            column = Val("i64", emitter.column, uniform=True)
             code.line(f"store {code.of(code.splat(column))}, ptr {self.columns}, align 64")
 
     def warp(self) -> None:
@@ -70,10 +70,10 @@ class Access(ByRows, Atomics):
         if "local" in self.spaces:
             first = code.make(f"shl i64 {emitter.row64}, 5")
             threads = code.make(f"getelementptr i32, ptr {emitter.words['threads']}, i64 {first}")
-            narrow = Val("i32", code.make(f"load <32 x i32>, ptr {threads}, align 4"), False)
+            narrow = Val("i32", code.make(f"load <32 x i32>, ptr {threads}, align 4"), uniform=False)
             wide = code.convert("zext", narrow, "i64")
-            total = Val("i64", emitter.word("batch_columns"), True)
-            position = code.op("add", code.op("mul", wide, total), Val("i64", emitter.column, True))
+            total = Val("i64", emitter.word("batch_columns"), uniform=True)
+            position = code.op("add", code.op("mul", wide, total), Val("i64", emitter.column, uniform=True))
             code.line(f"store {code.of(position)}, ptr {self.positions}, align 64")
 
     def met(self) -> None:
@@ -96,7 +96,7 @@ class Access(ByRows, Atomics):
     # ---- an access --------------------------------------------------------------------------------
 
     def make(
-        self, name: Name, effect: Effect, lower: Lowering, lanes: Val, together: bool, given: list[Val]
+        self, name: Name, effect: Effect, lower: Lowering, lanes: Val, given: list[Val], *, together: bool
     ) -> list[Val]:
         """An access by ``lanes`` (bits of 32); ``together``: the lanes of the warp stand at one place."""
         code = self.emitter.code

@@ -43,13 +43,13 @@ class Apart(Steps):
         if found is None:
             type = key_type(self.emitter.shape, key)
             uniform = isinstance(key, int) and key not in self.emitter.kinds.varying
-            found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform)), type, uniform)
+            found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform=uniform)), type, uniform)
         return found
 
     def get(self, key: Key) -> Val:
         """What a register holds where a block begins."""
         pointer, type, uniform = self._place(key)
-        return Val(type, self.code.make(f"load {self.code.typed(type, uniform)}, ptr {pointer}"), uniform)
+        return Val(type, self.code.make(f"load {self.code.typed(type, uniform=uniform)}, ptr {pointer}"), uniform)
 
     def _put(self, key: Key, value: Val, mask: Val | None) -> None:
         pointer, _, uniform = self._place(key)
@@ -85,7 +85,7 @@ class Apart(Steps):
         code.doubt = doubt
         rest = code.make(f"xor i32 {taken.text}, {emitter.mask}")
         self._go(piece.target, taken)
-        self._go(piece.following, Val("i32", rest, True))
+        self._go(piece.following, Val("i32", rest, uniform=True))
         code.line(f"br label %a{min(piece.target, piece.following)}")
 
     def _go(self, block: int, lanes: Val) -> None:
@@ -103,7 +103,7 @@ class Apart(Steps):
         for number, block in enumerate(self.chunks):
             after = f"a{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
             code.label(f"a{block}")
-            here = Val("i32", code.make(f"load i32, ptr {self.pending[block]}"), True)
+            here = Val("i32", code.make(f"load i32, ptr {self.pending[block]}"), uniform=True)
             enter = code.fresh("enter")
             code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
             code.label(enter)
@@ -119,7 +119,7 @@ class Apart(Steps):
                 self._leave(emitter.exits[block, 0], here)
                 code.label(on)
             code.line(f"store i32 0, ptr {self.pending[block]}")
-            lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), False)
+            lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
             count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {here.text})")
             emitter.count(inside.index(block), code.make(f"zext i32 {count} to i64"))
             self._body(shape.pieces[block], here, lanes, after)
@@ -226,11 +226,11 @@ class Apart(Steps):
         code.line(f"store i32 -1, ptr {place}")
         rows = code.make(f"mul i64 {emitter.now}, 32")
         lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
-        value: Any = code.splat(Val("i32", f"{exit}", True))
+        value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
         for block, pointer in self.pending.items():
             waiting = code.make(f"load i32, ptr {pointer}")
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
-            flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), False)
+            flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
             value = code.select(flags, code.number(emitter.exits[block, 0], "i32"), value)
         code.line(f"store {code.of(value)}, ptr {lanes}, align 4")
         emitter.put_outs(self._value)

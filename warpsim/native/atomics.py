@@ -36,8 +36,10 @@ class Atomics(ByLanes):
         code.line(f"br i1 {code.make(f'trunc i32 {bit} to i1')}, label %{lane}, label %{step}")
         code.label(lane)
         cell = code.make(f"inttoptr i64 {emitter.element(cells, i, 'i64')} to ptr")
-        old = Val(type, code.make(f"load {type}, ptr {cell}, align {size}"), True)
-        given_values = [Val(v.type, emitter.element(p, i, v.type), True) for v, p in zip(values, given, strict=True)]
+        old = Val(type, code.make(f"load {type}, ptr {cell}, align {size}"), uniform=True)
+        given_values = [
+            Val(v.type, emitter.element(p, i, v.type), uniform=True) for v, p in zip(values, given, strict=True)
+        ]
         assert effect.update is not None
         doubt, code.doubt = code.doubt, None
         new = Lowering(code, [old, *given_values])(effect.update)
@@ -71,7 +73,7 @@ class Atomics(ByLanes):
         """The same in memory that the CTA has alone: what is known to be written needs no helper."""
         code, size = self.emitter.code, effect.type.bytes
         fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
-        here = Val("i1", code.make(f"bitcast i32 {mask.text} to <32 x i1>"), False)
+        here = Val("i1", code.make(f"bitcast i32 {mask.text} to <32 x i1>"), uniform=False)
         lanes = code.select(here, code.splat(address), code.number(0, "i32"))
         vector = "<32 x i32>"
         high, odd = (
@@ -99,7 +101,7 @@ class Atomics(ByLanes):
                 code.make(f"select i1 {some}, i64 {end}, i64 {-none - 1}"),
             )
         self.emitter.put_word("stored", "1")
-        base = Val("i64", code.make(f"ptrtoint ptr {self.shared} to i64"), True)
+        base = Val("i64", code.make(f"ptrtoint ptr {self.shared} to i64"), uniform=True)
         places = code.op("add", code.convert("zext", lanes, "i64"), base)
         code.line(f"store {code.of(places)}, ptr {cells}, align 64")
         code.line(f"br label %{done}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Bodies:
     """Bodies of one launch. ``eager``: compile at once."""
 
-    def __init__(self, eager: bool) -> None:
+    def __init__(self, *, eager: bool) -> None:
         self.eager = eager
         self._matrices: Matrices | None = None
 
@@ -26,5 +26,5 @@ class Bodies:
         if self._matrices is None:
             from warpsim.native.matrices import Matrices
 
-            self._matrices = Matrices(self.eager)
+            self._matrices = Matrices(eager=self.eager)
         return self._matrices.of(instruction)

@@ -161,7 +161,7 @@ class Emitter(UnitText):
             self.row64, self.cta64 = (code.make(f"sext i32 {v} to i64") for v in (self.row, self.cta))
             self._cta()
         self.mask = self.element(self.words["masks"], self.row64)
-        self.everybody = Val("i1", code.make(f"bitcast i32 {self.mask} to <32 x i1>"), False)
+        self.everybody = Val("i1", code.make(f"bitcast i32 {self.mask} to <32 x i1>"), uniform=False)
         count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {self.mask})")
         self.lanes = code.make(f"zext i32 {count} to i64")
         self.access.warp()

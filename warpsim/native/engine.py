@@ -122,10 +122,16 @@ class Compiled:
     units access of global memory."""
 
     def __init__(
-        self, eager: bool, collectives: bool, units: bool = True, barriers: bool = False, noted: Noted | None = None
+        self,
+        noted: Noted | None = None,
+        *,
+        eager: bool,
+        collectives: bool,
+        units: bool = True,
+        barriers: bool = False,
     ) -> None:
         self.eager, self.collectives, self.units, self.barriers = eager, collectives, units, barriers
-        self.bodies = Bodies(eager)
+        self.bodies = Bodies(eager=eager)
         self.runner = Runner(_MINE.scratch, noted)
         self.compiling = 0.0
         """Seconds that compiling has taken in this launch."""

@@ -117,7 +117,7 @@ class Inputs:
         for number, key in enumerate(emitter.shape.reads):
             how, type = self.given[key].how, key_type(emitter.shape, key)
             if how == "same":
-                raw = Val("i64", code.make(f"load i64, ptr {emitter.descriptor('lives', number)}"), True)
+                raw = Val("i64", code.make(f"load i64, ptr {emitter.descriptor('lives', number)}"), uniform=True)
                 self._keep(key, raw if type == "i64" else code.convert("trunc", raw, type))
             elif how in ("along", "column"):
                 place = emitter.descriptor("lives", number)
@@ -150,19 +150,19 @@ class Inputs:
                 at = self._offset(base, (("c1", c1), ("c0", c0)))
                 pointer = code.make(f"inttoptr i64 {at} to ptr")
                 inner = memory(type)
-                value = Val(inner, code.make(f"load {inner}, ptr {pointer}"), True)
+                value = Val(inner, code.make(f"load {inner}, ptr {pointer}"), uniform=True)
                 self._keep(key, code.convert("trunc", value, type) if inner != type else value)
             elif how == "lanes" and self._is_lane(key):
                 along = code.number(1, type), code.number(code.row % LANES, type)
-                self._keep(key, Val(type, "0", False, None, along, 64, SPAN))
+                self._keep(key, Val(type, "0", uniform=False, along=along, zeros=64, top=SPAN))
 
     def _along(self, key: Key, type: str) -> Val:
         emitter, code = self.emitter, self.emitter.code
         base, s1, s0, c1, c0 = self._words[key]
-        first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), True)
+        first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), uniform=True)
         x, y = self.given[key].along
         along = [
-            Val("i64", dynamic, True) if known is None else code.number(known, "i64")
+            Val("i64", dynamic, uniform=True) if known is None else code.number(known, "i64")
             for known, dynamic in ((x, s0), (y, s1))
         ]
         narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *along)]
@@ -170,8 +170,8 @@ class Inputs:
         zeros = SPAN if name == "tid.x" and emitter.manner.row == LANES else 0
         top = THREAD_BITS if name.startswith("tid.") else 64
         if narrow[1].known == 0 and narrow[2].known == 0:
-            return Val(type, narrow[0].text, True, None, None, zeros, top)
-        return Val(type, narrow[0].text, False, None, (narrow[1], narrow[2]), zeros, top)
+            return Val(type, narrow[0].text, uniform=True, zeros=zeros, top=top)
+        return Val(type, narrow[0].text, uniform=False, along=(narrow[1], narrow[2]), zeros=zeros, top=top)
 
     def _narrow(self, value: Val, type: str) -> Val:
         if value.known is not None:
@@ -181,9 +181,14 @@ class Inputs:
     def _offset(self, base: str, parts: tuple[tuple[str, str], ...]) -> str:
         """The value of the warp's first lane, by strides."""
         code = self.emitter.code
-        total = Val("i64", base, True)
+        total = Val("i64", base, uniform=True)
         for name, stride in parts:
-            total = add(code, "add", total, times(code, Val("i64", self._place(name), True), Val("i64", stride, True)))
+            total = add(
+                code,
+                "add",
+                total,
+                times(code, Val("i64", self._place(name), uniform=True), Val("i64", stride, uniform=True)),
+            )
         return total.text
 
     def _place(self, name: str) -> str:

@@ -43,7 +43,7 @@ class ByLanes(Reached):
         type = element(effect.type.dtype)
         return self.emitter.code.convert("bitcast", value, type) if type[0] != "i" else value
 
-    def _where(self, address: Val, one: bool = False) -> str:
+    def _where(self, address: Val, *, one: bool = False) -> str:
         """The address of each lane in memory."""
         code = self.emitter.code
         where = code.slot("[32 x i64]")
@@ -73,7 +73,7 @@ class ByLanes(Reached):
         """By a helper; what is loaded lies in ``_buffer``."""
         code, size = self.emitter.code, effect.type.bytes
         one = effect.kind == "load" and address.uniform and effect.space in ("global", "shared")
-        where = self._where(address, one)
+        where = self._where(address, one=one)
         lanes = mask.text
         if one:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
@@ -101,15 +101,15 @@ class ByLanes(Reached):
     def _element(self, effect: Effect, k: int) -> str:
         return self.emitter.code.make(f"getelementptr i{effect.type.bytes * 8}, ptr {self._buffer}, i64 {k * 32}")
 
-    def _raw(self, effect: Effect, k: int, one: bool) -> Val:
+    def _raw(self, effect: Effect, k: int, *, one: bool) -> Val:
         code, type = self.emitter.code, f"i{effect.type.bytes * 8}"
         place = self._element(effect, k)
         if one:
-            return Val(type, code.make(f"load {type}, ptr {place}"), True)
+            return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
         return code.filled(place, type)
 
     def _found(self, effect: Effect, k: int) -> Val:
-        return self._typed(effect, self._raw(effect, k, self._one))
+        return self._typed(effect, self._raw(effect, k, one=self._one))
 
     def _call(self, kind: str, space: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> str:
         code = self.emitter.code
@@ -146,7 +146,7 @@ class ByLanes(Reached):
         result = code.slot("i32")
         code.line(f"br i1 {inside}, label %{words}, label %{plain}")
         code.label(words)
-        all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), False)
+        all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
         moved = code.op("sub", all, code.number(SHARED_WINDOW, "i64"))
         code.line(f"store {code.of(moved)}, ptr {where}, align 64")
         code.line(f"store i32 {self._call(kind, 'shared', what, where, lanes, buffer, range_)}, ptr {result}")

@@ -57,13 +57,13 @@ def strides_of(code: Code, value: Val) -> tuple[Val, Val]:
 
 def first_of(value: Val) -> Val:
     """The first lane's value."""
-    return Val(value.type, value.text, True, value.known, None, value.zeros)
+    return Val(value.type, value.text, uniform=True, known=value.known, zeros=value.zeros)
 
 
 def _with(first: Val, along: tuple[Val, Val], zeros: int = 0, top: int = 64) -> Val:
     if along[0].known == 0 and along[1].known == 0:
         return attrs.evolve(first, zeros=zeros, top=top)
-    return Val(first.type, first.text, False, None, along, zeros, top)
+    return Val(first.type, first.text, uniform=False, along=along, zeros=zeros, top=top)
 
 
 def _zeros(value: Val) -> int:
@@ -165,13 +165,13 @@ def _cast(code: Code, value: Val, source: np.dtype, target: np.dtype) -> Val | N
     if value.top >= old:
         if code.doubt is None:
             return None
-        _doubt(code, value, x, y, old, signed)
+        _doubt(code, value, x, y, old, signed=signed)
     how = "sext" if signed else "zext"
     first = code.convert(how, first_of(value), type)
     return _with(first, (_wide(code, x, type), _wide(code, y, type)), value.zeros, value.top if value.top < old else 64)
 
 
-def _doubt(code: Code, value: Val, x: Val, y: Val, bits: int, signed: bool) -> None:
+def _doubt(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -> None:
     """Go on only where no lane of the warp wraps round."""
     assert code.doubt is not None
     type = "i128" if bits == 64 else "i64"

@@ -71,7 +71,7 @@ def _lanes(code: Code, node: Node) -> Val:
         raise Unlowerable("a vector of floating-point constants")
     values = [int(v) for v in node.value]
     texts = ", ".join(f"{type} {str(bool(v)).lower() if type == 'i1' else v}" for v in values)
-    return Val(type, f"<{texts}>", False)
+    return Val(type, f"<{texts}>", uniform=False)
 
 
 def _reinterpret(code: Code, value: Val, type: str) -> Val:
@@ -91,7 +91,7 @@ def _table(code: Code, node: Node, index: Val) -> Val:
     table = code.make(f"load ptr, ptr {code.make(f'getelementptr ptr, ptr %tables, i64 {number}')}")
     if index.uniform:
         place = code.make(f"getelementptr {type}, ptr {table}, i64 {index.text}")
-        return Val(type, code.make(f"load {type}, ptr {place}"), True)
+        return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
     if type != "i64":
         raise Unlowerable("a table of other than 64 bits")
     where, out = code.spill(index), code.slot(f"[{LANES} x i64]")
@@ -109,7 +109,7 @@ def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
         return Val(
             value.type,
             code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> <{mask}>"),
-            False,
+            uniform=False,
         )
     inner = memory(value.type)
     place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
@@ -125,7 +125,7 @@ def _broadcast_lane(code: Code, value: Val, lane: int) -> Val:
     return Val(
         value.type,
         code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> splat (i32 {lane})"),
-        False,
+        uniform=False,
     )
 
 
@@ -139,5 +139,5 @@ def _reduce(code: Code, node: Node, value: Val) -> Val:
         name = ("u" if kind in "ub" else "s") + name[:3]
     whole = f"<{LANES} x {value.type}>"
     full = code.declare(f"llvm.vector.reduce.{name}.v{LANES}{value.type}", value.type, whole)
-    scalar = Val(value.type, code.make(f"call {value.type} @{full}({whole} {value.text})"), True)
+    scalar = Val(value.type, code.make(f"call {value.type} @{full}({whole} {value.text})"), uniform=True)
     return scalar if code.doubt is not None else code.splat(scalar)  # lanes of a warp share it, not those of the group

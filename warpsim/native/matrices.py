@@ -45,7 +45,7 @@ class Codes:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
-    def of(self, key: Any, make: Callable[[str], str], eager: bool) -> Any:
+    def of(self, key: Any, make: Callable[[str], str], *, eager: bool) -> Any:
         """A function, None while it does not pay. ``make`` writes it under a name."""
         found = self.functions.get(key)
         if found is not None or (not eager and self.spent.get(key, 0.0) < KEPT):
@@ -83,7 +83,7 @@ def codes() -> Codes:
 class Matrices:
     """Bodies of one launch. ``eager``: compile at once."""
 
-    def __init__(self, eager: bool) -> None:
+    def __init__(self, *, eager: bool) -> None:
         self.eager = eager
         self._found: dict[int, tuple[Op, Body]] = {}
 
@@ -137,7 +137,7 @@ class _Warps:
         plan = codes().planned(key, lambda: self.plan(op, device.sm))
         if plan is None:
             return itself()
-        function = codes().of(key, lambda name: warp_kernel(plan, name), self.eager)
+        function = codes().of(key, lambda name: warp_kernel(plan, name), eager=self.eager)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given if e is None else (*given, e))
@@ -176,7 +176,7 @@ class _Plain:
         size = c[0].dtype.itemsize
         if plan is None or any(r.dtype.itemsize != size for r in given):
             return itself()
-        function = codes().of(key, lambda name: plain_kernel(plan, name), self.eager)
+        function = codes().of(key, lambda name: plain_kernel(plan, name), eager=self.eager)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given)
@@ -209,9 +209,11 @@ class _Warpgroups:
             return self.function(op, *operands, **ports)
         sparse = "sp" in op.modifiers
         key = op.text, device.sm
-        product = codes().planned(key, lambda: wgmma_product(op, device.sm, sparse))
+        product = codes().planned(key, lambda: wgmma_product(op, device.sm, sparse=sparse))
         half = product.half
-        function = codes().of(key, lambda name: warpgroup_kernel(product, wgmma.columns(op), half, name), self.eager)
+        function = codes().of(
+            key, lambda name: warpgroup_kernel(product, wgmma.columns(op), name, half=half), eager=self.eager
+        )
         if function is None:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
         a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]

@@ -39,9 +39,9 @@ class Warp:
     @property
     def operands(self) -> list[Moved]:
         """What is described in the arguments: A, B, C and D."""
-        return [self.a, self.b, self._held(self.c, self.c_half), self._held(self.d, self.d_half)]
+        return [self.a, self.b, self._held(self.c, half=self.c_half), self._held(self.d, half=self.d_half)]
 
-    def _held(self, given: Moved | None, half: bool) -> Moved:
+    def _held(self, given: Moved | None, *, half: bool) -> Moved:
         return as_they_are(self.rows * self.columns // LANES // (2 if half else 1)) if given is None else given
 
 
@@ -73,17 +73,19 @@ def warp_kernel(kernel: Warp, name: str) -> str:
         steps = [s.rows * (32 if s.packed else s.slot) // 8 for s in (product.a, product.b)]
         tiles = emit_operands(text, product, a, str(steps[0]), b, str(steps[1]), positions)
         load, store = (
-            _dense(text, room, kernel.columns, half)
+            _dense(text, room, kernel.columns, half=half)
             if given is not None
-            else _accumulators(text, room, "0", str(LANES), half)
+            else _accumulators(text, room, "0", str(LANES), half=half)
             for given, room, half in ((kernel.c, c, kernel.c_half), (kernel.d, d, kernel.d_half))
         )
-        multiply(text, tiles, kernel.rows, kernel.columns, load[0], store[1], kernel.d_half and not product.half)
+        multiply(
+            text, tiles, kernel.rows, kernel.columns, load[0], store[1], narrows=kernel.d_half and not product.half
+        )
         mover.scatter(kernel.operands[3], d_at, d)
     return module(text, name, mover.tables)
 
 
-def multiply(text: Text, tiles: Tiles, rows: int, columns: int, load: Load, store: Store, narrows: bool) -> None:
+def multiply(text: Text, tiles: Tiles, rows: int, columns: int, load: Load, store: Store, *, narrows: bool) -> None:
     """Every tile of the result; ``narrows``: what was computed in f32 is left as f16."""
     with text.loop(columns // WIDE) as column, text.loop(rows // ROWS) as four:
         d = tiles.tile(four, column, load(four, column))
@@ -99,7 +101,7 @@ def module(text: Text, name: str, tables: list[str], result: str = "0") -> str:
 # ---- accumulators ---------------------------------------------------------------------------------
 
 
-def _dense(text: Text, room: str, columns: int, half: bool) -> tuple[Load, Store]:
+def _dense(text: Text, room: str, columns: int, *, half: bool) -> tuple[Load, Store]:
     """A matrix ``[rows, columns]``."""
     type = "i16" if half else "float"
     vector = f"<{WIDE} x {type}>"
@@ -118,7 +120,7 @@ def _dense(text: Text, room: str, columns: int, half: bool) -> tuple[Load, Store
     return load, store
 
 
-def _accumulators(text: Text, room: str, first: str, step: str, half: bool) -> tuple[Load, Store]:
+def _accumulators(text: Text, room: str, first: str, step: str, *, half: bool) -> tuple[Load, Store]:
     """The accumulators of mma and wgmma (`warpsim.layout.fragments.accumulator`): registers ``step`` words apart, of which the
     threads of the warp or warpgroup stand side by side from word ``first`` on. Four rows are sixteen threads."""
     per = 1 if half else 2
@@ -163,7 +165,7 @@ def _joined(text: Text, type: str, rows: list[str], order: range) -> str:
 # ---- warpgroups -----------------------------------------------------------------------------------
 
 
-def warpgroup_kernel(product: Product, columns: int, half: bool, name: str) -> str:
+def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool) -> str:
     """``i32 name(ptr args)``: args are i64: warpgroups; addresses of A and B, each with the strides of warpgroups and of lines
     of K; of the positions of sparse A ``[warpgroups, stored K, 64]`` (i32); of C's and D's registers ``[registers,
     warpgroups, 128]``; of a byte for each warpgroup that tells whether C counts."""
@@ -181,8 +183,8 @@ def warpgroup_kernel(product: Product, columns: int, half: bool, name: str) -> s
         tiles = emit_operands(text, product, pointer(a, a_group), a_line, pointer(b, b_group), b_line, positions)
         first, step = text.make(f"mul i64 {group}, 128"), text.make(f"mul i64 {count}, 128")
         old, new = (text.make(f"inttoptr i64 {x} to ptr") for x in (c, d))
-        load, _ = _accumulators(text, old, first, step, half)
-        _, store = _accumulators(text, new, first, step, half)
+        load, _ = _accumulators(text, old, first, step, half=half)
+        _, store = _accumulators(text, new, first, step, half=half)
         counts = text.make(f"icmp ne i8 {text.load('i8', pointer(keep, '1'), 1)}, 0")
 
         def kept(four: str, column: str) -> list[str]:
@@ -191,5 +193,5 @@ def warpgroup_kernel(product: Product, columns: int, half: bool, name: str) -> s
                 text.make(f"select i1 {counts}, {vector} {x}, {vector} zeroinitializer") for x in load(four, column)
             ]
 
-        multiply(text, tiles, 64, columns, kept, store, False)
+        multiply(text, tiles, 64, columns, kept, store, narrows=False)
     return module(text, name, [])

@@ -191,7 +191,7 @@ def wmma_plain_plan(op: Op, sm: int) -> Plain | None:
     if kind == "b1":
         a, b = (wmma_layout.words(operand, op.shape) for operand in "ab")
         return _made(op, op.op, a, b, c)
-    held = [wmma_layout.multiplicand(o, op.shape, kind, sm, k) for o, k in zip("ab", along, strict=True)]
+    held = [wmma_layout.multiplicand(o, op.shape, kind, sm, along_k=k) for o, k in zip("ab", along, strict=True)]
     if kind == "f64":
         return None if op.rnd not in (None, "rn") else _made(op, "f64", held[0], held[1], c)
     left, right = (_words_of(f) for f in held)

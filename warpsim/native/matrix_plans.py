@@ -46,7 +46,7 @@ def _product(op: Op, sm: int, a: Source, b: Source, stored: int, *, sparse: bool
 def _words(kind: str, rows: int, k: int) -> tuple[Source, Fragment]:
     """A or B of mma as they stand in registers."""
     count = k * (32 if kind == "tf32" else 8 if kind in NARROW else 16) // 32
-    return Source(kind, rows, count, True), fragments.multiplicand(rows, count, 32)
+    return Source(kind, rows, count, packed=True), fragments.multiplicand(rows, count, 32)
 
 
 def _mma(op: Op, sm: int, stored: int, k: int, *, sparse: bool) -> Warp:
@@ -77,7 +77,7 @@ def wmma_plan(op: Op, sm: int) -> Warp | None:
     m, n, k = mma.extents(op)
     along = op.alayout == "row", op.blayout == "col"
     held = [
-        wmma_layout.multiplicand(operand, op.shape, kind, sm, along_k)
+        wmma_layout.multiplicand(operand, op.shape, kind, sm, along_k=along_k)
         for operand, along_k in zip("ab", along, strict=True)
     ]
     results = [wmma_layout.accumulator(op.shape, t.name, sm) for t in (op.ctype, op.dtype)]
@@ -86,7 +86,7 @@ def wmma_plan(op: Op, sm: int) -> Warp | None:
     unit = unit_of(sm)
     if kind == "tf32":
         unit = attrs.evolve(unit, block_bytes=16)
-    a, b = Source(kind, m, k, False), Source(kind, n, k, False)
+    a, b = Source(kind, m, k, packed=False), Source(kind, n, k, packed=False)
     halves = [t.name == "f16" for t in (op.ctype, op.dtype)]
     product = Product(a, b, unit, _steps(k, unit.block_bytes // (4 if kind == "tf32" else 2)), all(halves))
     counts = [f.registers for f in held]
@@ -95,13 +95,13 @@ def wmma_plan(op: Op, sm: int) -> Warp | None:
     return Warp(product, m, n, left, right, c, d, *halves)
 
 
-def wgmma_product(op: Op, sm: int, sparse: bool) -> Product:
+def wgmma_product(op: Op, sm: int, *, sparse: bool) -> Product:
     """Floats of wgmma."""
     kinds = op.atype.name, op.btype.name
     bytes_ = int(wgmma.STORAGE[kinds[0]][1])
     stored = 32 // bytes_
     unit: Unit = WGMMA_FP8 if kinds[0] in mma.FP8 else unit_of(max(sm, 90))
     half = wgmma.is_f16(op)
-    a = Source(kinds[0], 64, stored, False)
-    b = Source(kinds[1], wgmma.columns(op), stored * (2 if sparse else 1), False)
+    a = Source(kinds[0], 64, stored, packed=False)
+    b = Source(kinds[1], wgmma.columns(op), stored * (2 if sparse else 1), packed=False)
     return Product(a, b, unit, _steps(stored, unit.block_bytes // bytes_), half, sparse=sparse)

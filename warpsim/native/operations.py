@@ -89,7 +89,7 @@ def operate(code: Code, name: str, values: list[Val], dtype: np.dtype[Any]) -> V
         return _float_op(code, name, values)
     if dtype.kind == "b":
         return _bool_op(code, name, values)
-    return _integer_op(code, name, values, dtype.kind == "i")
+    return _integer_op(code, name, values, signed=dtype.kind == "i")
 
 
 def _bool_op(code: Code, name: str, values: list[Val]) -> Val:
@@ -105,7 +105,7 @@ def _bool_op(code: Code, name: str, values: list[Val]) -> Val:
     raise Unlowerable(f"{name} of predicates")
 
 
-def _integer_op(code: Code, name: str, values: list[Val], signed: bool) -> Val:
+def _integer_op(code: Code, name: str, values: list[Val], *, signed: bool) -> Val:
     a = values[0]
     sign = "s" if signed else "u"
     if name in _INTEGER:
@@ -133,9 +133,9 @@ def _integer_op(code: Code, name: str, values: list[Val], signed: bool) -> Val:
         count = code.intrinsic("ctpop", a)
         return count if a.type == "i8" else code.convert("trunc", count, "i8")
     if name in ("left_shift", "right_shift"):
-        return _shift(code, name == "left_shift", signed, *values)
+        return _shift(code, *values, left=name == "left_shift", signed=signed)
     if name in ("floor_divide", "remainder", "fmod"):
-        return _divide(code, name, signed, *values)
+        return _divide(code, name, *values, signed=signed)
     if name == "sign" and signed:
         zero = code.number(0, a.type)
         up = code.convert("zext", code.op("icmp sgt", a, zero, type="i1"), a.type)
@@ -144,7 +144,7 @@ def _integer_op(code: Code, name: str, values: list[Val], signed: bool) -> Val:
     raise Unlowerable(f"{name} of integers")
 
 
-def _shift(code: Code, left: bool, signed: bool, a: Val, by: Val) -> Val:
+def _shift(code: Code, a: Val, by: Val, *, left: bool, signed: bool) -> Val:
     n = width(a.type)
     if by.known is not None:
         if by.known >= n:
@@ -157,7 +157,7 @@ def _shift(code: Code, left: bool, signed: bool, a: Val, by: Val) -> Val:
     return code.select(inside, moved, code.number(0, a.type))
 
 
-def _divide(code: Code, name: str, signed: bool, a: Val, b: Val) -> Val:
+def _divide(code: Code, name: str, a: Val, b: Val, *, signed: bool) -> Val:
     zero, one = code.number(0, a.type), code.number(1, a.type)
     by_zero = code.op("icmp eq", b, zero, type="i1")
     unsafe = by_zero

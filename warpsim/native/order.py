@@ -10,7 +10,7 @@ from warpsim.native.forms import Effect
 from warpsim.native.tables import WarpTables
 
 
-def conflicts(effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables, warps: bool) -> bool:
+def conflicts(effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables, *, warps: bool) -> bool:
     """Whether the order of ``warps`` (else of CTAs) may have been seen: one may have stored where another looked or stored."""
     for space in ("global", "shared") if warps else ("global",):
         chosen = [k for k, e in enumerate(effects) if e.space in (space, "generic")]

@@ -83,7 +83,7 @@ class ByRows(ByLanes):
         code.label(slow)
         self._by_lanes(name, effect, address, lanes, given)
         for k, result in enumerate(results):
-            code.line(f"store {code.of(self._raw(effect, k, one))}, ptr {result}")
+            code.line(f"store {code.of(self._raw(effect, k, one=one))}, ptr {result}")
         code.line(f"br label %{done}")
         code.label(done)
         found = []
@@ -192,7 +192,7 @@ class ByRows(ByLanes):
                 ones = []
                 for pointer in pointers:
                     place = code.make(f"getelementptr i8, ptr {pointer}, i64 {k * size}") if k else pointer
-                    ones.append(Val(type, code.make(f"load {type}, ptr {place}, align {size}"), True))
+                    ones.append(Val(type, code.make(f"load {type}, ptr {place}, align {size}"), uniform=True))
                 found.append(ones[0] if len(ones) == 1 else self._each_row(ones))
             return found
         parts = [
@@ -207,7 +207,7 @@ class ByRows(ByLanes):
                     code.make(f"shufflevector {whole} {p}, {whole} poison, <{rows.lanes} x i32> <{lanes}>")
                     for p in parts
                 ]
-            found.append(Val(type, self._joined(pieces, rows.lanes, type), False))
+            found.append(Val(type, self._joined(pieces, rows.lanes, type), uniform=False))
         return found
 
     def _each_row(self, ones: list[Val]) -> Val:
@@ -218,7 +218,7 @@ class ByRows(ByLanes):
         for k, one in enumerate(ones):
             vector = code.make(f"insertelement {few} {vector}, {type} {one.text}, i32 {k}")
         lanes = ", ".join(f"i32 {i // code.row}" for i in range(LANES))
-        return Val(type, code.make(f"shufflevector {few} {vector}, {few} poison, <32 x i32> <{lanes}>"), False)
+        return Val(type, code.make(f"shufflevector {few} {vector}, {few} poison, <32 x i32> <{lanes}>"), uniform=False)
 
     def _joined(self, pieces: list[str], lanes: int, type: str) -> str:
         """Rows as the lanes of a warp; one alone is repeated."""

@@ -218,7 +218,7 @@ class Runner:
         if ranges is not None and context[CONTEXT["suspect"]]:
             chosen = code.written.outer
             effects, once = [code.written.effects[k] for k in chosen], [code.written.once[k] for k in chosen]
-            if conflicts(effects, once, ranges[:, chosen], tables, not shape.barriers):
+            if conflicts(effects, once, ranges[:, chosen], tables, warps=not shape.barriers):
                 self._rollback()
                 return Outcome.CONFLICT
         if not self._count(machine, group, code, counts):

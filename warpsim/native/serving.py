@@ -48,4 +48,10 @@ def compiled_for(
     units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
     from warpsim.native.engine import Compiled
 
-    return Compiled(engine == "compiled", not heard & COLLECTIVES, units, not heard & BARRIERS, noted)
+    return Compiled(
+        noted,
+        eager=engine == "compiled",
+        collectives=not heard & COLLECTIVES,
+        units=units,
+        barriers=not heard & BARRIERS,
+    )

@@ -56,8 +56,8 @@ class Slots:
         if self.form(key) != ALONG:
             return Val(type, loads[0], self.form(key) == SCALAR)
         rest = iter(loads[1:])
-        x, y = (Val(type, next(rest), True) if s is None else code.number(s, type) for s in self._strides(key))
-        return Val(type, loads[0], False, None, (x, y))
+        x, y = (Val(type, next(rest), uniform=True) if s is None else code.number(s, type) for s in self._strides(key))
+        return Val(type, loads[0], uniform=False, along=(x, y))
 
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""

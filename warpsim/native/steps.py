@@ -53,7 +53,7 @@ class Steps:
         if condition.uniform:
             return code.select(condition, here, code.number(0, "i32"))
         raw = code.make(f"bitcast {code.of(condition)} to i32")
-        return Val("i32", code.make(f"and i32 {raw}, {here.text}"), True)
+        return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
 
     def step(self, block: int, at: int, instruction: Any, here: Val) -> list[int]:
         """An instruction by the lanes ``here``; the registers that it writes."""
@@ -73,7 +73,7 @@ class Steps:
         mask = here if guard is None or not made.effects else self.among(guard, here)
         for number, effect in enumerate(made.effects):
             given = [lower(v) for v in effect.values]
-            found = emitter.access.make((block, at, number), effect, lower, mask, self.together, given)
+            found = emitter.access.make((block, at, number), effect, lower, mask, given, together=self.together)
             for k, value in enumerate(found):
                 results[number, k] = value
         values = [(slot, lower(node)) for slot, node in made.outputs]

@@ -136,7 +136,7 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """The same cell as another type."""
         return Lane(bits(self.node, np.dtype(dtype)), self.shape, self.cell)
 
-    def astype(self, dtype: Any, copy: bool = True, **_: Any) -> Lane:
+    def astype(self, dtype: Any, *, copy: bool = True, **_: Any) -> Lane:
         """Converted, in a cell of its own."""
         return Lane(cast(self.node, np.dtype(dtype)), self.shape)
 
@@ -152,19 +152,19 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """Bytes in reverse order."""
         return Lane(Node("byteswap", (self.node,), self.dtype), self.shape)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """True; along the lanes, a value."""
         return True if axis is None else self._along("or", axis)
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """False; along the lanes, a value."""
         return False if axis is None else self._along("and", axis)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """The least."""
         return Reduced() if axis is None else self._along("minimum", axis)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """The greatest."""
         return Reduced() if axis is None else self._along("maximum", axis)
 
@@ -288,7 +288,7 @@ def _broadcast_to(x: Lane, shape: Any, **_: Any) -> Lane:
     return Lane(x.node, (1, LANES, 1)) if tuple(shape) == (1, LANES, 1) else x
 
 
-def _copyto(target: Lane, value: Any, where: Any = True, **_: Any) -> None:
+def _copyto(target: Lane, value: Any, *, where: Any = True, **_: Any) -> None:
     if where is not True:
         target[where] = value
     else:

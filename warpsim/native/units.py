@@ -186,13 +186,13 @@ class Former:
         steps = len(bound.steps)
         for at in range(first, steps):
             if not self.allowed(block, at):
-                return Piece(block, first, at, False) if at > first else None
-        cut = Piece(block, first, steps, False) if steps > first else None
+                return Piece(block, first, at, ends=False) if at > first else None
+        cut = Piece(block, first, steps, ends=False) if steps > first else None
         following = plan.place_of.get(plan.flow[block].last)
         if steps == len(bound.instructions):
             if following is None:
                 return cut
-            whole = Piece(block, first, steps, True, None, None, following)
+            whole = Piece(block, first, steps, ends=True, following=following)
         else:
             last = bound.instructions[-1]
             if last.traits.ending is not Ending.BRANCH:
@@ -201,7 +201,15 @@ class Former:
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
             if target is None or (guard is not None and following is None):
                 return cut
-            whole = Piece(block, first, steps, True, guard, target, None if guard is None else following)
+            whole = Piece(
+                block,
+                first,
+                steps,
+                ends=True,
+                guard=guard,
+                target=target,
+                following=None if guard is None else following,
+            )
         if whole.goes_back and (bound.waits or steps == first):
             return cut
         return whole

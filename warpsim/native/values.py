@@ -114,24 +114,24 @@ class Code:
 
     # ---- values -----------------------------------------------------------------------------------
 
-    def typed(self, type: str, uniform: bool) -> str:
+    def typed(self, type: str, *, uniform: bool) -> str:
         """The type of a scalar or of a vector."""
         return type if uniform else f"<{LANES} x {type}>"
 
     def of(self, value: Val) -> str:
         """A value with its type in front."""
         value = self.flat(value)
-        return f"{self.typed(value.type, value.uniform)} {value.text}"
+        return f"{self.typed(value.type, uniform=value.uniform)} {value.text}"
 
     def number(self, bits: int, type: str) -> Val:
         """A constant by its bits."""
         n = width(type)
         bits &= (1 << n) - 1
         if type in FLOATS:
-            return Val(type, self.make(f"bitcast i{n} {bits} to {type}"), True, bits)
+            return Val(type, self.make(f"bitcast i{n} {bits} to {type}"), uniform=True, known=bits)
         if type == "i1":
-            return Val(type, "true" if bits else "false", True, bits)
-        return Val(type, str(bits - (1 << n) if bits >> (n - 1) else bits), True, bits)
+            return Val(type, "true" if bits else "false", uniform=True, known=bits)
+        return Val(type, str(bits - (1 << n) if bits >> (n - 1) else bits), uniform=True, known=bits)
 
     def splat(self, value: Val) -> Val:
         """A scalar in every lane, strides as lanes."""
@@ -140,11 +140,11 @@ class Code:
         if not value.uniform:
             return value
         if not value.text.startswith("%"):
-            return Val(value.type, f"splat ({value.type} {value.text})", False, value.known)
+            return Val(value.type, f"splat ({value.type} {value.text})", uniform=False, known=value.known)
         one = self.make(f"insertelement <{LANES} x {value.type}> poison, {value.type} {value.text}, i32 0")
         vector = f"<{LANES} x {value.type}>"
         text = self.make(f"shufflevector {vector} {one}, {vector} poison, <{LANES} x i32> zeroinitializer")
-        return Val(value.type, text, False, value.known)
+        return Val(value.type, text, uniform=False, known=value.known)
 
     def flat(self, value: Val) -> Val:
         """A scalar or a vector."""
@@ -152,7 +152,7 @@ class Code:
 
     def _spread(self, value: Val) -> Val:
         assert value.along is not None
-        out = self.splat(Val(value.type, value.text, True, value.known))
+        out = self.splat(Val(value.type, value.text, uniform=True, known=value.known))
         whole = f"<{LANES} x {value.type}>"
         for stride, places in zip(value.along, self.places(), strict=True):
             if stride.known == 0 or not any(places):
@@ -160,7 +160,7 @@ class Code:
             lanes = f"<{', '.join(f'{value.type} {p}' for p in places)}>"
             if stride.known != 1:
                 lanes = self.make(f"mul {whole} {lanes}, {self.splat(stride).text}")
-            out = Val(value.type, self.make(f"add {whole} {out.text}, {lanes}"), False)
+            out = Val(value.type, self.make(f"add {whole} {out.text}, {lanes}"), uniform=False)
         return out
 
     def places(self) -> tuple[list[int], list[int]]:
@@ -175,7 +175,7 @@ class Code:
         """``text`` of values, with ``T`` for their type: ``add T`` of two, ``icmp eq T`` to ``i1``."""
         values = tuple(self.alike(values))
         first = values[0]
-        whole = self.typed(first.type, first.uniform)
+        whole = self.typed(first.type, uniform=first.uniform)
         body = f"{text} {whole} " + ", ".join(v.text for v in values)
         return Val(type or first.type, self.make(body), first.uniform)
 
@@ -194,7 +194,7 @@ class Code:
         if how == "bitcast" and value.type == type:
             return value
         value = self.flat(value)
-        target = self.typed(type, value.uniform)
+        target = self.typed(type, uniform=value.uniform)
         known = value.known if how == "bitcast" else None
         return Val(type, self.make(f"{how} {self.of(value)} to {target}"), value.uniform, known)
 
@@ -207,7 +207,7 @@ class Code:
         suffix = short.get(first.type, first.type) if first.uniform else f"v{LANES}{short.get(first.type, first.type)}"
         if ".sat" in name:
             suffix = (type if first.uniform else f"v{LANES}{type}") + "." + suffix
-        whole, result = self.typed(first.type, first.uniform), self.typed(type, first.uniform)
+        whole, result = self.typed(first.type, uniform=first.uniform), self.typed(type, uniform=first.uniform)
         extra = [more.split()[0]] if more else []
         full = self.declare(f"llvm.{name}.{suffix}", result, ", ".join([whole] * len(values) + extra))
         arguments = ", ".join([self.of(v) for v in values] + ([more] if more else []))
@@ -229,5 +229,5 @@ class Code:
     def filled(self, place: str, type: str) -> Val:
         """The 32 elements in memory as a value."""
         inner = memory(type)
-        value = Val(inner, self.make(f"load <{LANES} x {inner}>, ptr {place}, align 64"), False)
+        value = Val(inner, self.make(f"load <{LANES} x {inner}>, ptr {place}, align 64"), uniform=False)
         return self.convert("trunc", value, "i1") if type == "i1" else value

@@ -34,7 +34,7 @@ class Whole(Steps):
     @property
     def here(self) -> Val:
         """The lanes of the warp."""
-        return Val("i32", self.emitter.mask, True)
+        return Val("i32", self.emitter.mask, uniform=True)
 
     # ---- where warps begin ------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class Whole(Steps):
                 ready.append((key, value))
                 continue
             whole = f"<32 x {value.type}>"
-            first = Val(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"), True)
+            first = Val(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"), uniform=True)
             made = first
             if form == ALONG:
                 along = []
@@ -267,8 +267,8 @@ class Whole(Steps):
                         along.append(code.number(known or 0, value.type))
                         continue
                     other = code.make(f"extractelement {whole} {value.text}, i32 {lane}")
-                    along.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), True))
-                made = Val(value.type, first.text, False, None, (along[0], along[1]))
+                    along.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), uniform=True))
+                made = Val(value.type, first.text, uniform=False, along=(along[0], along[1]))
             same = code.op("icmp eq", code.splat(made), value, type="i1")
             bits = code.make(f"bitcast {code.of(same)} to i32")
             # Lanes that the warp does not have hold anything.

@@ -185,7 +185,7 @@ def canonical_single(x: Array) -> Array:
 # ---- .relu, .satfinite and packed formats -------------------------------------------------------
 
 
-def half_bits(x: Array, name: str, mode: str, relu: bool, finite: bool) -> Array:
+def half_bits(x: Array, name: str, mode: str, *, relu: bool, finite: bool) -> Array:
     """f32 as the bits (u16) of f16 or bf16; ``finite`` clamps overflow, ``relu`` negative results to 0."""
     if not finite and not relu:
         return to_half(x, F16 if name == "f16" else BF16, mode).view(np.uint16)
@@ -193,7 +193,7 @@ def half_bits(x: Array, name: str, mode: str, relu: bool, finite: bool) -> Array
     return (relu_bits(code, name) if relu else code).astype(np.uint16)
 
 
-def small_bits(x: Array, name: str, relu: bool) -> Array:
+def small_bits(x: Array, name: str, *, relu: bool) -> Array:
     """f32 as codes (u8) of an 8-bit or smaller format: nearest even, saturating."""
     code = round_bits(x, name, "rn", finite=True)
     return (relu_bits(code, name) if relu else code).astype(np.uint8)
@@ -205,7 +205,7 @@ def half2_to_single(a: Array) -> tuple[Array, Array]:
     return low.astype(F32), high.astype(F32)
 
 
-def small_to_half2(low: Array, high: Array, name: str, relu: bool) -> Array:
+def small_to_half2(low: Array, high: Array, name: str, *, relu: bool) -> Array:
     """Two codes as f16x2 registers."""
     parts = []
     for code in (low, high):
@@ -214,7 +214,7 @@ def small_to_half2(low: Array, high: Array, name: str, relu: bool) -> Array:
     return parts[0] | parts[1] << np.uint32(16)
 
 
-def to_ue8m0(x: Array, mode: str, finite: bool) -> Array:
+def to_ue8m0(x: Array, mode: str, *, finite: bool) -> Array:
     """f32 magnitudes as powers of two (u8): rounded up (``rp``) or down (``rz``); NaN is 0xFF."""
     bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
     code = bits >> np.uint32(23)
@@ -231,7 +231,7 @@ def from_ue8m0(code: Array) -> Array:
     return np.where(wide == 0xFF, np.uint16(0x7FFF), np.where(wide == 0, np.uint16(0x40), wide << np.uint16(7)))
 
 
-def tf32(x: Array, mode: str, relu: bool = False, finite: bool = False) -> Array:
+def tf32(x: Array, mode: str, *, relu: bool = False, finite: bool = False) -> Array:
     """f32 rounded to 10 fraction bits, as u32.
 
     ``rna`` only cuts NaN, and its ``finite`` takes one step back from everything beyond the finite values."""
@@ -261,7 +261,7 @@ def clamp_unit(x: Array) -> Array:
     return np.where(x > 0, np.where(x < one, x, one), x.dtype.type(0))
 
 
-def pack_saturated(a: Array, dtype_bits: int, signed: bool) -> Array:
+def pack_saturated(a: Array, dtype_bits: int, *, signed: bool) -> Array:
     """s32 clamped to a field of a few bits, as u32."""
     low, high = (-(1 << (dtype_bits - 1)), (1 << (dtype_bits - 1)) - 1) if signed else (0, (1 << dtype_bits) - 1)
     return np.clip(a, low, high).astype(np.int32).view(np.uint32) & np.uint32((1 << dtype_bits) - 1)

@@ -77,7 +77,7 @@ def saturate(x: Array) -> Array:
     return np.minimum(np.where(x > 0, x, zero), one)
 
 
-def extreme(a: Array, b: Array, is_least: bool) -> Array:
+def extreme(a: Array, b: Array, *, is_least: bool) -> Array:
     """The least or the greatest of two: -0 is less than +0, and a NaN loses against a number.
 
     np.fmin and np.fmax do as the processor does that they run on: on Arm, a signalling NaN wins."""

@@ -87,7 +87,7 @@ def shift_amount(amount: Array, dtype: np.dtype[Any]) -> Array:
     return amount.view(dtype) if dtype.itemsize == 4 else amount.astype(dtype)
 
 
-def funnel(low: Array, high: Array, amount: Array, left: bool, wrap: bool) -> Array:
+def funnel(low: Array, high: Array, amount: Array, *, left: bool, wrap: bool) -> Array:
     """shf: a window of 32 bits of the pair high:low."""
     c = (amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))).astype(np.uint64)
     pair = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
@@ -148,7 +148,7 @@ def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
     return np.where(missing, np.uint32(0xFFFFFFFF), np.where(down, np.uint32(31) - place, place))
 
 
-def find_leading(a: Array, shift_amount: bool) -> Array:
+def find_leading(a: Array, *, shift_amount: bool) -> Array:
     """bfind: position of the most significant non-sign bit, or 0xFFFFFFFF."""
     n = bits(a.dtype)
     unsigned = a.view(np.dtype(f"u{a.dtype.itemsize}"))
@@ -221,7 +221,7 @@ def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
     return np.asarray(out, a.dtype)
 
 
-def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool) -> Array:
+def dot_bytes(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool) -> Array:
     """dp4a: the sum of four byte products and c."""
     total = c.astype(np.int64)
     for i in range(4):
@@ -233,7 +233,7 @@ def dot_bytes(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool) -> A
     return total.astype(np.uint32)
 
 
-def dot_halves(a: Array, b: Array, c: Array, a_signed: bool, b_signed: bool, high: bool) -> Array:
+def dot_halves(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool, high: bool) -> Array:
     """dp2a: two products of halves of a with the low or high byte pair of b, and c."""
     total = c.astype(np.int64)
     for i in range(2):

@@ -100,7 +100,7 @@ def _block(left: Factors, right: Factors, c: Array, unit: Unit, present: Array |
         return work(left.values, left.exponents, right.values, right.exponents, c, unit)
     finite = right
     if special and present is not None:  # zeros that stand for nothing must not meet an Inf
-        finite = Factors(np.where(np.isfinite(right.values), right.values, F32.type(0)), right.exponents, True)
+        finite = Factors(np.where(np.isfinite(right.values), right.values, F32.type(0)), right.exponents, special=True)
     out = np.empty(c.shape, c.dtype)
     for piece in pieces(c.shape, limit):
         a, b, held = _cut(left, piece), _cut(finite, piece), c[piece]

@@ -68,7 +68,7 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
     code = code + rounds_up(
         code, significand & ((np.int64(1) << shift) - 1), np.int64(1) << (shift - 1), negative, mode
     )
-    code = np.where(code > form.greatest, _overflow(form, negative, mode, finite), code)
+    code = np.where(code > form.greatest, _overflow(form, negative, mode, finite=finite), code)
     infinite = source.infinity
     assert infinite is not None, "f32 and f64 have infinities"
     if (magnitude >= infinite).any():
@@ -82,7 +82,7 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
     return np.asarray(code | negative.astype(np.int64) << (form.width - 1))
 
 
-def _overflow(form: Format, negative: Array, mode: str, finite: bool) -> Any:
+def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Any:
     if finite or form.infinity is None or mode == "rz":
         return form.greatest
     if mode in ("rn", "rna"):

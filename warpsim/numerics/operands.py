@@ -65,7 +65,7 @@ def decode(bits: Array, kind: str, name: str = "") -> Factors:
     return _looked_up(bits, kind) if bits.size <= FEW and kind != "tf32" else _shifted(bits, kind, name)
 
 
-def _shifted(bits: Array, kind: str, name: str, by_place: bool = False) -> Factors:
+def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Factors:
     """By shifts in place: an f16 becomes an f32 by the power of two between their biases. Of words the first elements of
     all come first where ``by_place``, then the second ones."""
     exponent, fraction = FORMATS[kind]
@@ -180,5 +180,5 @@ def expand(stored: Array, positions: Array) -> tuple[Array, Array]:
     shape = (2 * len(stored), *stored.shape[1:])
     full, present = np.zeros(shape, stored.dtype), np.zeros(shape, np.bool_)
     np.put_along_axis(full, positions, stored, axis=0)
-    np.put_along_axis(present, positions, True, axis=0)
+    np.put_along_axis(present, positions, values=True, axis=0)
     return full, present

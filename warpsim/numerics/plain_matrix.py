@@ -41,7 +41,7 @@ def _products(left: Array, right: Array) -> Array:
     return total
 
 
-def dot_integer(a: Array, b: Array, c: Array, saturate: bool) -> Array:
+def dot_integer(a: Array, b: Array, c: Array, *, saturate: bool) -> Array:
     """Integer products added to s32: wrapped, or clamped once; ``[W, ...]`` arrays, the result in the memory order of ``c``.
 
     Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
@@ -71,7 +71,7 @@ def _as_f32(name: str, integers: Array) -> Array:
     return found
 
 
-def nibbles(name: str, packed: Array, signed: bool) -> Array:
+def nibbles(name: str, packed: Array, *, signed: bool) -> Array:
     """4-bit integers of bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[..., K]``; in the
     workspace, by ``name``."""
     both = WORKSPACE.take(name, (*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
@@ -82,7 +82,7 @@ def nibbles(name: str, packed: Array, signed: bool) -> Array:
     return whole.reshape(*packed.shape[:-1], -1)
 
 
-def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
+def dot_bits(a: Array, b: Array, c: Array, *, exclusive: bool) -> Array:
     """Population counts of words combined by xor or and, added to s32; ``[K, ...]`` arrays that broadcast to C, K at most 15."""
     combine = np.bitwise_xor if exclusive else np.bitwise_and
     both, count = np.empty(c.shape, np.uint32), np.empty(c.shape, np.uint8)
@@ -95,7 +95,7 @@ def dot_bits(a: Array, b: Array, c: Array, exclusive: bool) -> Array:
 
 def dot_common_bits(a: Array, b: Array, c: Array) -> Array:
     """Counts of common set bits of bytes ``[..., M, K / 8]`` and ``[..., K / 8, N]``, added to s32."""
-    return dot_integer(np.unpackbits(a, axis=-1), np.unpackbits(b, axis=-2), c, False)
+    return dot_integer(np.unpackbits(a, axis=-1), np.unpackbits(b, axis=-2), c, saturate=False)
 
 
 def dot_f64(a: Array, b: Array, c: Array, rounding: str) -> Array:

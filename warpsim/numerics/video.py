@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def select(word: Array, selector: str | None, signed: bool) -> Array:
+def select(word: Array, selector: str | None, *, signed: bool) -> Array:
     """A byte (``b2``), a half (``h0``) or all of 32-bit registers, extended to int64."""
     bits, at = (32, 0) if selector is None else ((8, 8) if selector[0] == "b" else (16, 16))
     if selector is not None:
         at *= int(selector[1:])
-    return extend(word.view(np.uint32) >> np.uint32(at), bits, signed)
+    return extend(word.view(np.uint32) >> np.uint32(at), bits, signed=signed)
 
 
-def extend(value: Array, bits: int, signed: bool) -> Array:
+def extend(value: Array, bits: int, *, signed: bool) -> Array:
     """The low bits as int64."""
     kind = "i" if signed else "u"
     return value.astype(f"u{bits // 8}").view(f"{kind}{bits // 8}").astype(np.int64)
 
 
-def lanes(a: Array, b: Array, width: int, selector: str | None, first: int, signed: bool) -> list[Array]:
+def lanes(a: Array, b: Array, width: int, selector: str | None, first: int, *, signed: bool) -> list[Array]:
     """The elements that a selector of ``vadd2`` or ``vadd4`` picks from b:a, lowest first, as int64.
 
     Digits name elements, the highest result first; without a selector an operand gives its own."""
@@ -33,17 +33,17 @@ def lanes(a: Array, b: Array, width: int, selector: str | None, first: int, sign
     out = []
     for index in order:
         source, place = (a, index) if index < count else (b, index - count)
-        out.append(extend(source.view(np.uint32) >> np.uint32(width * place), width, signed))
+        out.append(extend(source.view(np.uint32) >> np.uint32(width * place), width, signed=signed))
     return out
 
 
-def clamp(value: Array, bits: int, signed: bool) -> Array:
+def clamp(value: Array, bits: int, *, signed: bool) -> Array:
     """Saturated to a range."""
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     return np.clip(value, low, high)
 
 
-def clamp_part(value: Array, bits: int, signed: bool) -> Array:
+def clamp_part(value: Array, bits: int, *, signed: bool) -> Array:
     """Saturated to a byte or half that is merged: as on an H100, every negative value becomes the greatest one."""
     high = (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1
     return np.where((value < 0) | (value > high), high, value)

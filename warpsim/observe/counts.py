@@ -37,7 +37,7 @@ class Lanes:
     columns: Array
 
 
-def warp_rows(group: Group, place: Any, active: Any, of_rows: bool = False) -> Lanes:
+def warp_rows(group: Group, place: Any, active: Any, *, of_rows: bool = False) -> Lanes:
     """The lanes of a group's access, by warp. With ``of_rows``, ``place`` and ``active`` are already in warp view (rows
     of matrices).
     """

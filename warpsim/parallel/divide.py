@@ -54,7 +54,7 @@ def divided(
     smaller = max(min(settings.batch_threads, -(-threads // n)), 1)
     begun = attrs.evolve(state, settings=attrs.evolve(settings, batch_threads=smaller))
     waves = waves_of(begun)
-    if waves < 2 or kept_together(state.plan, settings.cooperative) is not None:
+    if waves < 2 or kept_together(state.plan, cooperative=settings.cooperative) is not None:
         return False
     n = min(n, waves)
     bounds = [waves * i // n for i in range(n + 1)]
@@ -165,7 +165,7 @@ def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], obj
 # ---- whether -------------------------------------------------------------------------------------
 
 
-def kept_together(plan: KernelPlan, cooperative: bool) -> str | None:
+def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
     """Why CTAs of a launch cannot run apart, in words; None where they can."""
     if cooperative:
         return "a cooperative launch"

@@ -37,7 +37,7 @@ class Processes(Executor):
         """Call a function of an importable module in a process."""
         return self._threads.submit(self._call, fn, args, kwargs)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  as `Executor`
         """End the processes; work that is under way is broken off."""
         self._end()
         self.files.end()

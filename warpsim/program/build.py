@@ -247,7 +247,7 @@ def _first_span(module: ast.Module) -> Span:
 
 
 def _function(node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module) -> Function:
-    builder = FunctionBuilder(node.name, node.entry)
+    builder = FunctionBuilder(node.name, entry=node.entry)
     outer = Scope(None)
     builder.results = frozenset(p.declarators[0].name for p in node.returns)
     params, returns = [

@@ -32,7 +32,7 @@ def limits_in_words(limit: spec.Limit | None) -> str:
     )
 
 
-def fits(type: ScalarType, register: ScalarType, relaxed: bool, packed: str = "bu") -> bool:
+def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed: bool) -> bool:
     """True where a register of one type may be an operand of another; ``packed``: kinds of types that take .f16x2 ones."""
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind

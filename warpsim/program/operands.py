@@ -179,7 +179,7 @@ class Operands:
             raise Mismatch("operand-type", node.span, f"operand {s.name} of {op.text} cannot have this form", weight=1)
         symbol = self.find(node)
         if isinstance(symbol, Register):
-            return self._register(op, typed, type, symbol, node.span, negated)
+            return self._register(op, typed, type, symbol, node.span, negated=negated)
         if symbol is None and node.text.startswith("%") and node.text[1:] in SPECIALS:
             special = TYPES[SPECIALS[node.text[1:]]]
             if not self.traits.special_registers:
@@ -209,7 +209,7 @@ class Operands:
                 raise Mismatch("operand-type", node.span, f"{node.text} cannot be written", weight=2)
             return Special(node.text[1:], type if special.kind != "p" else special)
         if symbol is None and node.text == "WARP_SZ":
-            return self._immediate(op, typed, type, ast.Integer(32, False, node.span))
+            return self._immediate(op, typed, type, ast.Integer(32, unsigned=False, span=node.span))
         if symbol is None:
             raise Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
         return self._symbol(op, typed, type, symbol, 0, node.span)
@@ -265,7 +265,7 @@ class Operands:
         raise Mismatch("operand-type", span, "this name cannot stand here", weight=2)
 
     def _register(
-        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, negated: bool = False
+        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, *, negated: bool = False
     ) -> Reg:
         s = typed.spec
         if s.constant:
@@ -280,7 +280,7 @@ class Operands:
             "b" if s.rule == ".u32" else "bu" if s.braces else "bus"
         )  # counts, fragments, operands of the form's type
         if register.type is not type and not (
-            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, s.relaxed, packed)
+            register.type.name == f"b{type.bits}" if exact else fits(type, register.type, packed, relaxed=s.relaxed)
         ):
             raise Mismatch(
                 "operand-type",

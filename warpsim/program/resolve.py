@@ -83,7 +83,7 @@ class Scope:
 class FunctionBuilder:
     """Collects the flattened content of a function."""
 
-    def __init__(self, name: str, entry: bool = False) -> None:
+    def __init__(self, name: str, *, entry: bool = False) -> None:
         self.name = name
         self.entry = entry
         self.registers: list[Register] = []
@@ -174,7 +174,7 @@ class Resolver:
                     self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
                 else:
                     shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
-                    self._shaped(item.initialiser, shape, node.vector > 1, item)
+                    self._shaped(item.initialiser, shape, item, vector=node.vector > 1)
                     data, relocations = InitialValues(self.globals, self.problems).bytes_of(
                         item.initialiser, type, item.span
                     )
@@ -235,7 +235,7 @@ class Resolver:
             )
 
     def _shaped(
-        self, tree: ast.InitialiserTree, shape: tuple[int | None, ...], vector: bool, item: ast.Declarator
+        self, tree: ast.InitialiserTree, shape: tuple[int | None, ...], item: ast.Declarator, *, vector: bool
     ) -> None:
         """Hold an initialiser against the shape of its variable; lists may be short, but not those of a vector."""
         if not shape:
@@ -254,9 +254,9 @@ class Resolver:
             return
         for part in tree:
             if not isinstance(part, ast.Numbers):
-                self._shaped(part, tuple(rest), vector, item)
+                self._shaped(part, tuple(rest), item, vector=vector)
             elif rest:
-                self._shaped(_first(part), tuple(rest), vector, item)
+                self._shaped(_first(part), tuple(rest), item, vector=vector)
 
     def unique(self, name: str) -> str:
         """A name that no other variable has."""
@@ -352,7 +352,14 @@ def _length(tree: ast.InitialiserTree) -> int:
 
 def _first(numbers: ast.Numbers) -> ast.Initialiser:
     """The first of many leaves."""
-    return ast.Initialiser(ast.Integer(numbers.values[0], False, numbers.span), None, 0, False, None, numbers.span)
+    return ast.Initialiser(
+        ast.Integer(numbers.values[0], unsigned=False, span=numbers.span),
+        None,
+        0,
+        generic=False,
+        mask=None,
+        span=numbers.span,
+    )
 
 
 def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver) -> Symbol:

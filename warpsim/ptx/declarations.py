@@ -52,7 +52,7 @@ class DeclarationParser(ExpressionParser):
         s.expect(")")
         return tuple(params)
 
-    def variable(self, linkage: str | None, parameter: bool = False) -> ast.Variable:
+    def variable(self, linkage: str | None, *, parameter: bool = False) -> ast.Variable:
         """``.space .align N .vN .type declarators``, without what ends it; alignments and attributes may stand in front,
         and of several alignments the largest holds."""
         s = self.s
@@ -107,9 +107,9 @@ class DeclarationParser(ExpressionParser):
             self.note(
                 SyntaxProblem(f"{attributes[0]} is an attribute of .global variables", s.span(), rule="directive")
             )
-        declarators = [self._declarator(parameter)]
+        declarators = [self._declarator(parameter=parameter)]
         while not parameter and s.accept(","):
-            declarators.append(self._declarator(parameter))
+            declarators.append(self._declarator(parameter=parameter))
         return ast.Variable(space, type_name, tuple(declarators), span, linkage, align, vector, pointer, attributes)
 
     def _alignment(self) -> int:
@@ -123,7 +123,7 @@ class DeclarationParser(ExpressionParser):
             return 1
         return value
 
-    def _declarator(self, parameter: bool) -> ast.Declarator:
+    def _declarator(self, *, parameter: bool) -> ast.Declarator:
         s = self.s
         span = s.span()
         if s.text in NO_NAMES and not (parameter and s.text == "_"):
@@ -165,13 +165,13 @@ class DeclarationParser(ExpressionParser):
         span = s.span()
         if s.kind == "word" and s.text not in ("generic", "WARP_SZ"):
             name = ast.Name(s.take(), span)
-            return ast.Initialiser(None, name, self._plus(), False, None, span)
+            return ast.Initialiser(None, name, self._plus(), generic=False, mask=None, span=span)
         if s.text == "generic":
             s.skip()
             s.expect("(")
             name = ast.Name(s.word("a symbol"), s.span())
             s.expect(")")
-            return ast.Initialiser(None, name, self._plus(), True, None, span)
+            return ast.Initialiser(None, name, self._plus(), generic=True, mask=None, span=span)
         if s.kind == "integer" and s.peek(1) == "(":
             mask = self.integer(64)
             s.expect("(")
@@ -191,7 +191,7 @@ class DeclarationParser(ExpressionParser):
         if s.kind == "string":
             raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")
         literal = self.literal()
-        return ast.Initialiser(literal, None, 0, False, None, span)
+        return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)
 
     def _plus(self) -> int:
         s = self.s

@@ -283,7 +283,7 @@ class ExpressionParser:
         value = self._conditional()
         if isinstance(value, float):
             return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
-        return ast.Integer(value, False, span)
+        return ast.Integer(value, unsigned=False, span=span)
 
     def _finite(self, value: float) -> float:
         if math.isinf(value):

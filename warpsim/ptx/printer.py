@@ -81,7 +81,7 @@ def _prototype(node: ast.CallPrototype) -> str:
     return text + (" .noreturn;" if node.noreturn else ";")
 
 
-def _directive(node: ast.Directive, module_level: bool) -> str:
+def _directive(node: ast.Directive, *, module_level: bool) -> str:
     words = [str(a) for a in node.arguments]
     if node.name in ("b8", "b16", "b32", "b64") and module_level:
         return f".{node.name} {' '.join(words)}"

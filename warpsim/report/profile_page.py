@@ -41,7 +41,7 @@ def _head(profile: Tally) -> str:
     return f"<h1>{html.escape(profile.kernel)}</h1><p>{html.escape(' · '.join(facts))}</p><p>{EXPLAINED}</p>"
 
 
-def _body(profile: Tally, whole: bool) -> str:
+def _body(profile: Tally, *, whole: bool) -> str:
     out, sources = [], profile.by_source()
     for file in dict.fromkeys(line.file for line in sources):
         mine = [line for line in sources if line.file == file]

@@ -45,7 +45,7 @@ class Snapshots:
         """The snapshot of a name, or of the next number if no name is given."""
         self.number += 1
         chosen = str(self.number) if name is None else re.sub(r"[^\w.,=+-]+", "_", name)
-        return Snapshot(self.folder / f"{self.test}.{chosen}.txt", self.record)
+        return Snapshot(self.folder / f"{self.test}.{chosen}.txt", record=self.record)
 
 
 class Snapshot:
@@ -54,7 +54,7 @@ class Snapshot:
     __array_ufunc__ = None  # NumPy then leaves `array == snapshot` to this class
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, path: Path, record: bool) -> None:
+    def __init__(self, path: Path, *, record: bool) -> None:
         self.path, self.record = path, record
         self.problem: list[str] = []
 

@@ -45,9 +45,9 @@ def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
         keywords = launch_options(options)
         case = find_case(options.case[0])
         result = run_case(case, device=options.device, numerics=options.numerics, launch=serve, **keywords)
-        print_case(result, False)
+        print_case(result, bits=False)
         return int(not result.ok)
-    return report_launch(launch_from(options, serve), False)
+    return report_launch(launch_from(options, serve), as_json=False)
 
 
 def _text(value: Any) -> str:

@@ -26,7 +26,7 @@ def run_debugger(options: Namespace) -> int:
 
     def launch(kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
         session = Session(kernel, grid, block, args, **more)
-        shell = Shell(session, out, _has_colour(out))
+        shell = Shell(session, out, colour=_has_colour(out))
         terminal = Terminal(shell)
         shell.dialogue(first, terminal.read, lambda: not terminal.tty)
         if not session.timeline.ended:
@@ -42,14 +42,14 @@ def run_debugger(options: Namespace) -> int:
             given = launch_options(options)
             result = run_case(path, device=options.device, numerics=options.numerics, launch=launch, **given)
             if not options.json:
-                print_case(result, options.bits)
+                print_case(result, bits=options.bits)
             show_profile(result.profile, options)
             return report_cases([result], options)
         done = launch_from(options, launch)
         show_profile(done.result.profile, options)
-        return report_launch(done, options.json)
+        return report_launch(done, as_json=options.json)
     except (ExecutionError, PtxError) as problem:
-        return failed(problem, options.json)
+        return failed(problem, as_json=options.json)
     except Left as left:
         step, errors = left.args
         if options.json:

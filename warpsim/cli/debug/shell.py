@@ -38,7 +38,7 @@ class Shell(Running, Breaking, Looking):
     show them.
     """
 
-    def __init__(self, session: Session, out: TextIO, colour: bool) -> None:
+    def __init__(self, session: Session, out: TextIO, *, colour: bool) -> None:
         self.session = session
         self.out = out
         self.colour = colour

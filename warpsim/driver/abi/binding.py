@@ -37,7 +37,7 @@ def declared(library: str) -> dict[str, Call]:
     return dict(sorted(CALLS[library].items()))
 
 
-def bind(library: str, names: int, stubs: int, table: int, count: int, embedded: bool) -> None:
+def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedded: bool) -> None:
     """Let a library's entry points lead here.
 
     Args:
@@ -74,7 +74,7 @@ def header(library: str) -> str:
 
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
     """`bind`, for the C side."""
-    bind(library, names, stubs, table, count, bool(embedded))
+    bind(library, names, stubs, table, count, embedded=bool(embedded))
     if not embedded and len(_STARTED) == 0:
         atexit.register(finish)
     _STARTED.append(library)

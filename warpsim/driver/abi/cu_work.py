@@ -70,7 +70,7 @@ def launch_cooperative(
 ) -> None:
     """cuLaunchCooperativeKernel."""
     function = PROCESS.get(handle, Function)
-    work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, 0), shared, None, True)
+    work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, 0), shared, None, cooperative=True)
     submit(work, stream)
 
 

@@ -24,7 +24,7 @@ rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:63i""
 with a star only CUDA 12 has."""
 
 
-def properties_of(ordinal: int, old: bool) -> bytes:
+def properties_of(ordinal: int, *, old: bool) -> bytes:
     """A cudaDeviceProp."""
     sm = PROCESS.driver.devices[ordinal].sm
     known = properties.attributes(sm, ordinal)

@@ -157,6 +157,7 @@ def _launch(
     params: int,
     shared: int,
     stream: int,
+    *,
     cooperative: bool,
 ) -> None:
     current()
@@ -169,13 +170,13 @@ def _launch(
 @call("PPUPUPPP", "cudaLaunchKernel", "__cudaLaunchKernel")
 def launch(*words: int) -> None:
     """A launch."""
-    _launch(*words, False)  # type: ignore[call-arg, arg-type]
+    _launch(*words, cooperative=False)
 
 
 @call("PPUPUPPP", "cudaLaunchCooperativeKernel")
 def launch_cooperative(*words: int) -> None:
     """A launch whose blocks are all resident."""
-    _launch(*words, True)  # type: ignore[call-arg, arg-type]
+    _launch(*words, cooperative=True)
 
 
 @call("PPP", "cudaLaunchKernelExC")

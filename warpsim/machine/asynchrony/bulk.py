@@ -74,7 +74,7 @@ class BulkCopies(BulkReach):
                 continue
             source = Footprint(owners, start, boxes.extent)
             work = BoxStore(boxes, source, np.zeros((len(start), boxes.count), boxes.dtype), reduction)
-            self._start_store(mine, work, source, GlobalTarget.of_boxes(boxes), reduction is not None)
+            self._start_store(mine, work, source, GlobalTarget.of_boxes(boxes), reduces=reduction is not None)
 
     def copy(
         self,
@@ -113,7 +113,7 @@ class BulkCopies(BulkReach):
             return
         source = Footprint(owners, start, n)
         work = RunStore(targets, source, np.zeros((len(start), n), np.uint8), reduction, type)
-        self._start_store(lanes, work, source, GlobalTarget.of_runs(targets, n), reduction is not None)
+        self._start_store(lanes, work, source, GlobalTarget.of_runs(targets, n), reduces=reduction is not None)
 
     def _to_shared(
         self,
@@ -160,6 +160,7 @@ class BulkCopies(BulkReach):
         nbytes: int,
         reads: Footprint | None = None,
         extent: int | None = None,
+        *,
         asynchronous: bool = True,
         reduces: bool = False,
     ) -> None:
@@ -176,7 +177,7 @@ class BulkCopies(BulkReach):
         )
         transfers.start(self.machine, self.group, self.active, transfer)
 
-    def _start_store(self, lanes: Lanes, work: Work, reads: Footprint, target: GlobalTarget, reduces: bool) -> None:
+    def _start_store(self, lanes: Lanes, work: Work, reads: Footprint, target: GlobalTarget, *, reduces: bool) -> None:
         transfer = Transfer(self.group, lanes.positions, work, reads=reads, kind=KIND, target=target, reduces=reduces)
         transfers.start(self.machine, self.group, self.active, transfer)
 

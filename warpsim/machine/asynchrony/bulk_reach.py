@@ -113,7 +113,7 @@ class BulkReach:
             return False
         return True
 
-    def placed(self, boxes: Boxes, store: bool = False) -> bool:
+    def placed(self, boxes: Boxes, *, store: bool = False) -> bool:
         """Whether boxes begin where a copy may begin in the tensor (read off an H200, which faults elsewhere)."""
         if store and any((c < 0).any() for c in boxes.coordinates):
             self.fault("tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0")
@@ -140,7 +140,9 @@ class BulkReach:
 
     def reduces(self, fields: tensor_map.Fields, reduction: Choose | None) -> bool:
         """Whether a reduction exists for the elements of a map."""
-        if reduction is None or (not fields.packed and reduction(BY_DATA_TYPE[fields.data_type], False) is not None):
+        if reduction is None or (
+            not fields.packed and reduction(BY_DATA_TYPE[fields.data_type], flush=False) is not None
+        ):
             return True
         name = tensor_map.DATA_TYPES[fields.data_type]
         self.fault(
@@ -213,11 +215,11 @@ class BulkReach:
         """The 128 bytes of a map in global memory or among the parameters."""
         if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW or LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
             return None
-        return self.global_bytes(address, 128, False)
+        return self.global_bytes(address, 128, write=False)
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def global_bytes(self, address: int, nbytes: int, write: bool) -> Array | None:
+    def global_bytes(self, address: int, nbytes: int, *, write: bool) -> Array | None:
         """Bytes of global memory, in place; None where a fault was reported."""
         allocation = self.machine.launch.memory.find(address, address + nbytes)
         if allocation is None:
@@ -237,14 +239,14 @@ class BulkReach:
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
 
-    def runs(self, addresses: Array, nbytes: int, combines: bool = False) -> Array:
+    def runs(self, addresses: Array, nbytes: int, *, combines: bool = False) -> Array:
         """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction, which is
         told of when it stores."""
         if not combines:
             self.note(addresses, nbytes, READ)
         out = np.zeros((len(addresses), nbytes), np.uint8)
         for address in np.unique(addresses).tolist():
-            raw = self.global_bytes(address, nbytes, False)
+            raw = self.global_bytes(address, nbytes, write=False)
             if raw is not None:
                 out[addresses == address] = raw
         return out
@@ -253,7 +255,7 @@ class BulkReach:
         """Store runs of bytes in global memory, one after the other (ATOMIC: those that were there are combined in them)."""
         self.note(addresses, values.shape[-1], access)
         for address, row in zip(addresses.tolist(), values, strict=True):
-            raw = self.global_bytes(address, len(row), True)
+            raw = self.global_bytes(address, len(row), write=True)
             if raw is not None:
                 raw[:] = row
 
@@ -264,7 +266,7 @@ class BulkReach:
         kept = place[inside]
         if len(kept):
             low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
-            raw = self.global_bytes(boxes.fields.address + low, high - low, False)
+            raw = self.global_bytes(boxes.fields.address + low, high - low, write=False)
             self.note(boxes.fields.address + kept, boxes.dtype.itemsize, READ)
             if raw is not None:
                 elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
@@ -278,7 +280,7 @@ class BulkReach:
         if not len(place):
             return
         low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
-        raw = self.global_bytes(boxes.fields.address + low, high - low, True)
+        raw = self.global_bytes(boxes.fields.address + low, high - low, write=True)
         if raw is None:
             return
         access = WRITE if reduction is None else ATOMIC
@@ -288,7 +290,7 @@ class BulkReach:
         if reduction is not None:
             kind = boxes.fields.data_type
             flush = tensor_map.DATA_TYPES[kind].endswith("_FTZ")
-            values = combine(reduction, BY_DATA_TYPE[kind], elements[index], values, flush)
+            values = combine(reduction, BY_DATA_TYPE[kind], elements[index], values, flush=flush)
         elements[index] = values
 
     def read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:

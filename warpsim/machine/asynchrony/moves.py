@@ -63,7 +63,7 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
         reach.write(to.columns[which][:, None], work.boxes.shared(to.start[which]), values)
     elif isinstance(work, BoxStore):
         reach = BulkReach(machine, group, active)
-        for some in _in_turn(which, work.reduction is not None):
+        for some in _in_turn(which, apart=work.reduction is not None):
             reach.scatter(work.boxes, some, work.taken[some], work.reduction)
     elif isinstance(work, RunLoad):
         _load_runs(BulkReach(machine, group, active), work, which)
@@ -71,13 +71,13 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
         _store_runs(BulkReach(machine, group, active), work, which)
 
 
-def _in_turn(which: Which, apart: bool) -> list[Which]:
+def _in_turn(which: Which, *, apart: bool) -> list[Which]:
     """All at once, or (reductions, whose targets may overlap) one after the other."""
     return np.split(which, len(which)) if apart else [which]
 
 
 def _store_runs(reach: BulkReach, work: RunStore, which: Which) -> None:
-    for some in _in_turn(which, work.reduction is not None):
+    for some in _in_turn(which, apart=work.reduction is not None):
         new, address = work.taken[some], work.address[some]
         if work.reduction is not None:
             assert work.type is not None

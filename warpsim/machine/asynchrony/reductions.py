@@ -14,9 +14,9 @@ BY_DATA_TYPE = tuple(
 """In the order of `tensor_map.DATA_TYPES`."""
 
 
-def combine(choose: Choose, type: ScalarType, old: Array, new: Array, flush: bool = False) -> Array:
+def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: bool = False) -> Array:
     """Old and new elements as bits of any integer dtype that is not wider than the type."""
-    update = choose(type, flush)
+    update = choose(type, flush=flush)
     assert update is not None, "the port refuses reductions that do not exist"
     result = update(*(np.ascontiguousarray(x).view(type.dtype) for x in (old, new)))
     return np.ascontiguousarray(result.astype(type.dtype)).view(old.dtype).reshape(old.shape)

@@ -37,7 +37,7 @@ def _begin(machine: Machine) -> RegisterCounts:
     return RegisterCounts(held, np.zeros(shape.n_ctas, np.int64), at_launch is not None)
 
 
-def change(machine: Machine, group: Group, count: int, increase: bool) -> bool:
+def change(machine: Machine, group: Group, count: int, *, increase: bool) -> bool:
     """The warps of a group ask for ``count`` registers a thread; True where some have to wait."""
     counts = machine.batch.register_counts
     if counts is None:
@@ -101,6 +101,6 @@ def bind_register_count(plan: FunctionPlan, instruction: Instruction) -> Step:
     def step(machine: Machine, group: Group) -> bool:
         if guard is not None and guard(machine, group) is False:
             return False
-        return change(machine, group, count, increase)
+        return change(machine, group, count, increase=increase)
 
     return step

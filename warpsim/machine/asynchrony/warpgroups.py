@@ -31,12 +31,12 @@ class SharedMatrix:
         else:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
-    def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], transposed: bool) -> Array:
+    def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], *, transposed: bool) -> Array:
         """The matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1), ``W`` being ``n * m``."""
         size, n_columns = dtype.itemsize, self.machine.batch.shape.n_ctas
         one: descriptors.Elements | None = None
         if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
-            one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed)
+            one = descriptors.elements(int(bits.reshape(-1)[0]), k, extent, size, transposed=transposed)
             address, low, high = one.address, one.low, one.high
         else:
             address = descriptors.byte_addresses(descriptors.decode(bits), k, extent, size, transposed=transposed)

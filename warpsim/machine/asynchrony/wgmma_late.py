@@ -91,7 +91,7 @@ def perform(machine: Machine, group: Group, *, early: bool = False) -> None:
             touched.update(dict.fromkeys(issue_of(pending.group).slots_d))
             pending.remaining &= ~ready
     state.pending = [p for p in state.pending if p.remaining.any()]
-    _show(state, group, list(touched), early)
+    _show(state, group, list(touched), early=early)
 
 
 def land(machine: Machine, schedule: Schedule) -> None:
@@ -137,7 +137,7 @@ def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
         selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
 
 
-def _show(state: Wgmma, group: Group, slots: list[int], early: bool) -> None:
+def _show(state: Wgmma, group: Group, slots: list[int], *, early: bool) -> None:
     """Give the waiting group the registers that are no longer in flight (``early``: those that have their results)."""
     use, rows = state.use(group.plan), group.plan.wgmma_rows
     lanes = group.selection.warpgroup_of

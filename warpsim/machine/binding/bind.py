@@ -43,7 +43,7 @@ def bind_function(plan: FunctionPlan) -> None:
         else:
             bound.end = jump(following)
         for number, instruction in enumerate(body, block.first):
-            step = bind_fence(plan, instruction, bind_step(plan, instruction, number in plan.unread))
+            step = bind_fence(plan, instruction, bind_step(plan, instruction, unread=number in plan.unread))
             bound.steps.append(watch_registers(plan, instruction, step))
 
 
@@ -65,14 +65,14 @@ def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozens
     return found
 
 
-def bind_step(plan: FunctionPlan, instruction: Instruction, unread: bool = False) -> Step:
+def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = False) -> Step:
     """The closure of one instruction."""
     form = instruction.form
     if form.scope is Scope.THREAD:
         special = bind_parameter_load(plan, instruction)
         if special is not None:
             return special
-        step = bind_plain(plan, instruction) or bind_thread(plan, instruction, unread)
+        step = bind_plain(plan, instruction) or bind_thread(plan, instruction, unread=unread)
         if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)
     elif form.scope is Scope.WARPGROUP:

@@ -69,7 +69,7 @@ def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
     return plan.constant(Affine.constant(plan.kernel.address(symbol) + operand.offset, dtype))
 
 
-def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
+def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
     """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
     if isinstance(operand, Special) and operand.name in CLOCKS:
         dtype, name = operand.type.dtype, operand.name
@@ -79,7 +79,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> 
             else np.array([clock(machine.launch, name)], np.uint64).astype(dtype)
         )
     if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
-        return _frame_getter(plan, operand, linear)
+        return _frame_getter(plan, operand, linear=linear)
     slot = slot_of(plan, operand)
     dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
     negated = isinstance(operand, Reg) and operand.negated
@@ -110,7 +110,7 @@ def in_frame(plan: FunctionPlan, operand: SymbolAddress) -> bool:
     return isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM)
 
 
-def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, linear: bool) -> Getter:
+def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -> Getter:
     offset = plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
     dtype = operand.type.dtype
 
@@ -158,7 +158,7 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
     return lambda machine, group: fixed
 
 
-def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) -> Getter:
+def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
     """A closure for any source operand."""
     if isinstance(operand, Addr):
         get_address = address_getter(plan, operand)
@@ -175,7 +175,7 @@ def source_getter(plan: FunctionPlan, operand: Operand, linear: bool = False) ->
         parts = [source_getter(plan, e) for e in operand.elements]
         return lambda machine, group: tuple([g(machine, group) for g in parts])
     if isinstance(operand, (Reg, Imm, Special, SymbolAddress, FunctionRef)):
-        return value_getter(plan, operand, linear)
+        return value_getter(plan, operand, linear=linear)
     return lambda machine, group: operand
 
 
@@ -200,10 +200,12 @@ def destination(operand: Operand) -> Setter:
     def set_one(machine: Machine, group: Group, value: Any, active: Any) -> None:
         if type(value) is not Affine and value.dtype.itemsize != width:
             value = (
-                extend(value, signed, width) if value.dtype.itemsize < width else retype(value, np.dtype(f"u{width}"))
+                extend(value, width, signed=signed)
+                if value.dtype.itemsize < width
+                else retype(value, np.dtype(f"u{width}"))
             )
         elif type(value) is Affine and value.dtype.itemsize != width:
-            value = extend(value.array(), signed, width)
+            value = extend(value.array(), width, signed=signed)
         if active is not None:
             value = as_array(value)
             old = as_array(group.read(slot))

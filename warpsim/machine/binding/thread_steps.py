@@ -80,12 +80,18 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
             return None
         pairs.append((slot_of(plan, source), source.type.dtype))  # type: ignore[union-attr]
     linear = form.linear and all(t.kind in "iu" and t.itemsize <= 8 for _, t in pairs)
-    step = _plain(instruction, target, tuple(pairs), linear)
-    return _of_two(instruction, target, pairs[0], pairs[1], linear, step) if len(pairs) == 2 else step
+    step = _plain(instruction, target, tuple(pairs), linear=linear)
+    return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear) if len(pairs) == 2 else step
 
 
 def _of_two(
-    instruction: Instruction, target: Reg, first: tuple[int, Any], second: tuple[int, Any], linear: bool, general: Step
+    instruction: Instruction,
+    target: Reg,
+    first: tuple[int, Any],
+    second: tuple[int, Any],
+    general: Step,
+    *,
+    linear: bool,
 ) -> Step:
     """The step of two registers into one: what most launches spend their time in. Arrays of one shape, an array with a
     uniform integer, and two affine values go straight to the body; whatever else comes takes the ``general`` step."""
@@ -114,14 +120,14 @@ def _of_two(
             if result.ndim == 0:
                 result = np.asarray(result).reshape(1)
             if result.dtype.itemsize != width:
-                result = _fit(result, width, signed)
+                result = _fit(result, width, signed=signed)
         elif linear and type(a) is Affine and type(b) is Affine:
             try:
                 result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
             except NotAffine:
                 return general(machine, group)
             if result.dtype.itemsize != width:
-                result = _fit_linear(result, width, signed)
+                result = _fit_linear(result, width, signed=signed)
         else:
             return general(machine, group)
         env[d] = result
@@ -131,7 +137,7 @@ def _of_two(
     return step
 
 
-def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], linear: bool) -> Step:
+def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], *, linear: bool) -> Step:
     """The step of registers ``pairs`` (slot and type) into one. A value without axes goes to NumPy as one beside those that
     have some."""
     op, function = instruction.op, instruction.form.function
@@ -161,7 +167,7 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
                 pass
             else:
                 if result.dtype.itemsize != width:
-                    result = _fit_linear(result, width, signed)
+                    result = _fit_linear(result, width, signed=signed)
                 env[d] = result
                 group.dirty.add(d)
                 return
@@ -176,25 +182,25 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
         if result.ndim == 0:
             result = np.asarray(result).reshape(1)
         if result.dtype.itemsize != width:
-            result = _fit(result, width, signed)
+            result = _fit(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
 
     return step
 
 
-def _fit(result: Any, width: int, signed: bool) -> Any:
+def _fit(result: Any, width: int, *, signed: bool) -> Any:
     """A result in the width of its register."""
     if result.dtype.itemsize < width:
-        return extend(result, signed, width)
+        return extend(result, width, signed=signed)
     return retype(result, np.dtype(f"u{width}"))
 
 
-def _fit_linear(result: Any, width: int, signed: bool) -> Any:
+def _fit_linear(result: Any, width: int, *, signed: bool) -> Any:
     """A result that may be affine in the width of its register."""
     if type(result) is Affine and result.dtype.itemsize > width:
         return result.astype(f"u{width}")
-    return _fit(as_array(result), width, signed)
+    return _fit(as_array(result), width, signed=signed)
 
 
 def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
@@ -204,11 +210,11 @@ def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
-def bind_thread(plan: FunctionPlan, instruction: Instruction, unread: bool) -> Step:
+def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:
     """Any element-wise instruction, with ports and guards."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
-    getters = [source_getter(plan, o, linear) for o in instruction.operands[form.n_dest :]]
+    getters = [source_getter(plan, o, linear=linear) for o in instruction.operands[form.n_dest :]]
     if instruction.traits.access is Access.STORE and "global" in instruction.traits.spaces:
         getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)

@@ -43,14 +43,14 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
             if active is False:
                 return None
         warps = group.warps
-        arguments = [spread(warps, get(machine, group), wide) for get in getters]
+        arguments = [spread(warps, get(machine, group), wide=wide) for get in getters]
         keywords = warp_ports(machine, group, active, form)
         if accumulates:
             keywords["accumulator"] = read_accumulator(machine, group)
         body = function if machine.bodies is None else machine.bodies.of(instruction)
         result = body(op, *arguments, **keywords)
         if commit is not None and result is not None:
-            commit(machine, group, result if accumulates else collect(warps, result, wide), active)
+            commit(machine, group, result if accumulates else collect(warps, result, wide=wide), active)
         if loads and machine.attention:
             machine.attention = False
             return ATTEND
@@ -68,13 +68,15 @@ def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[
         if p not in ("active", "accumulator")
     }
     if "active" in form.ports:
-        keywords["active"] = _grouped(warps.active if active is None else warps.active & warps.spread(active), wide)
+        keywords["active"] = _grouped(
+            warps.active if active is None else warps.active & warps.spread(active), wide=wide
+        )
     if "report" in keywords:
-        keywords["report"] = _reporter(warps, keywords["report"], wide)
+        keywords["report"] = _reporter(warps, keywords["report"], wide=wide)
     return keywords
 
 
-def _reporter(warps: Warps, report: Any, wide: bool) -> Any:
+def _reporter(warps: Warps, report: Any, *, wide: bool) -> Any:
     """A reporter to which lanes come in warp view."""
 
     def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
@@ -87,19 +89,19 @@ def _reporter(warps: Warps, report: Any, wide: bool) -> Any:
     return collected
 
 
-def spread(warps: Warps, value: Any, wide: bool) -> Any:
+def spread(warps: Warps, value: Any, *, wide: bool) -> Any:
     """An operand of a group in warp view (in warpgroup view where ``wide``); an address with its offset added."""
     if isinstance(value, Address):
         base = warps.spread(value.base)
-        return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide)
+        return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide=wide)
     if isinstance(value, tuple):
-        return tuple([spread(warps, v, wide) for v in value])
+        return tuple([spread(warps, v, wide=wide) for v in value])
     if isinstance(value, (np.ndarray, Affine)):
-        return _grouped(warps.spread(value), wide)
+        return _grouped(warps.spread(value), wide=wide)
     return value
 
 
-def _grouped(array: Array, wide: bool) -> Array:
+def _grouped(array: Array, *, wide: bool) -> Array:
     if not wide:
         return array
     n, _, m = array.shape
@@ -108,10 +110,10 @@ def _grouped(array: Array, wide: bool) -> Array:
     return array.reshape(n // 4, 128, m)
 
 
-def collect(warps: Warps, value: Any, wide: bool) -> Any:
+def collect(warps: Warps, value: Any, *, wide: bool) -> Any:
     """Results in warp view (in warpgroup view where ``wide``) in the group's shape."""
     if isinstance(value, tuple):
-        return tuple([collect(warps, v, wide) for v in value])
+        return tuple([collect(warps, v, wide=wide) for v in value])
     if value is None:
         return None
     if wide:

@@ -82,22 +82,21 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
     guard = instruction.guard
 
     def watched(machine: Machine, group: Group) -> object:
-        if machine.batch.wgmma is None or (guard is not None and _skipped(group, guard[0].index, guard[1])):
+        if machine.batch.wgmma is None or (guard is not None and _skipped(group, guard[0].index, negated=guard[1])):
             return step(machine, group)
         if renames and wgmma.rename(machine, group, reads, writes):
             return step(machine, group)
         told = machine.window.wgmma_registers_accessed
         if told is not None:
-            if len(reads):
-                told(machine, group, reads, False)
-            if len(writes):
-                told(machine, group, writes, True)
+            for rows, written in ((reads, False), (writes, True)):
+                if len(rows):
+                    told(machine, group, rows, written)
         return step(machine, group)
 
     return watched
 
 
-def _skipped(group: Group, slot: int, negated: bool) -> bool:
+def _skipped(group: Group, slot: int, *, negated: bool) -> bool:
     """Whether no thread of the group passes a guard."""
     value = as_array(group.read(slot)).view(np.bool_)
     return not (~value if negated else value).any()

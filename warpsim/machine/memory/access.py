@@ -85,7 +85,7 @@ class Memory(Reach, RowAccess):
             return got[0] if returns else None
         if shared is not None and name.startswith("shared"):
             update = shared
-        return apply_atomic(self, name, address, type.dtype, update, operands, returns, kind, safe_sum)
+        return apply_atomic(self, name, address, type.dtype, update, operands, kind, safe_sum, returns=returns)
 
     def shifted(self, address: Address, delta: Array) -> Address:
         """An address moved by a number of bytes of each lane."""
@@ -131,7 +131,7 @@ class Memory(Reach, RowAccess):
     def among(self, active: Array) -> Memory:
         """The port of only these of its threads."""
         return type(self)(
-            self.machine, self.group, active if self.active is None else active & self.active, self.unused
+            self.machine, self.group, active if self.active is None else active & self.active, unused=self.unused
         )
 
     # ---- generic addresses -------------------------------------------------------------------

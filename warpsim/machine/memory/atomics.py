@@ -57,9 +57,10 @@ def apply_atomic(
     dtype: np.dtype[Any],
     update: Callable[..., Array],
     operands: tuple[Array, ...],
-    returns: bool,
     name: str,
     safe_sum: Callable[[Array], Array] | None = None,
+    *,
+    returns: bool,
 ) -> Array | None:
     """``new = update(old, *operands)`` for every lane; the old values where asked for.
 
@@ -71,7 +72,7 @@ def apply_atomic(
     access = WRITE if name == "exch" else ATOMIC
     if kind == "global":
         flat_operands = _flat(operands, shape, order)
-        place, owner, good = memory.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, True)
+        place, owner, good = memory.resolve(as_array(base).view(np.int64), offset, dtype.itemsize, write=True)
         if memory.window.memory_accessed is not None:
             for index in np.unique(owner[good]):
                 allocation, here = memory.globals.allocation(int(index)), good & (owner == index)

@@ -24,7 +24,7 @@ class GlobalAccess(Port):
 
     __slots__ = ()
 
-    def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, write: bool) -> Array | None:
+    def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, *, write: bool) -> Array | None:
         """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis where count is 1), or None where
         the checked way is needed."""
         strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
@@ -53,7 +53,7 @@ class GlobalAccess(Port):
         """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address.base, address.offset
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
-            view = self.affine_view(base, offset, dtype, count, False)
+            view = self.affine_view(base, offset, dtype, count, write=False)
             if view is not None:
                 if count == 1:
                     one = view.copy()
@@ -73,7 +73,7 @@ class GlobalAccess(Port):
         return self._load_checked(array, offset, dtype, count)
 
     def _load_checked(self, array: Array, offset: int, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
-        place, owner, good = self.resolve(array, offset, dtype.itemsize * count, False)
+        place, owner, good = self.resolve(array, offset, dtype.itemsize * count, write=False)
         out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
         for index in np.unique(owner[good]):
             here = good & (owner == index)
@@ -85,7 +85,7 @@ class GlobalAccess(Port):
                 target[here] = values
         return out
 
-    def resolve(self, array: Array, offset: int, nbytes: int, write: bool) -> tuple[Array, Array, Array]:
+    def resolve(self, array: Array, offset: int, nbytes: int, *, write: bool) -> tuple[Array, Array, Array]:
         """Absolute addresses in the group's shape, their allocations, and which lanes may access (faults reported)."""
         shape = self.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
@@ -215,7 +215,7 @@ class GlobalAccess(Port):
         dtype, count = values[0].dtype, len(values)
         nbytes = dtype.itemsize * count
         if type(base) is Affine and self.active is None:
-            view = self.affine_view(base, offset, dtype, count, True)
+            view = self.affine_view(base, offset, dtype, count, write=True)
             if view is not None:
                 if count == 1:
                     view[...] = last_along(values[0], view.shape)
@@ -237,7 +237,7 @@ class GlobalAccess(Port):
             index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, cta_order(index), tuple([cta_order(np.broadcast_to(v, shape)) for v in values]))
             return
-        place, owner, good = self.resolve(array, offset, nbytes, True)
+        place, owner, good = self.resolve(array, offset, nbytes, write=True)
         full = [cta_order(np.broadcast_to(v, shape)) for v in values]
         for which in np.unique(owner[good]):
             chosen, mask = self.globals.allocation(int(which)), good & (owner == which)

@@ -17,7 +17,7 @@ class Port:
 
     __slots__ = ("active", "globals", "group", "local", "machine", "shared", "unused", "window")
 
-    def __init__(self, machine: Machine, group: Group, active: Array | None, unused: bool = False) -> None:
+    def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
         self.machine = machine
         self.group = group
         self.active = active

@@ -156,7 +156,7 @@ class WordAccess(Port):
             differs = partial(self._differs_words, space, place, columns, active, values)
             access = MemoryAccess(WRITE, kind, place, size * count, None, columns, active, differs, everywhere)
             self.tell_words(space, access)
-        self._store_words(kind, space, place, columns, covered, active, values)
+        self._store_words(kind, space, place, columns, active, values, covered=covered)
         if window.memory_written is not None:
             window.memory_written(self.machine, self.group)
 
@@ -166,9 +166,10 @@ class WordAccess(Port):
         space: WordSpace,
         place: Any,
         columns: Array,
-        covered: bool,
         active: Array | None,
         values: tuple[Array, ...],
+        *,
+        covered: bool,
     ) -> None:
         size = values[0].dtype.itemsize
         shape = self.group.selection.shape

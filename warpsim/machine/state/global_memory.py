@@ -54,7 +54,7 @@ class Allocation:
     """What does not belong to the state."""
 
     def __init__(
-        self, start: int, data: Array, name: str, read_only: bool, number: int = 0, anchored: bool = True
+        self, start: int, data: Array, name: str, number: int = 0, *, read_only: bool, anchored: bool = True
     ) -> None:
         self.number = number
         self.start = start
@@ -68,7 +68,7 @@ class Allocation:
         self._views: dict[tuple[Any, int], Array] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Allocation:
-        copied = Allocation(self.start, self.data, self.name, self.read_only, self.number, anchored=False)
+        copied = Allocation(self.start, self.data, self.name, self.number, read_only=self.read_only, anchored=False)
         if self._sharing is None:
             self._sharing = weakref.WeakSet((self,))
         self._sharing.add(copied)
@@ -206,7 +206,7 @@ class GlobalMemory:
         at = bisect.bisect(self._starts, address)
         self._mapped += 1
         self._starts.insert(at, address)
-        self._allocations.insert(at, Allocation(address, array, name, read_only, self._mapped))
+        self._allocations.insert(at, Allocation(address, array, name, self._mapped, read_only=read_only))
         return address
 
     def _free_place(self, first: int, nbytes: int, align: int) -> int:
