@@ -145,7 +145,7 @@ def test_where_an_allocation_lies():
 
 
 def test_im2col_maps():
-    """cuTensorMapEncodeIm2col reads one corner after the other."""
+    """cuTensorMapEncodeIm2col reads one corner after the other; another address changes nothing else."""
     words = [ctypes.create_string_buffer(struct.pack(f, *v)) for f, v in (
         ("<4Q", (64, 32, 16, 8)), ("<3Q", (128, 4096, 65536)), ("<2i", (-1, -2)), ("<2i", (3, 1)), ("<4I", (1, 1, 1, 1)))]  # fmt: skip
     dims, strides, lower, upper, elements = words
@@ -158,6 +158,12 @@ def test_im2col_maps():
         swizzle="128B",
     )  # fmt: skip
     assert made.raw == bytes(expected.encode(1 << 20))
+
+    assert call("cuTensorMapReplaceAddress", made, 3 << 20) == 0
+    assert made.raw == bytes(expected.encode(3 << 20))
+    assert call("cuTensorMapReplaceAddress", made, 8) == 1
+    assert call("cuTensorMapReplaceAddress", ctypes.create_string_buffer(128), 1 << 20) == 1
+    assert made.raw == bytes(expected.encode(3 << 20))
 
 
 def test_a_launch_with_attributes():
@@ -184,6 +190,29 @@ def test_a_launch_with_attributes():
     assert call("cudaLaunchCooperativeKernel", ctypes.addressof(stub), one, 1, one, 1, params, 0, 0) == 0
     assert call("cudaMemcpy", out, address.value, 4, 2) == 0
     assert struct.pack("<I", out.value) == struct.pack("<f", 3.5)
+
+
+def test_libraries_of_the_run_time():
+    """cudaLibrary: a kernel by name, its parameters, and a launch by its handle."""
+    text, library, kernel = ctypes.create_string_buffer((HEAD + RAW).encode()), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cudaLibraryLoadData", library, text, 0, 0, 0, 0, 0, 0) == 0
+    count, offset, size = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cudaLibraryGetKernelCount", count, library.value) == 0
+    assert call("cudaLibraryGetKernel", kernel, library.value, ctypes.create_string_buffer(b"raw")) == 0
+    assert call("cudaLibraryGetKernel", kernel, library.value, ctypes.create_string_buffer(b"none")) == 500
+    assert call("cudaFuncGetParamInfo", kernel.value, 1, offset, size) == 0
+    assert (count.value, offset.value, size.value) == (1, 8, 4)
+    assert call("cudaFuncGetParamInfo", kernel.value, 0, offset, 0) == 0
+    assert call("cudaFuncGetParamInfo", kernel.value, 2, offset, size) == 1
+    assert (offset.value, size.value) == (0, 4)
+    address, value, out = ctypes.c_uint64(), ctypes.c_float(2.5), ctypes.c_float()
+    assert call("cudaMalloc", address, 4) == 0
+    params = (ctypes.c_uint64 * 2)(ctypes.addressof(address), ctypes.addressof(value))
+    assert call("cudaLaunchKernel", kernel.value, 1 | 1 << 32, 1, 1 | 1 << 32, 1, params, 0, 0) == 0
+    assert call("cudaMemcpy", out, address.value, 4, 2) == 0
+    assert out.value == 2.5
+    assert call("cudaLibraryUnload", library.value) == 0
+    assert call("cudaLibraryUnload", library.value) == 400
 
 
 def test_properties():

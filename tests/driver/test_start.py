@@ -1,5 +1,6 @@
 """Python programs of `warpsim exec`: which simulator they load, and which run time the extension modules of cuda.bindings."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -57,6 +58,32 @@ def test_the_run_time_of_cuda_bindings(tmp_path):
     led = "{'_cudaFree': 42, 'cudaMalloc': 43, '_cudaOther': 1, 'free': 1}"
     assert python(TAKES, env) == (f"theirs\n{led}\n", "", 0)
     assert python(TAKES, env | {"WARPSIM_CUDART": ""})[0].splitlines()[1] == led.replace("42", "1").replace("43", "1")
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        (
+            "-gencode=arch=compute_80,code=sm_80 --cubin a/k.cu",
+            "-gencode=arch=compute_80,code=compute_80 -ptx a/k.cu -o k.cubin",
+        ),
+        ("-cubin -arch=sm_80 k.cu -o x", "-ptx -arch=sm_80 k.cu -o x"),
+        ("--cubin --device-link k.o -o x", "--cubin --device-link k.o -o x"),
+        ("-dc -arch=sm_80 k.cu", "-dc -arch=sm_80 k.cu"),
+        ("--version", "--version"),
+    ],
+)
+def test_a_compiler_for_programs_that_compile_as_they_run(tmp_path, given, made):
+    """nvcc is asked for PTX where a program asks for a cubin of one source, and for what it says else."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho $@\nexit 3\n")
+    nvcc.chmod(0o755)
+    env = library.environment(tmp_path, {"NVCC": str(nvcc), "PATH": os.environ["PATH"]}, preload=False)
+    env = {name: value for name, value in env.items() if not name.startswith("LD_")}
+    done = subprocess.run([*env["NVCC"].split(), *given.split()], env=env, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr, done.returncode) == (made + "\n", "", 3)
+    assert library.environment(tmp_path, env)["WARPSIM_NVCC"] == str(nvcc)
 
 
 @pytest.fixture(scope="module")

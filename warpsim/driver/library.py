@@ -125,12 +125,25 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     _before(env, "LD_AUDIT", [str(libraries / LINKED)], ":")
     _before(env, "PYTHONPATH", [str(SOURCES / "start")], os.pathsep)
     env["WARPSIM_CUDART"] = runtime
+    _compiler(env)
+    env.setdefault("CUPY_CACHE_DIR", str(cache() / "cupy"))  # that of a real GPU has machine code
     env.setdefault("CUPY_ACCELERATORS", "")  # CuPy does not ask whether its machine code (CUB) ran; its own kernels do
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)
     home = str(Path(__file__).resolve().parents[2])
     env["WARPSIM_PATH"] = os.pathsep.join(dict.fromkeys([home, *(p for p in sys.path if os.path.isdir(p))]))
     return env
+
+
+def _compiler(env: dict[str, str]) -> None:
+    """Programs that compile as they run find, by ``NVCC``, one that gives PTX."""
+    home = env.get("CUDA_PATH") or env.get("CUDA_HOME") or "/usr/local/cuda"
+    theirs = (
+        env.get("NVCC") or shutil.which("nvcc", path=env.get("PATH")) or shutil.which(os.path.join(home, "bin", "nvcc"))
+    )
+    ours = [sys.executable, str(SOURCES / "nvcc")]
+    if theirs and "WARPSIM_NVCC" not in env and not any(" " in word for word in ours):  # CuPy splits it at spaces
+        env |= {"NVCC": " ".join(ours), "WARPSIM_NVCC": theirs}
 
 
 def _before(env: dict[str, str], name: str, words: list[str], between: str) -> None:

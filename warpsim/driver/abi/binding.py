@@ -20,6 +20,7 @@ MODULES = (
     "rt_device",
     "rt_memory",
     "rt_launch",
+    "rt_library",
     "rt_graph",
     "rt_entry",
     "rt_others",

@@ -195,11 +195,17 @@ def kernel_set(number: int, value: int, handle: int, device: int) -> None:
 @call("PPPP", "cuFuncGetParamInfo", "cuKernelGetParamInfo")
 def parameter(handle: int, index: int, offset: int, size: int) -> None:
     """Where a parameter lies in the block."""
-    params = PROCESS.get(handle, Function).kernel.params
+    place(PROCESS.get(handle, Function), index, offset, size)
+
+
+def place(function: Function, index: int, offset: int, size: int) -> None:
+    """Where a parameter of a function lies."""
+    params = function.kernel.params
     if index >= len(params):
         raise DriverError(Result.INVALID_VALUE)
-    put64(offset, params[index].offset)
-    put64(size, params[index].size)
+    for where, value in ((offset, params[index].offset), (size, params[index].size)):
+        if where:  # either may be left out
+            put64(where, value)
 
 
 @call("PP", "cuFuncGetParamCount", "cuKernelGetParamCount")

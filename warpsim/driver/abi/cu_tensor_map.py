@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 
 from warpsim.driver.abi.calls import call, get32, get64, put_bytes
@@ -95,3 +96,14 @@ def encode_im2col(
 
 def _signed(address: int) -> int:
     return int(struct.unpack("<i", struct.pack("<I", get32(address)))[0])
+
+
+@call("PP", "cuTensorMapReplaceAddress")
+def replace_address(where: int, address: int) -> None:
+    """cuTensorMapReplaceAddress: the same map for a tensor elsewhere."""
+    fields = layout.decode(ctypes.string_at(where, layout.LAYOUT.itemsize))
+    if fields is None:
+        raise DriverError(Result.INVALID_VALUE, "the 128 bytes are no tensor map")
+    made = TensorMap.__new__(TensorMap)
+    made.array, made.fields = address, fields
+    put_bytes(where, made.encode(address))

@@ -1,0 +1,27 @@
+"""nvcc for programs of ``warpsim exec`` that compile as they run (CuPy's backend ``nvcc``): PTX where they ask for a cubin.
+
+    python FOLDER/nvcc [nvcc's own options]
+
+``WARPSIM_NVCC`` is the compiler; the file has the name that the program expects, and the driver reads it as what it is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+
+
+def translated(words: list[str]) -> list[str]:
+    """The command for PTX, where it is one that compiles a source to a cubin; any other as it is."""
+    sources = [word for word in words if word.endswith((".cu", ".cc", ".cpp")) and word[0] != "-"]
+    if not {"-cubin", "--cubin"} & set(words) or len(sources) != 1:
+        return words
+    made = ["-ptx" if word in ("-cubin", "--cubin") else word.replace("code=sm_", "code=compute_") for word in words]
+    if not any(word == "-o" or word.startswith(("--output-file", "-o=")) for word in words):
+        made += ["-o", os.path.splitext(os.path.basename(sources[0]))[0] + ".cubin"]
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(subprocess.call([*shlex.split(os.environ.get("WARPSIM_NVCC") or "nvcc"), *translated(sys.argv[1:])]))
