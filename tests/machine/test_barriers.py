@@ -1,0 +1,103 @@
+"""Barriers of CTAs alone: who arrives, who waits, whom the last one lets go, and threads that end meanwhile."""
+
+import numpy as np
+import pytest
+
+from warpsim.machine import arrivals, clusters
+from warpsim.machine.state.batch import ClusterBarrier
+
+
+def test_the_last_thread_lets_all_go(stage):
+    """Threads wait until all of their CTA have come; whoever comes last waits no longer than the others."""
+    s = stage(64, 2)
+
+    assert arrivals.arrive(s.machine, s.group(*range(32)), 0, 0, waits=True)
+    assert s.runnable() == []
+    assert arrivals.arrive(s.machine, s.group(*range(32, 64), cta=1), 0, 0, waits=True)
+    assert s.runnable() == [(1, t) for t in range(64)]
+    assert arrivals.arrive(s.machine, s.group(*range(32, 64), cta=0), 0, 0, waits=True)
+    assert s.runnable() == [(0, t) for t in range(64)]
+    assert not s.machine.waits()
+    assert s.batch.barriers[0].arrived.tolist() == [0, 0]
+
+
+def test_all_at_once(stage):
+    """Where all threads of the batch come together nobody waits."""
+    s = stage(64, 2)
+
+    assert not arrivals.arrive(s.machine, s.group(), 0, 0, waits=True)
+    assert not s.machine.waits()
+
+
+def test_groups_go_on_behind_the_barrier(stage):
+    """Each stands at the instruction behind the one where it arrived."""
+    s = stage(64)
+    first, second = s.group(*range(32)), s.group(*range(32, 64))
+    arrivals.arrive(s.machine, first, 0, 0, waits=True)
+    arrivals.arrive(s.machine, second, 0, 0, waits=True)
+
+    assert (first.at, second.at) == (1, 1)
+
+
+def test_named_barriers_with_counts(stage):
+    """A barrier of 64 threads is complete with one warp that only arrives and one that waits; another number is another
+    barrier."""
+    s = stage(128)
+
+    assert arrivals.arrive(s.machine, s.group(*range(32)), 1, 64, waits=True)
+    assert not arrivals.arrive(s.machine, s.group(*range(32, 64)), 2, 64, waits=False)
+    assert s.runnable() == []
+    assert not arrivals.arrive(s.machine, s.group(*range(64, 96)), 1, 64, waits=False)
+    assert s.runnable() == [(0, t) for t in range(32)]
+    assert s.batch.barriers[2].arrived.tolist() == [32]
+
+
+def test_ends_are_not_waited_for(stage):
+    """When the last threads that a barrier lacked end, the others go on, CTA by CTA."""
+    s = stage(64, 2)
+    arrivals.arrive(s.machine, s.group(*range(48)), 0, 0, waits=True)
+    arrivals.leave(s.machine, s.group(*range(48, 60)))
+
+    assert s.runnable() == []
+    assert s.batch.alive.tolist() == [52, 52]
+    arrivals.leave(s.machine, s.group(*range(60, 64), cta=1))
+    assert s.runnable() == [(1, t) for t in range(48)]
+    arrivals.leave(s.machine, s.group(*range(60, 64), cta=0))
+    assert s.runnable() == [(0, t) for t in range(48)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "destination", "results"),
+    [("popc.u32", "r0", [3 + 5, 3]), ("and.pred", "p0", [False, False]), ("or.pred", "p0", [True, True])],
+)
+def test_votes(stage, operation, destination, results):
+    """Threads of one CTA learn how many of it voted, whether all or any did; a CTA that is not complete keeps its votes."""
+    s = stage(64, 2, body=f"bar.red.{operation} {destination}, 0, p1;")
+    low, high = s.group(*range(32)), [s.group(*range(32, 64), cta=c) for c in (0, 1)]
+    index = next(o.register.index for o in low.instruction.operands if o.register.name == destination)
+    votes = (low.selection.threads < 3), (high[0].selection.threads < 37), (high[1].selection.threads < 0)
+
+    assert arrivals.arrive(s.machine, low, 0, 0, waits=True, vote=votes[0])
+    assert arrivals.arrive(s.machine, high[0], 0, 0, waits=True, vote=votes[1])
+    groups = list(s.batch.runnable)
+    assert s.runnable() == [(0, t) for t in range(64)]
+    assert {v for g in groups for v in np.unique(g.read(index)).tolist()} == {results[0]}
+    assert arrivals.arrive(s.machine, high[1], 0, 0, waits=True, vote=votes[2])
+    assert {v for g in s.batch.runnable for v in np.unique(g.read(index)).tolist()} == {results[1]}
+
+
+def test_clusters(stage):
+    """Threads may do other things between arrival and wait; who waits goes on when both CTAs of its cluster have arrived."""
+    s = stage(32, 4)
+    s.batch.cluster_barrier = ClusterBarrier.of(np.array([0, 0, 1, 1]), s.batch.shape.n)
+    every = [s.group(cta=c) for c in range(4)]
+    clusters.arrive(s.machine, every[0])
+    assert clusters.wait(s.machine, every[0])
+    clusters.arrive(s.machine, every[2])
+
+    assert s.runnable() == []
+    clusters.arrive(s.machine, every[1])
+    assert s.runnable() == [(0, t) for t in range(32)]
+    assert not clusters.wait(s.machine, every[1])
+    arrivals.leave(s.machine, every[3])
+    assert not clusters.wait(s.machine, every[2])

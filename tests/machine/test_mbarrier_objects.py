@@ -1,0 +1,112 @@
+"""The port of mbarrier objects alone: words in shared memory, changed by lanes one after the other."""
+
+import numpy as np
+import pytest
+
+from warpsim.layout import mbarriers
+from warpsim.machine.address import Address
+from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
+from warpsim.machine.values import Affine
+from warpsim.machine.window import Watcher
+
+U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
+FIRST, SECOND = (Address(Affine.constant(at, U32)) for at in (0, 8))
+
+
+def port(s, *threads, active=None, **place):
+    """The port of some threads."""
+    return MbarrierObjects(s.machine, s.group(*threads, **place), active)
+
+
+def words(s, at=0):
+    """The words at a place in each CTA."""
+    return s.batch.shared.gather(np.array([at]), np.arange(s.batch.shape.n_ctas), U64)
+
+
+def counts(s, at=0):
+    """(pending arrivals, phase) of each CTA."""
+    return list(zip(mbarriers.pending(words(s, at)).tolist(), mbarriers.phase(words(s, at)).tolist(), strict=True))
+
+
+def one(n):
+    """An operand that all lanes share."""
+    return np.array([n], U32)
+
+
+def test_initialised_in_every_cta(stage):
+    """Each CTA has an object of its own; its neighbour in memory stays as it was."""
+    s = stage(32, 2)
+    port(s, 0).init("shared", FIRST, one(5))
+
+    assert counts(s) == [(5, 0), (5, 0)]
+    assert words(s, 8).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("expected", [2, 3, 7, 32, 33])
+def test_lanes_arrive_one_after_the_other(stage, expected):
+    """32 lanes at one object: phases end as often as the count goes into 32, and each lane saw what the ones before left."""
+    s = stage(32)
+    port(s, 0).init("shared", FIRST, one(expected))
+    before = port(s).update("shared", FIRST, mbarriers.arrive, one(1), arrivals=True).reshape(-1).view(U64)
+
+    assert counts(s) == [(expected - 32 % expected, 32 // expected % 2)]
+    assert mbarriers.pending(before).tolist() == [expected - lane % expected for lane in range(32)]
+    assert mbarriers.phase(before).tolist() == [lane // expected % 2 for lane in range(32)]
+
+
+def test_lanes_that_take_no_part(stage):
+    """Only active lanes arrive, each with a count of its own, each at the object of its address."""
+    s = stage(32)
+    lanes = np.arange(32, dtype=U32).reshape(1, 32, 1, 1)
+    for address in (FIRST, SECOND):
+        port(s, 0).init("shared", address, one(1000))
+    where = Address(lanes % 2 * 8)
+    port(s, active=lanes < 10).update("shared", where, mbarriers.arrive, lanes + 1, returns=False, arrivals=True)
+
+    assert counts(s, 0) == [(1000 - (1 + 3 + 5 + 7 + 9), 0)]
+    assert counts(s, 8) == [(1000 - (2 + 4 + 6 + 8 + 10), 0)]
+
+
+def test_looking(stage):
+    """A thread that waits sees the word of its CTA; it has passed when the phase of its parity is over."""
+    s = stage(32, 2)
+    port(s, 0).init("shared", FIRST, one(1))
+    port(s, 0, cta=1).update("shared", FIRST, mbarriers.arrive, one(1))
+    seen = port(s, 5).look("shared", FIRST, one(0)).reshape(-1)
+
+    assert mbarriers.has_passed_parity(seen, np.array([0])).tolist() == [False, True]
+
+
+def test_bytes_of_memory_again(stage):
+    """An object that is given up is zeros."""
+    s = stage(32)
+    port(s, 0).init("shared", FIRST, one(3))
+    port(s, 0).invalidate("shared", FIRST)
+
+    assert words(s).tolist() == [0]
+
+
+class Told(Watcher):
+    """Keeps what it is told of mbarriers."""
+
+    def __init__(self):
+        self.heard = []
+
+    def mbarrier_initialised(self, machine, group, columns, places, count, active):
+        """Where, and how many arrivals are expected."""
+        self.heard.append(("initialised", columns.tolist(), places.tolist(), np.unique(count).tolist()))
+
+    def mbarrier_arrived(self, machine, group, lanes, columns, places):
+        """Who, and where."""
+        self.heard.append(("arrived", lanes.tolist(), places.tolist()))
+
+
+def test_told_once(stage):
+    """The window hears of each event once, of the lanes that take part."""
+    told = Told()
+    s = stage(32, watcher=told)
+    thread = np.arange(32, dtype=U32).reshape(1, 32, 1, 1)
+    port(s, active=thread == 3).init("shared", SECOND, one(2))
+    port(s, active=thread > 29).update("shared", SECOND, mbarriers.arrive, one(1))
+
+    assert told.heard == [("initialised", [0], [8], [2]), ("arrived", [30, 31], [8, 8])]

@@ -1,0 +1,118 @@
+"""Which threads a group holds: sets of threads cut and joined, against sets of plain integers."""
+
+import random
+
+import numpy as np
+import pytest
+
+from warpsim.machine.selection import Lanes, Rect, Shape, from_positions, split, union
+from warpsim.machine.values import Affine
+
+U32 = np.dtype(np.uint32)
+SHAPES = [Shape(1, 64, 1, 1), Shape(1, 40, 1, 3), Shape(4, 16, 2, 2), Shape(3, 5, 1, 1), Shape(2, 33, 1, 2)]
+
+
+def members(selection):
+    """Its threads, by flat position."""
+    return selection.positions.reshape(-1).tolist()
+
+
+def cut(shape, generator):
+    """A selection as a kernel might leave it: halves, strides and single lanes of the batch, one out of the other."""
+    selection = shape.whole
+    for _ in range(generator.randrange(4)):
+        extents = [e if generator.random() < 0.5 else 1 for e in selection.shape]
+        mask = np.array([generator.random() < 0.6 for _ in range(np.prod(extents))]).reshape(extents)
+        if generator.random() < 0.5 and selection.positions.ndim == 4:
+            axis = generator.choice([a for a in range(4) if selection.shape[a] > 1] or [0])
+            index = np.arange(selection.shape[axis])
+            line = index % generator.choice([2, 3]) == 0 if generator.random() < 0.5 else index < len(index) // 2
+            mask = line.reshape([len(index) if a == axis else 1 for a in range(4)])
+        if mask.any() and not mask.all():
+            selection = split(selection, mask)[generator.randrange(2)]
+    return selection
+
+
+CUT = [(shape, cut(shape, random.Random(f"{n}/{seed}"))) for n, shape in enumerate(SHAPES) for seed in range(12)]
+
+
+def test_positions():
+    """Threads of a rectangle by hand: rows 1 and 3 of four of 8 threads, every third column; the second of two CTAs."""
+    found = Rect(Shape(4, 8, 1, 2), ((1, 2, 2), (0, 3, 3), (0, 1, 1), (1, 1, 1)))
+
+    assert members(found) == [2 * t + 1 for t in (8, 11, 14, 24, 27, 30)]
+    assert found.threads.reshape(-1).tolist() == [8, 11, 14, 24, 27, 30]
+    assert set(found.ctas.reshape(-1).tolist()) == {1}
+    assert found.per_cta.tolist() == [0, 6]
+
+
+def test_cuts_that_stay_rectangles():
+    """Runs and strides along one axis are slices; what is none is a list of lanes."""
+    whole = Shape(1, 64, 1, 2).whole
+    thread = np.arange(64).reshape(1, 64, 1, 1)
+
+    assert [type(part) for part in split(whole, thread < 10)] == [Rect, Rect]
+    assert [type(part) for part in split(whole, thread % 2 == 0)] == [Rect, Rect]
+    assert [type(part) for part in split(whole, thread == 7)] == [Rect, Lanes]
+    assert [type(part) for part in split(whole, np.array([True, False]).reshape(1, 1, 1, 2))] == [Rect, Rect]
+
+
+@pytest.mark.parametrize(("shape", "selection"), CUT)
+def test_split_and_union(shape, selection):
+    """The two parts are the threads where a mask holds and the others, and together the threads that were cut."""
+    flags = np.array([hash((7, p)) % 3 == 0 for p in members(selection)]).reshape(selection.shape)
+    if not flags.any() or flags.all():
+        return
+    yes, no = split(selection, flags)
+
+    assert members(yes) == [p for p, f in zip(members(selection), flags.reshape(-1), strict=True) if f]
+    assert members(no) == [p for p, f in zip(members(selection), flags.reshape(-1), strict=True) if not f]
+    assert members(union([no, yes])) == sorted(members(selection))
+    assert members(from_positions(shape, np.array(sorted(members(selection))))) == sorted(members(selection))
+
+
+@pytest.mark.parametrize(("shape", "selection"), CUT)
+def test_counts(shape, selection):
+    """Warps, CTAs and warpgroups of the threads."""
+    places = [divmod(p, shape.n_ctas) for p in members(selection)]
+
+    assert selection.n == len(places)
+    assert selection.n_warps == len({(t // 32, c) for t, c in places})
+    assert selection.per_cta.tolist() == [sum(c == k for _, c in places) for k in range(shape.n_ctas)]
+    assert selection.first_warp == (places[0][1], places[0][0] // 32)
+    assert selection.warpgroups.tolist() == sorted({t // 128 * shape.n_ctas + c for t, c in places})
+
+
+@pytest.mark.parametrize(("shape", "selection"), CUT)
+def test_fetch_and_write(shape, selection):
+    """A batch-wide value is read and written at the threads' own places, whatever axes it has."""
+    flat = np.arange(shape.n, dtype=U32) * 7 + 1
+    full = flat.reshape(shape.extents)
+    steps = Affine(5, tuple(k + 1 if e > 1 else 0 for k, e in enumerate(shape.extents)), shape.extents, U32)
+    affine = selection.fetch(steps)
+    affine = affine.array() if isinstance(affine, Affine) else affine
+    row = full[:1, :, :1, :1]
+    expected = np.broadcast_to(row, shape.extents).reshape(-1)[members(selection)]
+
+    assert np.broadcast_to(selection.fetch(full), selection.shape).reshape(-1).tolist() == flat[members(selection)].tolist()  # fmt: skip
+    assert np.broadcast_to(selection.fetch(row), selection.shape).reshape(-1).tolist() == expected.tolist()
+    indices = np.indices(shape.extents).reshape(4, -1)[:, members(selection)]
+    assert np.broadcast_to(affine, selection.shape).reshape(-1).tolist() == [
+        5 + sum((k + 1) * int(i) for k, i in enumerate(place) if shape.extents[k] > 1) for place in indices.T
+    ]
+    selection.write(full, np.zeros(selection.shape, U32))
+    assert np.flatnonzero(flat == 0).tolist() == sorted(members(selection))
+
+
+@pytest.mark.parametrize(("shape", "selection"), CUT)
+def test_warps(shape, selection):
+    """Values lie at their lanes in whole warps, and come back; lanes that are not here are not active."""
+    value = np.array(members(selection), U32).reshape(selection.shape) + 1
+    warps = selection.warps
+    spread = np.broadcast_to(warps.spread(value), warps.active.shape)
+    here = sorted(zip(*(a.tolist() for a in np.nonzero(warps.active)), strict=True))
+
+    assert int(warps.active.sum()) == selection.n
+    assert sorted(spread[warps.active].tolist()) == sorted(value.reshape(-1).tolist())
+    assert all((int(spread[at]) - 1) // shape.n_ctas % 32 == at[1] for at in here)
+    assert np.broadcast_to(warps.collect(spread), selection.shape).tolist() == value.tolist()
