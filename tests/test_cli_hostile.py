@@ -337,7 +337,7 @@ def test_defects_are_said_to_be_ours(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("failure", "status", "words"), [
-    (MemoryError(), 2, "too little memory"),
+    (MemoryError(), 2, "not enough memory"),
     (OSError(28, "No space left on device"), 2, "No space left"),
     (KeyboardInterrupt(), 130, "interrupted"),
     (RecursionError("deep"), 1, "internal error"),

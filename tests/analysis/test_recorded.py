@@ -57,7 +57,9 @@ def test_text(file, capsys):
 
     lines = capsys.readouterr().out.split("\n")
     assert lines[1] == f"{file}: 1 kernel, 1 error, 0 warnings"
-    assert lines[2].startswith(f"error: {file}:9:5: aligned-divergence: bar.sync is executed by all lanes of a warp")
+    assert lines[2].startswith(
+        f"error: {file}:9:5: aligned-divergence: bar.sync must be executed by all lanes of a warp"
+    )
     assert lines[3:5] == ["        bar.sync 0;", "        ^"]
     assert [line for line in lines if line.strip().startswith(f"conflicts with {file}:8:9:")]
 

@@ -1,13 +1,13 @@
-"""What can be said of a program without running it.
+"""Static analysis: what can be said about a program without running it.
 
 ::
 
-    flow, graph      blocks in scheduling order, liveness, where paths join       (the machine binds these blocks, too)
-    constants, contraction      what the assembler computes and fuses: the program as it runs
+    flow, graph      blocks in scheduling order, liveness, reconvergence points       (the machine binds these blocks too)
+    constants, contraction      what the assembler folds and fuses: the program as it runs
     loops, guesses, wgmma_moves, wmma_fragments, shared_layout      what the machine asks before it runs
-    lanes, evaluate, facts      what is known of a register in each thread, and who reaches which block
-    accesses, groups, dataflow  what an instruction accesses; what may have become of asynchronous operations; the flow
-    divergence, collectives, places, undefined, shared_races, async_order, mbarriers, wgmma_order: one file a family of rules
+    lanes, evaluate, facts      what is known about a register in each thread, and which threads reach which block
+    accesses, groups, dataflow  what an instruction accesses; possible states of asynchronous operations; the data flow
+    divergence, collectives, places, undefined, shared_races, async_order, mbarriers, wgmma_order: one file per family of rules
     strict           all of them over all functions: ``check --strict``
 
 A pass is a function from `facts.Facts` to findings. It asks an instruction's traits, never its opcode.

@@ -1,4 +1,4 @@
-"""Which memory an instruction accesses, as far as its addresses are known."""
+"""The memory that an instruction accesses, as far as its addresses are known."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from warpsim.types import StateSpace
 READ, WRITE, OBJECT = "read", "write", "object"
 SHARED, GLOBAL = "shared", "global"
 WINDOW = 1 << 18
-"""No CTA has as much shared memory."""
+"""More shared memory than any CTA has."""
 MOST_DESCRIPTORS = 8
-"""One for each warpgroup of a CTA."""
+"""One per warpgroup of a CTA."""
 
 
 @attrs.frozen(eq=False)
 class Marks:
-    """Something about each byte of shared memory from ``low`` on."""
+    """Data about each byte of shared memory from ``low`` on."""
 
     low: int
     content: Array
 
     @classmethod
     def around(cls, starts: Array, nbytes: int, dtype: Any, empty: object) -> Marks:
-        """Empty marks for accesses of ``nbytes`` at some places; none where they cannot be in shared memory."""
+        """Empty marks that cover accesses of ``nbytes`` at some places; no bytes if these cannot be in shared memory."""
         if not len(starts) or int(starts.min()) < 0 or int(starts.max()) + nbytes > WINDOW:
             return cls(0, np.full(0, empty, dtype))
         low = int(starts.min())
         return cls(low, np.full(int(starts.max()) + nbytes - low, empty, dtype))
 
     def common(self, other: Marks) -> tuple[Array, Array]:
-        """Both contents where both have one."""
+        """The contents of two ranges where they overlap."""
         low = max(self.low, other.low)
         high = max(min(self.low + len(self.content), other.low + len(other.content)), low)
         return self.content[low - self.low : high - self.low], other.content[low - other.low : high - other.low]
@@ -51,8 +51,9 @@ class Marks:
 
 @attrs.frozen(eq=False, slots=False)
 class Access:
-    """An access of one operand. ``nbytes`` is what each lane (of those that ``lanes`` marks) accesses at least, ``whole``
-    says that it is no more; ``fixed`` are the bytes of a matrix that a descriptor names."""
+    """An access through one operand. Each lane in ``lanes`` accesses at least ``nbytes``; ``whole`` says that it is
+    exactly that many. ``fixed`` are the bytes of a matrix named by a descriptor.
+    """
 
     instruction: Instruction
     name: str
@@ -68,17 +69,19 @@ class Access:
 
     @functools.cached_property
     def known(self) -> bool:
-        """Whether it is known which bytes of shared memory are accessed."""
+        """Whether the accessed bytes of shared memory are known."""
         return self.space == SHARED and (self.fixed is not None or self.address.exact)
 
     @functools.cached_property
     def starts(self) -> Array:
-        """Where each of ``threads`` accesses ``nbytes`` of shared memory; only where `known`, by an address."""
+        """Shared memory addresses at which each of ``threads`` accesses ``nbytes``. Only if `known`, through an
+        address.
+        """
         return np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
 
     @functools.cached_property
     def bytes(self) -> Marks:
-        """The bytes of shared memory that are accessed; only where `known`."""
+        """The accessed bytes of shared memory. Only if `known`."""
         if self.fixed is not None:
             marks = Marks.around(self.fixed, 1, np.bool_, empty=False)
             marks.content[self.fixed - marks.low] = True
@@ -89,14 +92,14 @@ class Access:
         return marks
 
     def meets(self, other: Access) -> bool:
-        """Whether both are known to access a byte of shared memory in common."""
+        """Whether both are known to access a common byte of shared memory."""
         if not (self.known and other.known):
             return False
         mine, theirs = self.bytes.common(other.bytes)
         return bool((mine & theirs).any())
 
     def shares(self, other: Access, sizes: dict[str, int] | None) -> bool:
-        """Whether both lie in one and the same variable; with ``sizes`` only if it has one of its own."""
+        """Whether both lie in the same variable; with ``sizes``, only if the variable has a size of its own."""
         names = self.address.symbols
         return (
             not (self.known and other.known)
@@ -137,14 +140,16 @@ def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array)
 
 
 def _size(instruction: Instruction) -> int:
-    """Bytes of a load, store or atomic in each lane."""
+    """Bytes that each lane of a load, store or atomic accesses."""
     type = getattr(instruction.op, "type", None)
     count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("v2", "v4", "v8")), 1)
     return (type.bytes if type is not None else 1) * count
 
 
 def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -> str:
-    """The state space of an address: by the instruction, else by the variables that it was made of."""
+    """The state space of an address: from the instruction, or else from the variables that the address was computed
+    from.
+    """
     named, asynchronous = instruction.traits.spaces, instruction.traits.asynchronous
     if asynchronous is not None and asynchronous.family is not Family.REMOTE:
         if name in ("bar", "address"):
@@ -161,7 +166,7 @@ def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -
 def _copy(
     facts: Facts, instruction: Instruction, name: str, access: Callable[..., Access], read: Read, threads: Array
 ) -> Iterator[Access]:
-    """cp.async and the bulk copies."""
+    """Accesses of cp.async and bulk copies."""
     traits = instruction.traits
     if name == "bar":
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)

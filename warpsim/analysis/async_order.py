@@ -1,9 +1,9 @@
-"""async-read-early, async-smem-overwrite, proxy-fence, mbarrier: what shared memory needs between accesses of both kinds.
+"""async-read-early, async-smem-overwrite, proxy-fence, mbarrier: the waits and fences that shared memory accesses need.
 
-Every access of shared memory is followed over all paths through the function until a wait or a fence ends what it is part of.
-Reported is a pair of accesses that are known to meet in a byte, or that go to one variable of its own, without the wait or
-fence on every way between them: a wait or a fence on any one way is taken to be enough. The initialisation of an mbarrier
-needs its fence on each.
+Follows every access to shared memory over all paths through the function, until a wait or a fence ends the operation
+that it is part of. Reports a pair of accesses that are known to share a byte, or that both go to one separate variable,
+if no path between them has the wait or fence: one on any path is taken to suffice. The initialisation of an mbarrier
+needs its fence on every path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "gener
 
 @attrs.frozen(eq=False)
 class Site:
-    """An access that something later may have to wait for or be fenced from."""
+    """An access that later accesses may have to wait for or be fenced from."""
 
     kind: str
     access: Access
@@ -36,13 +36,13 @@ class Site:
 
     @property
     def place(self) -> Instruction:
-        """Its instruction."""
+        """The instruction of the access."""
         return self.access.instruction
 
 
 @attrs.frozen
 class Conflict:
-    """What a pair of accesses is reported as."""
+    """How a conflicting pair of accesses is reported."""
 
     rule: str
     message: str
@@ -51,13 +51,13 @@ class Conflict:
 
 
 def check_async(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     if any(_is_asynchronous(i) or i.traits.mbarrier is not None for i in facts.function.code):
         yield from _Order(facts).findings()
 
 
 def _is_copy(instruction: Instruction) -> bool:
-    """Whether an instruction is one of those of asynchronous copies."""
+    """Whether an instruction belongs to the asynchronous copies."""
     found = instruction.traits.asynchronous
     return found is not None and found.family in (Family.CP_ASYNC, Family.BULK)
 
@@ -67,7 +67,7 @@ def _is_asynchronous(instruction: Instruction) -> bool:
 
 
 class _Order:
-    """The sites of a function, and what becomes of them on the way."""
+    """The sites of a function, and their states along the paths."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -116,7 +116,7 @@ class _Order:
                 yield GENERIC, access
 
     def findings(self) -> Iterator[Finding]:
-        """All of them."""
+        """Yield all findings."""
         graph, code = self.facts.graph, self.facts.function.code
         before = settle(graph, NOTHING, self._through, GroupStates.__or__)
         for block in sorted(self.facts.blocks, key=lambda b: b.first):
@@ -165,7 +165,7 @@ class _Order:
     # ---- what meets ----------------------------------------------------------------------------
 
     def _judge(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
-        """An access against all that is open."""
+        """Check an access against all open sites."""
         for number in members(
             group_states.pending & ~group_states.done & ~self.of_kind[INIT] & self._concerned(access)
         ):
@@ -187,7 +187,7 @@ class _Order:
         return every if access.asynchronous else every & ~self.of_kind[GENERIC]
 
     def _alike(self, site: Site, access: Access) -> bool:
-        """Whether accesses whose bytes are not known go to one variable, and nothing ever ends the first of them."""
+        """Whether accesses with unknown bytes go to the same variable, and nothing ever completes the first of them."""
         wgmma = access.instruction.traits.is_async(Family.WGMMA)
         if site.kind == GENERIC:
             if site.access.mode == READ or access.mode == WRITE:
@@ -197,7 +197,7 @@ class _Order:
         return site.access.shares(access, self.sizes) and not self._ever_ended(site.at, site.kind)
 
     def _ever_ended(self, at: int, kind: str) -> bool:
-        """Whether a wait for what an instruction starts comes on any way behind it."""
+        """Whether any path after an instruction waits for the operation that it starts."""
         graph, blocks = self.facts.graph, self.facts.blocks
         block = next(b for b in blocks if b.first <= at < b.last)
         behind = functools.reduce(int.__or__, (graph.reachable(s) for s in block.successors), 0)
@@ -215,7 +215,7 @@ class _Order:
         )
 
     def _initialised(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
-        """An object that the async proxy or another CTA uses: whether its initialisation is visible to it."""
+        """Check that the initialisation of an mbarrier is visible to the async proxy or another CTA that uses it."""
         instruction = access.instruction
         remote = "shared::cluster" in instruction.op.modifiers and not access.known
         if not remote and not any(instruction.traits.is_async(family) for family in (Family.BULK, Family.REMOTE)):
@@ -229,18 +229,18 @@ class _Order:
         init = self.sites[same[0]].place
         yield self.facts.finding(
             "mbarrier", instruction,
-            f"{instruction.text} uses an mbarrier, and no fence has made its initialisation in line {init.span.line}"
-            " visible beyond the CTA's own threads",
+            f"{instruction.text} uses an mbarrier, but no fence makes its initialisation in line {init.span.line}"
+            " visible outside the CTA's own threads",
             severity="note", other=init,
             advice="add fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the other threads wait at",
         )  # fmt: skip
 
     def _end(self, instruction: Instruction, group_states: GroupStates) -> Iterator[Finding]:
-        """Bulk stores that nobody waits for when the kernel ends."""
+        """Find bulk stores that are not waited for when the kernel ends."""
         open = group_states.pending & ~group_states.done & self.of_kind[STORE]
         lost = open & group_states.uncommitted
         for number in members(open & (lost | ~group_states.passed)):
-            lacks = "was never committed" if lost >> number & 1 else "nobody has waited for"
+            lacks = "was never committed" if lost >> number & 1 else "was never waited for"
             conflict = Conflict(
                 "async-smem-overwrite",
                 f"the kernel ends while the copy of line {{line}}, which {lacks}, may still read its shared memory",
@@ -251,7 +251,7 @@ class _Order:
 
 
 def _ends(instruction: Instruction) -> tuple[str, ...]:
-    """What an instruction waits for or fences."""
+    """The kinds of sites that an instruction waits for or fences."""
     traits = instruction.traits
     if traits.is_async(Family.BULK, Stage.WAIT):
         return (STORE,)
@@ -273,21 +273,21 @@ FENCE = "add fence.proxy.async after the generic accesses, before the barrier th
 
 
 def _conflict(site: Site, access: Access) -> Conflict | None:
-    """What it is if an access meets a site that is still open."""
+    """The conflict between an access and a site that is still open, if any."""
     verb = "written" if access.mode == WRITE else "read"
     if access.mode == OBJECT or site.access is access:
         return None
     if site.kind == COPY and not (_is_copy(access.instruction) and access.mode == WRITE):
         return Conflict(
-            "async-read-early", f"shared memory is {verb} that the copy of line {{line}} still writes", WAIT_COPY
+            "async-read-early", f"shared memory is {verb} while the copy of line {{line}} still writes it", WAIT_COPY
         )
     if site.kind == LOAD and not (access.asynchronous and access.mode == WRITE):
         return Conflict(
-            "async-read-early", f"shared memory is {verb} that the copy of line {{line}} still writes", WAIT_LOAD
+            "async-read-early", f"shared memory is {verb} while the copy of line {{line}} still writes it", WAIT_LOAD
         )
     if site.kind == STORE and access.mode == WRITE:
         return Conflict(
-            "async-smem-overwrite", "shared memory is written that the copy of line {line} still reads", WAIT_STORE
+            "async-smem-overwrite", "shared memory is written while the copy of line {line} still reads it", WAIT_STORE
         )
     if site.kind != GENERIC or not access.asynchronous:
         return None
@@ -300,7 +300,7 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
     copied = _is_copy(site.place) and access.instruction.traits.is_async(Family.WGMMA)
     return Conflict(
         "proxy-fence",
-        f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} has written through the"
+        f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} wrote through the"
         " generic proxy, with no fence.proxy.async in between",
         FENCE,
         "note" if copied else "warning" if access.mode == WRITE else "error",

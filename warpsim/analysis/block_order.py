@@ -1,8 +1,8 @@
-"""An order of the nodes of a flow graph in which every loop is contiguous, found without looking at inner loops again and again.
+"""Orders the nodes of a flow graph so that every loop is contiguous, visiting inner loops only once.
 
-Where every loop is entered at one node (reducible graphs, which compilers make), one depth-first search finds the loop that
-each node belongs to (Havlak, Nesting of Reducible and Irreducible Loops, 1997); each loop is then ordered by itself, with
-the loops in it as single nodes. Other graphs are taken apart component by component.
+If every loop has a single entry (reducible graphs, which compilers make), one depth-first search finds the loop of each
+node (Havlak, Nesting of Reducible and Irreducible Loops, 1997). Each loop is then ordered by itself, with inner loops
+as single nodes. Other graphs are decomposed component by component.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Edges = list[list[int]]
 
 
 def loop_order(edges: Edges) -> list[int]:
-    """A topological order of the graph in which strongly connected parts stay together, ordered within likewise."""
+    """A topological order of the graph that keeps strongly connected components together, each ordered in the same way."""
     found = _headers(edges)
     return _by_components(edges) if found is None else _by_headers(edges, *found)
 
@@ -28,8 +28,9 @@ def _sources(edges: Edges) -> Edges:
 
 
 def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
-    """The header of the innermost loop around each node (-1: none; of a header, the loop around its own), and the nodes
-    in an order in which headers come before their loops; None where a loop has several entries."""
+    """The header of the innermost loop around each node (-1: none; for a header, the loop around its own), and an order
+    of the nodes in which headers come before their loops. None if a loop has several entries.
+    """
     count, sources = len(edges), _sources(edges)
     number, last = [-1] * count, [0] * count
     order: list[int] = []
@@ -68,7 +69,7 @@ def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
             node = work_list.pop()
             for source in sources[node]:
                 if number[node] <= number[source] <= last[node]:
-                    continue  # goes back to the header of an inner loop
+                    continue  # an edge to the header of an inner loop
                 found = outermost(source)
                 if not number[at] <= number[found] <= last[at]:
                     return None
@@ -83,10 +84,12 @@ def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
 
 def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list[int]:
     count = len(edges)
-    inside: list[list[int]] = [[] for _ in range(count + 1)]  # the nodes right in each loop; the last: in none
+    inside: list[list[int]] = [
+        [] for _ in range(count + 1)
+    ]  # the nodes directly in each loop; the last entry: in no loop
     for node in range(count):
         inside[header[node]].append(node)
-    greatest = list(range(count))  # of a loop, the last node in it, by which it is ordered among its like
+    greatest = list(range(count))  # the last node of each loop, by which loops are ordered
     for node in reversed(outer_first):
         if header[node] >= 0:
             greatest[header[node]] = max(greatest[header[node]], greatest[node])
@@ -96,7 +99,7 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
             outer, at = header[target], node
             while at >= 0 and header[at] != outer:
                 at = header[at]
-            if at >= 0 and at != target:  # not the way back to a header
+            if at >= 0 and at != target:  # not the back edge to a header
                 following[at].append(target)
     order: list[int] = []
     work = [-1]
@@ -113,7 +116,7 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
 
 
 def _topological(nodes: list[int], following: Edges, greatest: list[int]) -> list[int]:
-    """Nodes before those that follow them; ties as in the text."""
+    """Order nodes before their successors; ties as in the code."""
     found: list[int] = []
     seen: set[int] = set()
     for root in sorted(nodes, key=lambda n: greatest[n], reverse=True):
@@ -139,7 +142,7 @@ def _topological(nodes: list[int], following: Edges, greatest: list[int]) -> lis
 
 
 def _by_components(edges: Edges) -> list[int]:
-    """Strongly connected components in order, each from its first entry on, and its rest likewise."""
+    """Order strongly connected components, each from its first entry on, and the rest of each in the same way."""
     order: list[int] = []
     sources = _sources(edges)
     work: list[int | list[int]] = [list(range(len(edges)))]
@@ -162,7 +165,7 @@ def _by_components(edges: Edges) -> list[int]:
 
 
 def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
-    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the text."""
+    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the code."""
     allowed = set(nodes)
     index: dict[int, int] = {}
     low: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""membermask, nonuniform-operand, barrier-divergence and descriptor: operands of collectives that the text shows to be wrong."""
+"""membermask, nonuniform-operand, barrier-divergence and descriptor: operands of collectives that are provably wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGREE = "compute it from values that are the same in all lanes"
 
 
 def check_collectives(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     arrivals: dict[int, list[tuple[Instruction, int, Array]]] = {}
     unknown = False
     for block in facts.blocks:
@@ -43,7 +43,7 @@ def _is_cta_barrier(traits: Traits) -> bool:
 
 
 def _mask(facts: Facts, index: int, instruction: Instruction, read: Read, operand: Operand) -> Iterator[Finding]:
-    """A lane that executes the instruction is in its own mask."""
+    """Check that lanes that execute the instruction are in their own mask."""
     mask = facts.value(operand, read)
     threads, certain = facts.executing(index, instruction, read)
     if not mask.exact or not threads.any():
@@ -53,12 +53,12 @@ def _mask(facts: Facts, index: int, instruction: Instruction, read: Read, operan
     if not outside.any() or not (certain or (outside == threads).all()):
         return
     shown = int(np.broadcast_to(mask.bits, outside.shape)[outside][0])
-    message = f"{instruction.text} is executed by lanes that its mask 0x{shown:08x} does not name"
+    message = f"{instruction.text} is executed by lanes that are not in its mask 0x{shown:08x}"
     yield facts.finding("membermask", instruction, message, threads=outside, advice=MASKED, values={"mask": shown})
 
 
 def _differs(value: Value, threads: Array, size: int) -> Array:
-    """The threads of warps (warpgroups) in which a known value is not the same for all of ``threads``."""
+    """A mask of the threads in warps (or warpgroups) in which a known value differs among ``threads``."""
     if not value.exact or len(value.bits) == 1:
         return np.zeros(len(threads), np.bool_)
     rows, there = value.bits.reshape(-1, size), threads.reshape(-1, size)
@@ -73,7 +73,7 @@ def _disagree(facts: Facts, instruction: Instruction, name: str, threads: Array,
 
 
 def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str]) -> Iterator[Finding]:
-    """Operands that are the same in all lanes of a warp: those of barriers, address and stride of wmma."""
+    """Check operands that must be the same in all lanes of a warp: those of barriers, address and stride of wmma."""
     if not instruction.traits.aligned:
         return
     threads, _ = facts.executing(index, instruction, read)
@@ -86,7 +86,7 @@ def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, na
 
 
 def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
-    """Matrix descriptors: the same in a warpgroup, and with fields that name a matrix."""
+    """Check matrix descriptors: the same in a warpgroup, and with valid fields."""
     op = instruction.op
     threads, _ = facts.executing(index, instruction, read)
     named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
@@ -117,7 +117,7 @@ def _barrier(
     facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str],
     arrivals: dict[int, list[tuple[Instruction, int, Array]]],
 ) -> bool:  # fmt: skip
-    """Note who may arrive at a barrier of a known number; True where its number is not known."""
+    """Note who may arrive at a barrier with a known number; True if the number is unknown."""
     number = facts.value(instruction.operands[names.index("a")], read).constant
     if number is None:
         return True
@@ -131,7 +131,7 @@ def _barrier(
 
 
 def _counts(facts: Facts, arrivals: dict[int, list[tuple[Instruction, int, Array]]]) -> Iterator[Finding]:
-    """Barriers that expect more threads than can ever come."""
+    """Find barriers that expect more threads than can arrive."""
     if facts.threads.sizes is None or any(i.traits.ending is Ending.CALL for i in facts.function.code):
         return
     for number, places in arrivals.items():
@@ -139,7 +139,7 @@ def _counts(facts: Facts, arrivals: dict[int, list[tuple[Instruction, int, Array
         most = int(coming.reshape(-1, WARP).any(axis=1).sum()) * WARP
         for instruction, count, threads in places:
             if count > most and threads.any():
-                message = f"barrier {number} expects {count} threads, and no more than {most} can reach it"
+                message = f"barrier {number} expects {count} threads, but at most {most} can reach it"
                 yield facts.finding(
                     "barrier-divergence", instruction, message, advice="count the threads of the warps that execute it"
                 )

@@ -1,10 +1,11 @@
-"""Registers that hold the same constant in every thread, as NVIDIA's assembler finds them, and what it computes from them.
+"""Finds registers that hold the same constant in every thread, as NVIDIA's assembler does, and what it computes from
+them.
 
-The assembler evaluates operations on constants. That shows in the bits of a result in two places: a function that the
-GPU only approximates is rounded correctly, and a product of constants is no product any more that a sum could be fused
-with (see `contraction`). It takes constants through the operations of `FOLDED`, through branches whose condition is
-constant, and over places where paths join that bring the same constant (read off the code that ptxas 13.0 makes).
-Loops that it unrolls are not followed.
+The assembler evaluates operations on constants. This shows in a result's bits in two places: a function that the GPU
+only approximates is rounded correctly, and a product of constants is no longer a product that could be fused with a sum
+(see `contraction`). It propagates constants through the operations of `FOLDED`, through branches with a constant
+condition, and through joins whose paths bring the same constant (as observed in code made by ptxas 13.0). Loops that it
+unrolls are not followed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Ve
 from warpsim.types import ScalarType
 
 State = dict[int, int | None]
-"""What registers hold: bits, or None for what is not known. One that is absent was not written on any way so far."""
+"""Contents of registers: bits, or None if unknown. A missing register has not been written on any path so far."""
 FOLDED = re.compile(
     r"""
     (add|sub|mul)(\.rn)?(\.ftz)?\.f32 | (add|sub|mul)(\.ftz)?\.sat\.f32 | (add|sub|mul)\.f64
@@ -45,7 +46,7 @@ FOLDED = re.compile(
     """,
     re.VERBOSE,
 )
-"""The operations whose value the assembler computes."""
+"""The operations that the assembler evaluates."""
 UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "sin": (rounded.sin, None),
     "cos": (rounded.cos, None),
@@ -59,11 +60,11 @@ UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "div.full.ftz": (rounded.rcp_ftz, approx.div_full_ftz),
     "div.full": (rounded.rcp_ftz, approx.div_full),
 }
-"""The unit that a function asks, rounded correctly, and what the assembler puts around it: without .ftz, or always."""
+"""The function unit, rounded correctly, and what the assembler computes around it: without .ftz, or always."""
 
 
 def fold(function: Function) -> Function:
-    """The function with the values that the assembler computes in place of approximations and of products and sums."""
+    """Replace approximations, products and sums by the values that the assembler computes."""
     if not any(_shows(i) for i in function.code):
         return function
     code = list(function.code)
@@ -73,14 +74,14 @@ def fold(function: Function) -> Function:
 
 
 def _shows(instruction: Instruction) -> bool:
-    """Whether it makes a difference who computes an instruction: an approximation, or what may be fused."""
+    """Whether the result depends on who computes an instruction: an approximation, or a candidate for fusing."""
     if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
     return "approx" in instruction.op.modifiers or instruction.text.startswith("div.full")
 
 
 def _constant(instruction: Instruction, bits: int) -> Instruction:
-    """The instruction, giving a constant: it counts as no product or sum."""
+    """The instruction with a constant result, which no longer counts as a product or sum."""
 
     value = _array(bits, instruction.operands[0].type)  # type: ignore[union-attr, arg-type]
     form = attrs.evolve(instruction.form, function=lambda op, *sources: value)
@@ -101,7 +102,7 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
 
 
 class Constants:
-    """The constants of one function: sparse for registers that one instruction writes, by blocks for the others."""
+    """The constants of a function: sparse for registers with a single writer, by block for the others."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -119,14 +120,15 @@ class Constants:
         self.often = {r for r, n in count.items() if n > 1} | set(given)
         self.once: State = {}
         self.changes: dict[int, tuple[Callable[[Instruction, int], Instruction], int]] = {}
-        """Where the assembler computes something that shows: what becomes of the instruction, of which bits."""
+        """Places where the assembler computes something visible: the transformation of the instruction, and its bits.
+        """
         self.before: list[State | None] = [None] * len(self.blocks)
         if self.blocks:
             self.before[self.place[0]] = dict.fromkeys(given)
             self._settle()
 
     def _settle(self) -> None:
-        """Go over the blocks, again while a way back brings something new."""
+        """Visit the blocks, and again while a back edge brings something new."""
         again = True
         while again:
             again = False
@@ -142,7 +144,7 @@ class Constants:
                     again |= self._bring(state, successor) and successor <= block.index
 
     def _bring(self, state: State, successor: int) -> bool:
-        """Join what a way brings into the state before a block; True where that changed."""
+        """Merge a state into that before a block; True if it changed."""
         live, old = self.blocks[successor].live_in, self.before[successor]
         coming = {r: v for r, v in state.items() if r in live}
         if old is None:
@@ -165,7 +167,7 @@ class Constants:
         return block.successors
 
     def _holds(self, instruction: Instruction, state: State) -> bool | None:
-        """Whether an instruction's guard holds; None where that is not known."""
+        """Whether an instruction's guard is true; None if unknown."""
         if instruction.guard is None:
             return True
         register, negated = instruction.guard
@@ -176,7 +178,7 @@ class Constants:
         return state.get(register) if register in self.often else self.once.get(register)
 
     def _apply(self, at: int, state: State) -> None:
-        """Bring a state behind an instruction, and note what changes there."""
+        """Update a state for an instruction, and note its transformation."""
         instruction, writes = self.function.code[at], self.touched[at]
         holds = self._holds(instruction, state)
         if holds is False:
@@ -204,7 +206,7 @@ class Constants:
                 self.changes[at] = _by_constant, divisor
 
     def _made(self, instruction: Instruction, state: State) -> list[int] | None:
-        """The bits that an instruction writes into its registers."""
+        """The bits that an instruction writes to its registers."""
         form = instruction.form
         values = [self._operand(operand, state) for operand in instruction.operands[form.n_dest :]]
         if form.root in ("and", "or", "mul"):
@@ -224,7 +226,7 @@ class Constants:
         return _evaluated(instruction, known) if len(known) == len(values) else None
 
     def _operand(self, operand: Operand, state: State) -> int | None:
-        """The bits of a source operand, as many as its type has."""
+        """The bits of a source operand, in its type's width."""
         if isinstance(operand, Imm):
             return operand.bits & _mask(operand.type)
         if isinstance(operand, Reg) and operand.register.type.bits >= operand.type.bits:
@@ -247,12 +249,12 @@ class Constants:
 
 @functools.cache
 def _computed(text: str) -> bool:
-    """Whether the assembler computes an operation on constants."""
+    """Whether the assembler evaluates an operation on constants."""
     return FOLDED.fullmatch(text) is not None
 
 
 def _absorbing(instruction: Instruction) -> int | None:
-    """The constant that decides a result alone."""
+    """The constant that determines a result on its own."""
     root, type = instruction.form.root, instruction.op.modifiers[-1]
     if type[0] in "bus" and (root == "and" or (root == "mul" and "hi" not in instruction.op.modifiers)):
         return 0
@@ -260,7 +262,7 @@ def _absorbing(instruction: Instruction) -> int | None:
 
 
 def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
-    """The registers that an operation on constants gives; None where the assembler leaves it to the GPU."""
+    """The registers that an operation on constants writes; None if the assembler leaves it to the GPU."""
     form, op, destination = instruction.form, instruction.op, instruction.operands[0]
     sources = instruction.operands[form.n_dest :]
     if instruction.traits.copies:
@@ -291,7 +293,7 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
 
 
 def _meaning(instruction: Instruction) -> Callable[..., Any]:
-    """The function of an operation on constants: with approximate units that round correctly."""
+    """The function of an operation on constants, with approximate units rounded correctly."""
     root = instruction.form.root
     if root == "div":
         unit, whole = UNITS[instruction.text.removesuffix(".f32")]

@@ -1,15 +1,15 @@
-"""Products that the assembler fuses with the sums that use them.
+"""Finds products that the assembler fuses with the sums that use them.
 
 `mul`, `add` and `sub` without a rounding modifier may become one fused multiply-add (PTX ISA: floating-point add, mul).
-ptxas does so, whatever compiler wrote the text, and the bits of the GPU are those of the fused form. Read off its code:
+ptxas does this for the output of any compiler, so the GPU's bits are those of the fused form. Observed in its code:
 
-* A quotient by `div.approx` or `div.full`, and `rcp.approx` without `.ftz`, end in a product, of the reciprocal and what it
-  is scaled by. It is one like any other.
-* Product and sum have one type and flush alike; the sum may clamp or have a guard, the product neither.
-* Every use of the product is such a sum in the same run of instructions without a branch, through `mov` and `neg`. No
-  sum has the product as both operands. Uses by dead code do not count.
-* Sums take their products in the order of the text, in f32 and f64 first those with one use. Of two products a sum takes
-  that with fewer uses, or the first; the other is then a plain term, and no further sum takes it.
+* `div.approx`, `div.full`, and `rcp.approx` without `.ftz`, end in a product of the reciprocal and its scale. It counts like any
+  other product.
+* Product and sum have the same type and flushing; the sum may saturate or have a guard, the product may not.
+* Every use of the product is such a sum, in the same run of instructions without a branch, possibly through `mov` and `neg`. No sum
+  has the product as both operands. Uses by dead code do not count.
+* Sums take their products in code order; in f32 and f64, those with one use first. Of two products, a sum takes the one with fewer
+  uses, or the first; the other is then a plain term, and no later sum takes it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Re
 
 @attrs.define(eq=False)
 class _Product:
-    """A product at a place of the code: its factors, its type and flushing, its uses as (sum, which operand, whether
-    negated), what the factors are ``made_of``, whether they were ``written`` since, and whether a sum was to use it ``late``, after that."""
+    """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
+    ``made_of``, whether they have been ``written`` since, and whether a sum would use it ``late``, after that.
+    """
 
     at: int
     factors: tuple[Operand, ...]
@@ -42,7 +43,7 @@ class _Product:
 
 
 def contract(function: Function) -> Function:
-    """The function with every sum that the assembler fuses in place of the plain one."""
+    """Replace every sum that the assembler fuses by the fused form."""
     if not any(_is_product(i) for i in function.code):
         return function
     code, registers = list(function.code), list(function.registers)
@@ -59,7 +60,7 @@ def contract(function: Function) -> Function:
 
 
 def _keep_factors(instruction: Instruction, product: _Product, registers: list[Register]) -> Instruction:
-    """The mul of a product whose factors are overwritten before a sum uses them: it keeps them in registers of its own."""
+    """Make the mul of a product keep its factors in new registers, because they are overwritten before a sum uses them."""
     product.late = False
     form, plain = instruction.form, instruction.form.function
     kept = []
@@ -85,7 +86,7 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
 
 
 def _sum(instruction: Instruction, product: _Product, operand: int, *, negative: bool) -> Instruction:
-    """The fused form of an add or sub one of whose operands is the product."""
+    """The fused form of an add or sub that has the product as an operand."""
     d, *terms = instruction.operands
     form, minus = instruction.form, instruction.traits.contraction is Contraction.DIFFERENCE
     function = fused(
@@ -100,7 +101,7 @@ def _sum(instruction: Instruction, product: _Product, operand: int, *, negative:
 
 
 def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
-    """Blocks in the order of the text, together where control flow can only go from one to the next."""
+    """Yield runs of blocks, in code order, between which control flow can only fall through."""
     entered = [0] * len(blocks)
     for block in blocks:
         for successor in block.successors:
@@ -115,9 +116,9 @@ def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
 
 
 def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, tuple[_Product, int, bool]]:
-    """What is fused in a run at whose end registers are ``live``: sum -> (product, which operand, whether negated)."""
+    """The fusions in a run with registers ``live`` at its end: sum -> (product, operand, negated)."""
     holds: dict[int, tuple[_Product, bool]] = {}
-    users: dict[int, list[_Product]] = {}  # the products that a register is a factor of, while nothing has written it
+    users: dict[int, list[_Product]] = {}  # the products that have a register as a factor, until it is overwritten
     sums: dict[int, list[_Product]] = {}
     places = range(run[0].first, run[-1].last)
     dead = _dead(function, places, live)
@@ -169,7 +170,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
 
 
 def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, bool]]:
-    """Which product each sum takes, of the ``sums`` in the order of the text."""
+    """Choose the product of each sum, for ``sums`` in code order."""
     chosen: dict[int, tuple[_Product, int, bool]] = {}
     for first in (True, False):
         for at, products in sums.items():
@@ -188,7 +189,7 @@ def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, b
 
 
 def _kind(instruction: Instruction) -> tuple[str, ...]:
-    """The flushing and type of a product or sum that may be fused, nothing for any other instruction."""
+    """Flushing and type of a product or sum that may be fused; empty for any other instruction."""
     if instruction.traits.contraction in (None, Contraction.NEGATION):
         return ()
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
@@ -207,7 +208,7 @@ def _is_copy(instruction: Instruction) -> bool:
 
 
 def _dead(function: Function, places: range, live: set[int]) -> set[int]:
-    """Instructions without effect whose results nobody reads."""
+    """Side-effect-free instructions whose results are never read."""
     live, dead = set(live), set()
     for at in reversed(places):
         instruction = function.code[at]

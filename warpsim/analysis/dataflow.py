@@ -1,4 +1,4 @@
-"""The one forward flow of states over a graph that the passes share."""
+"""Forward data-flow analysis over a graph, shared by the passes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ State = TypeVar("State")
 def settle(
     graph: Graph, start: State, through: Callable[[int, State], State], join: Callable[[State, State], State]
 ) -> list[State | None]:
-    """The state before each block; None for blocks that nothing reaches.
+    """Compute the state before each block; None for unreachable blocks.
 
-    ``through`` gives the state behind a block and changes nothing of what it is given; ``join`` what holds where two paths
-    meet. Both are monotone, and states compare by value."""
+    ``through`` returns the state after a block without changing its argument; ``join`` merges the states of two paths.
+    Both are monotone, and states compare by value.
+    """
     before: list[State | None] = [None] * len(graph.blocks)
     if not before:
         return before

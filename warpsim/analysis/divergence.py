@@ -1,8 +1,9 @@
-"""aligned-divergence, exited-lane, setmaxnreg, membermask: what a warp (a warpgroup, the lanes of a mask) must execute
-together, behind a branch or a guard that parts it.
+"""aligned-divergence, exited-lane, setmaxnreg, membermask: instructions that a warp (a warpgroup, the lanes of a mask)
+must execute together, after a branch or a guard that splits it.
 
-An error where the lanes are known to part: the condition is a function of ``%tid``, ``%laneid`` and constants. A warning
-where the condition depends on data of each thread, which may agree. Lanes that leave the kernel at once are not waited for, except by matrix instructions.
+An error if the lanes are known to split: the condition is a function of ``%tid``, ``%laneid`` and constants. A warning
+if the condition depends on per-thread data, which may agree. Lanes that exit at once are not waited for, except by
+matrix instructions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ADVICE = "branch on a condition that is the same in all its lanes, or move it to
 
 
 def check_divergence(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     aligned, masks = _aligned(facts), _masks(facts)
     if not any(aligned) and not masks:
         return
@@ -40,7 +41,7 @@ def check_divergence(facts: Facts) -> Iterator[Finding]:
 
 
 def must_meet(instruction: Instruction) -> int:
-    """How many lanes execute an instruction together: a warp, a warpgroup, or 0 where each may come alone."""
+    """The number of lanes that must execute an instruction together: a warp, a warpgroup, or 0 for none."""
     if instruction.traits.register_count or instruction.form.scope is Scope.WARPGROUP:
         return WARPGROUP
     return WARP if instruction.traits.aligned else 0
@@ -51,7 +52,7 @@ def _aligned(facts: Facts) -> list[list[int]]:
 
 
 def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
-    """What only one side of a branch executes."""
+    """Check what only one side of a branch executes."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
     taken, meet = facts.decision(index), graph.post_dominators[index]
     sides = list(dict.fromkeys(facts.blocks[index].successors))
@@ -67,7 +68,7 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
             for i in aligned[at]:
                 instruction = facts.function.code[i]
                 if i in seen or (lonely and instruction.traits.matrix is None):
-                    continue  # who has left is not waited for
+                    continue  # exited lanes are not waited for
                 if not taken.exact:
                     if taken.spread is Spread.THREAD and not leaves:
                         seen.add(i)
@@ -97,7 +98,7 @@ def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
 
 
 def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: set[int]) -> Iterator[Finding]:
-    """Lanes that a mask names and that have taken another path."""
+    """Find lanes named by a mask that have taken another path."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
     taken, sides = facts.decision(index), list(dict.fromkeys(facts.blocks[index].successors))
     if not masks or not taken.exact or len(taken.bits) == 1 or len(sides) != 2:
@@ -126,7 +127,7 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
 
 
 def _stops(facts: Facts, blocks: int) -> bool:
-    """Whether a way ends the launch: a trap, or the call of a function that never returns."""
+    """Whether a path ends the launch, by a trap or a call that never returns."""
     functions = facts.program.functions
     for at in members(blocks):
         block = facts.blocks[at]
@@ -140,7 +141,7 @@ def _stops(facts: Facts, blocks: int) -> bool:
 
 
 def _leaves(facts: Facts, index: int) -> bool:
-    """Whether a block and all behind it do nothing but leave."""
+    """Whether a block and everything after it only exits."""
     for at in members(facts.graph.reachable(index)):
         block = facts.blocks[at]
         for instruction in facts.function.code[block.first : block.last]:
@@ -150,7 +151,7 @@ def _leaves(facts: Facts, index: int) -> bool:
 
 
 def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
-    """Matrix instructions behind the exit of a part of the warp."""
+    """Find matrix instructions after the exit of part of the warp."""
     exit = facts.function.code[facts.blocks[index].last - 1]
     taken = facts.decision(index)
     if not taken.exact or len(taken.bits) == 1 or not facts.function.entry:
@@ -168,7 +169,7 @@ def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int])
 
 
 def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
-    """Guards that hold in a part of the warp."""
+    """Find guards that are true in only part of the warp."""
     for block in facts.blocks:
         if not aligned[block.index]:
             continue
@@ -189,8 +190,8 @@ def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[
 def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Finding:
     whole = "warpgroup" if must_meet(instruction) == WARPGROUP else "warp"
     message = (
-        f"{instruction.text} is executed by all lanes of a {whole} together; the condition of line {branch.span.line}"
-        " differs between lanes that hold different data"
+        f"{instruction.text} must be executed by all lanes of a {whole} together, but the condition of line {branch.span.line}"
+        " may differ between lanes with different data"
     )
     rule = "setmaxnreg" if instruction.traits.register_count else "aligned-divergence"
     return facts.finding(rule, instruction, message, severity="warning", other=branch, advice=ADVICE)
@@ -203,9 +204,9 @@ def _split(facts: Facts, rule: str, instruction: Instruction, split: Array, bran
     first = here // size * size
     count = int(split[first : first + size].sum())
     if rule == "exited-lane":
-        message = f"{instruction.text} needs every lane of the {whole}, of which {count} remain; the others have exited"
+        message = f"{instruction.text} needs every lane of the {whole}, but only {count} remain; the others have exited"
     else:
-        message = f"{instruction.text} is executed by all lanes of a {whole} together; {count} of {size} come here"
+        message = f"{instruction.text} must be executed by all lanes of a {whole} together, but only {count} of {size} reach it"
         if instruction.traits.register_count:
             rule = "setmaxnreg"
     where = (

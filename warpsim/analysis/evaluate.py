@@ -1,7 +1,7 @@
-"""What an instruction makes of what is known of its operands.
+"""Evaluates instructions on partially known operands.
 
-Where every source is known the body of the instruction itself computes the result. Otherwise addresses keep what is
-known of their low bits through sums, products, shifts and masks, and everything keeps how far it is the same.
+If every source is known, the instruction's own body computes the result. Otherwise sums, products, shifts and masks
+keep what is known about the low bits of addresses, and all operations track how uniform the result is.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Read = Callable[[int], Value]
 
 
 class Evaluator:
-    """Evaluates the instructions of one function for all threads of a CTA."""
+    """Evaluates the instructions of a function for all threads of a CTA."""
 
     def __init__(self, threads: Threads, shared: SharedLayout) -> None:
         self.threads = threads
         self.shared = shared
 
     def results(self, instruction: Instruction, read: Read) -> dict[int, Value]:
-        """What each register that the instruction writes holds after it."""
+        """What is known about each register that an instruction writes."""
         form = instruction.form
         destinations = instruction.operands[: form.n_dest]
         if not destinations:
@@ -65,7 +65,7 @@ class Evaluator:
         return found
 
     def operand(self, operand: Operand, read: Read) -> Value:
-        """What is known of a source operand."""
+        """What is known about a source operand."""
         if isinstance(operand, Reg):
             value = read(operand.register.index)
             if operand.negated:
@@ -85,7 +85,7 @@ class Evaluator:
         return ANYTHING
 
     def symbol(self, symbol: object, offset: int) -> Value:
-        """The address of a variable: known in shared memory, elsewhere as far as it is aligned."""
+        """The address of a variable: exact in shared memory, elsewhere known as far as its alignment."""
         place = np.array([offset & (2**64 - 1)], U64)
         if isinstance(symbol, Variable):
             names = frozenset((symbol.unique,))
@@ -126,7 +126,7 @@ class Evaluator:
                 return [
                     made,
                     anything(made.spread, symbols),
-                ]  # of a register that is unpacked the low bits are the first part's
+                ]  # the low bits of an unpacked register are those of its first part
         return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1)
 
     def _computed(
@@ -159,7 +159,7 @@ class Evaluator:
 
 
 def _widened(result: Array) -> Array:
-    """A result as 64-bit words, extended as its type says."""
+    """Extend a result to 64-bit words as its type requires."""
     flat = result.reshape(-1)
     if flat.dtype.kind == "b":
         return flat.astype(U64)

@@ -1,4 +1,4 @@
-"""All that the passes share of one function: its graph, the values of its registers, and who reaches which block."""
+"""What the passes share about a function: its graph, the values of its registers, and which threads reach which block."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from warpsim.program.program import Function, Instruction, Operand, Program
 
 State = dict[int, Value]
 UNSEEN = anything(Spread.CTA)
-"""What a register holds that no instruction seen so far has written."""
+"""A register that no visited instruction has written."""
 PATIENCE = 6
-"""Rounds after which a register that still changes counts as unknown."""
+"""Rounds after which a register that still changes is treated as unknown."""
 
 
 class Facts:
-    """What is known of one function."""
+    """What is known about a function."""
 
     def __init__(self, program: Program, function: Function) -> None:
         self.program = program
@@ -59,7 +59,7 @@ class Facts:
     # ---- values --------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Go over the blocks until nothing changes."""
+        """Visit the blocks until nothing changes."""
         after = self._after
         carried = [[r for r in b.live_in if r in self._often] for b in self.blocks]
         for round in range(4 * PATIENCE):
@@ -99,7 +99,7 @@ class Facts:
         return entry
 
     def _apply(self, instruction: Instruction, state: State, round: int) -> bool:
-        """Bring a state behind an instruction; True where a register that is written once got another value."""
+        """Update a state for an instruction; True if a register with a single writer changed."""
         made = self.evaluator.results(instruction, functools.partial(self._read, state))
         changed = False
         for register, value in made.items():
@@ -124,14 +124,14 @@ class Facts:
         return state.get(register) or self._once.get(register) or UNSEEN
 
     def guard(self, instruction: Instruction, read: Read) -> Value:
-        """Where an instruction's guard holds."""
+        """The value of an instruction's guard."""
         assert instruction.guard is not None
         register, negated = instruction.guard
         value = read(register.index)
         return exactly(value.bits ^ np.uint64(1), value.symbols) if negated and value.exact else value
 
     def _together(self, index: int, register: int, values: list[tuple[int, Value]]) -> Value:
-        """What a register holds where paths join, and threads that have not taken the same since it was written."""
+        """A register's value where paths join, in threads that may have come on different paths since it was written."""
         kinds: list[tuple[Value, int]] = []
         for place, value in values:
             k = next((k for k, (v, _) in enumerate(kinds) if v.same(value)), None)
@@ -151,7 +151,7 @@ class Facts:
         return value if apart is value.spread else congruent(value.bits, value.zeros, apart, value.symbols)
 
     def _written_behind(self, branch: int) -> set[int]:
-        """The registers that the blocks write which a branch decides about."""
+        """The registers written by the blocks that a branch controls."""
         found = self._written.get(branch)
         if found is None:
             code = self.function.code
@@ -161,7 +161,9 @@ class Facts:
         return found
 
     def _divide(self) -> bool:
-        """Note at each block in which the paths from a branch may join how far threads branch alike; True if new."""
+        """Note, for each block where paths from a branch may join, how uniformly threads branch; True if something is
+        new.
+        """
         changed = False
         for block in self.blocks:
             if len(block.successors) < 2:
@@ -178,7 +180,7 @@ class Facts:
         return changed
 
     def walk(self, index: int) -> Iterator[tuple[int, Instruction, Read]]:
-        """Each instruction of a block with its index and what reads a register's value before it."""
+        """Yield each instruction of a block with its index and a function that reads register values before it."""
         state = dict(self.before[index])
         block = self.blocks[index]
         for at in range(block.first, block.last):
@@ -187,13 +189,13 @@ class Facts:
             self._apply(instruction, state, 0)
 
     def value(self, operand: Operand, read: Read) -> Value:
-        """What is known of an operand."""
+        """What is known about an operand."""
         return self.evaluator.operand(operand, read)
 
     # ---- who comes where -----------------------------------------------------------------------
 
     def decision(self, index: int) -> Value:
-        """What the branch at the end of a block decides by: where it is taken, or the index of a table."""
+        """What the branch at the end of a block depends on: its condition, or the index into a table."""
         last = self.function.code[self.blocks[index].last - 1]
         read = functools.partial(self._read, self._after[index] or {})
         if last.guard is not None:
@@ -201,7 +203,7 @@ class Facts:
         return self.value(last.operands[0], read) if last.operands else ANYTHING
 
     def takers(self, index: int, successor: int) -> Array | None:
-        """Which threads go from a block to a successor, as far as that is known of each."""
+        """The threads that go from a block to a successor, if that is known for each thread."""
         block = self.blocks[index]
         last = self.function.code[block.last - 1]
         if last.guard is None:
@@ -220,7 +222,7 @@ class Facts:
 
     @functools.cached_property
     def reach(self) -> list[Array]:
-        """Which threads may come to each block: conditions that are unknown let all of them pass."""
+        """The threads that may reach each block; unknown conditions let all threads pass."""
         reach = [np.zeros(self.threads.count, np.bool_) for _ in self.blocks]
         if self.blocks:
             reach[self.place[0]] = self.threads.alive.copy()
@@ -238,7 +240,7 @@ class Facts:
 
     @functools.cached_property
     def uncertain(self) -> int:
-        """The blocks that some lanes of a warp may execute and others not, as data of each thread decide."""
+        """The blocks that may be executed by some lanes of a warp only, depending on per-thread data."""
         found = 0
         for block in self.blocks:
             last = self.function.code[block.last - 1]
@@ -252,7 +254,7 @@ class Facts:
         return found
 
     def executing(self, index: int, instruction: Instruction, read: Read) -> tuple[Array, bool]:
-        """Which threads of every launch execute an instruction, and whether none of them can be left out by data."""
+        """The threads that execute an instruction in every launch, and whether data cannot exclude any of them."""
         threads = self.reach[index] & self.threads.sure
         certain = not self.uncertain >> index & 1
         if instruction.guard is not None:
@@ -265,7 +267,7 @@ class Facts:
     # ---- findings ------------------------------------------------------------------------------
 
     def finding(self, rule: str, instruction: Instruction, message: str, **more: Any) -> Finding:
-        """A finding at an instruction; ``other`` may be an instruction too, ``threads`` those concerned."""
+        """Make a finding at an instruction. ``other`` may be an instruction too; ``threads`` are those at fault."""
         other, threads = more.pop("other", None), more.pop("threads", None)
         if threads is not None and threads.any():
             first = int(np.flatnonzero(threads)[0]) // WARP

@@ -1,7 +1,7 @@
-"""Basic blocks of a function: order, liveness, and where a loop may wait for others.
+"""Basic blocks of a function: order, liveness, and loops that may wait for others.
 
-Blocks are numbered so that every loop is contiguous and comes before what follows it: a scheduler that always runs
-the threads with the lowest block lets the others wait where control flow joins again.
+Blocks are numbered so that every loop is contiguous and precedes what follows it. A scheduler that always runs the
+threads in the lowest block then makes the others wait at the reconvergence point.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from warpsim.program.program import (
 )
 
 KEEP = "keep_registers"
-"""A directive of our own: every register is read after the function's end (snippets)."""
+"""A directive of our own: every register is live at the function's end (for snippets)."""
 
 
 @attrs.define
 class Block:
-    """Instructions ``[first, last)`` of the function; ``successors`` and ``index`` are places in the block order."""
+    """Instructions ``[first, last)`` of the function. ``successors`` and ``index`` are positions in the block order."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class Block:
 
 
 def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
-    """The blocks in scheduling order, and the block index for each instruction index that starts one."""
+    """The blocks in scheduling order, and the block of each instruction that starts one."""
     code = function.code
     leaders = {0, *(i for i in function.labels.values() if i < len(code))}
     for i, instruction in enumerate(code):
@@ -78,7 +78,7 @@ def _successors(function: Function, block: Block, number: dict[int, int]) -> lis
 
 
 def labels_of(instruction: Instruction) -> list[LabelRef]:
-    """Every label that a branch may go to."""
+    """Every label that a branch may jump to."""
     found: list[LabelRef] = []
     for operand in instruction.operands:
         if isinstance(operand, LabelRef):
@@ -110,7 +110,9 @@ def reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[i
 
 
 def used_registers(function: Function) -> frozenset[int]:
-    """Registers that some instruction, or a caller, reads; not those that guarded instructions only leave as they are."""
+    """Registers that some instruction, or a caller, reads. Registers that guarded instructions merely preserve do not
+    count.
+    """
     if KEEP in function.directives:
         return frozenset(range(len(function.registers)))
     found = set(returned_by(function))
@@ -158,7 +160,7 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
                 killed.update(writes)
         uses.append(used)
         kills.append(killed)
-    # Most registers live in one block alone: sets are bits of those that some block reads before it writes them.
+    # Most registers are local to one block, so the sets have bits only for those that some block reads before writing them.
     kept = set(range(len(function.registers))) if KEEP in function.directives else set()
     crossing = sorted(set(returned_by(function)).union(kept, *uses))
     names = np.array(crossing, np.int64)
@@ -184,7 +186,7 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
 
 
 def _bits(registers: Iterable[int], place: Mapping[int, int]) -> int:
-    """The set of those registers that have a place, one bit for each."""
+    """The set of those registers that have a place, one bit each."""
     found = bytearray(len(place) // 8 + 1)
     for register in registers:
         at = place.get(register)
@@ -194,12 +196,12 @@ def _bits(registers: Iterable[int], place: Mapping[int, int]) -> int:
 
 
 def returned_by(function: Function) -> list[int]:
-    """Registers that a function's ``.reg`` results consist of: its caller reads them."""
+    """The registers of a function's ``.reg`` results, which its caller reads."""
     return [register.index for param in function.returns for register in param.registers]
 
 
 def _read_in_flight(function: Function) -> list[int]:
-    """Registers of A of any wgmma: with late effects they are read when their group is waited for."""
+    """A's registers in every wgmma: with late effects, they are read when their group is waited for."""
     found: dict[int, None] = {}
     for instruction in function.code:
         if (
@@ -212,7 +214,7 @@ def _read_in_flight(function: Function) -> list[int]:
 
 
 def members(bits: int) -> list[int]:
-    """The numbers of the bits that are set."""
+    """The indices of the set bits."""
     found: list[int] = _places(bits).tolist()
     return found
 
@@ -223,7 +225,7 @@ def _places(bits: int) -> NDArray[np.int64]:
 
 
 def polling_functions(program: Program) -> frozenset[str]:
-    """Functions that poll, themselves or in what they call; one that calls through a register may."""
+    """Functions that poll, directly or through calls. A function with an indirect call may poll."""
     calls = {name: [i for i in f.code if i.traits.ending is Ending.CALL] for name, f in program.functions.items()}
     found = {name for name, f in program.functions.items() if any(i.traits.polls for i in f.code)}
     grown = True

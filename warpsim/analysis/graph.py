@@ -1,4 +1,4 @@
-"""Order between the blocks of a function: who reaches whom, where paths join again, and what a branch decides."""
+"""Relations between the blocks of a function: reachability, post-dominance, and control dependence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsim.analysis.flow import Block
 
 
 class Graph:
-    """The flow graph. Sets of blocks are integers with one bit for each; the bit above the last block is the exit."""
+    """The flow graph. Sets of blocks are integers with one bit per block; the bit above the last block is the exit."""
 
     def __init__(self, blocks: list[Block]) -> None:
         self.blocks = blocks
@@ -20,7 +20,7 @@ class Graph:
         self.post_dominators = self._post_dominators()
 
     def _post_dominators(self) -> list[int]:
-        """The block at which all paths from a block join first (its immediate post-dominator), or the exit."""
+        """The immediate post-dominator of each block: the first block where all paths from it join, or the exit."""
         backward = [*self.predecessors, [b.index for b in self.blocks if not b.successors]]
         forward = [[*b.successors] or [self.exit] for b in self.blocks] + [[]]
         return [self.exit if m < 0 else m for m in immediate_dominators(backward, forward, self.exit)[: self.exit]]
@@ -40,14 +40,14 @@ class Graph:
 
     @functools.cache  # noqa: B019 - likewise
     def region(self, branch: int) -> int:
-        """The blocks whose execution a branch may decide: those between it and the place where its paths join."""
+        """The blocks whose execution a branch may decide: those between it and the point where its paths join."""
         return functools.reduce(
             int.__or__, (self.within(s, self.post_dominators[branch]) for s in self.blocks[branch].successors), 0
         )
 
     @functools.cache  # noqa: B019 - likewise
     def shared(self, branch: int) -> int:
-        """The blocks of its region to which more than one way from a branch leads."""
+        """The blocks of its region that are reached on more than one side of a branch."""
         once = twice = 0
         for successor in dict.fromkeys(self.blocks[branch].successors):
             way = self.within(successor, self.post_dominators[branch])
@@ -55,12 +55,12 @@ class Graph:
         return twice
 
     def reachable(self, start: int) -> int:
-        """The blocks on all paths from ``start``, itself included."""
+        """The blocks reachable from ``start``, including itself."""
         return self.within(start, self.exit)
 
 
 def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
-    """The immediate dominator of each node that can be reached from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
+    """The immediate dominator of each node reachable from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
     number = [-1] * len(successors)
     order, parent = [root], [-1] * len(successors)
     number[root] = 0
@@ -80,7 +80,7 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
     found = [-1] * len(successors)
 
     def least(node: int) -> int:
-        """The node of the least semidominator on the way up to the root of the forest, whose ways are shortened."""
+        """The node with the least semidominator on the path to the root of the forest; compresses the path."""
         way = []
         while ancestor[node] >= 0 and ancestor[ancestor[node]] >= 0:
             way.append(node)

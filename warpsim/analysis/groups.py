@@ -1,7 +1,7 @@
-"""What may have become of asynchronous operations that are committed in groups and waited for by their number.
+"""Possible states of asynchronous operations that are committed in groups and waited for by number.
 
-Operations are numbered; a set of them is an integer with one bit for each. For each thing that may have happened to an
-operation on some way since it was issued there is the set of those to which it did.
+Operations are numbered, and a set of them is an integer with one bit per operation. For each thing that may have
+happened on some path since an operation was issued, there is the set of operations to which it did.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Callable
 import attrs
 
 GROUPS = 8
-"""wait_group takes 0 to 7: of older groups nobody can ask."""
+"""wait_group takes 0 to 7, so older groups cannot be distinguished."""
 
 
 @attrs.frozen
 class GroupStates:
-    """``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed, and a wait has passed; ``passed``:
-    in flight, and a wait has passed; ``ages[k]``: committed, and ``k`` groups committed since (the last: or more)."""
+    """Sets of operations: ``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed when a wait
+    passed; ``passed``: in flight when a wait passed; ``ages[k]``: committed, with ``k`` groups committed since (the
+    last entry: or more).
+    """
 
     done: int = 0
     open: int = 0
@@ -27,12 +29,12 @@ class GroupStates:
 
     @property
     def uncommitted(self) -> int:
-        """Those that no commit has come behind."""
+        """Operations not followed by a commit."""
         return self.open | self.lost
 
     @property
     def pending(self) -> int:
-        """Those that may be in flight."""
+        """Operations that may be in flight."""
         found = self.open | self.lost
         for age in self.ages:
             found |= age
@@ -40,18 +42,18 @@ class GroupStates:
 
     @property
     def only_lost(self) -> int:
-        """Those that on every way were waited for, and not committed."""
+        """Operations that, on every path, were waited for without being committed."""
         found = self.lost & ~self.open
         for age in self.ages:
             found &= ~age
         return found
 
     def issued(self, who: int) -> GroupStates:
-        """Operations are issued again: who waited for the last ones does not matter any more."""
+        """Issue operations again; earlier waits for them no longer matter."""
         return attrs.evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
 
     def committed(self, who: int) -> GroupStates:
-        """A group of these is closed: what was open is in it, what was committed is one group older."""
+        """Commit a group of these: open operations join it, and committed ones become one group older."""
         closed = self.uncommitted & who
         *older, last, oldest = self.ages
         ages = (closed, *(a & who for a in older), (last | oldest) & who)
@@ -61,7 +63,7 @@ class GroupStates:
         )  # fmt: skip
 
     def waited(self, who: int, n: int) -> GroupStates:
-        """All but the ``n`` newest groups of these are complete."""
+        """Complete all but the ``n`` newest groups of these."""
         over = 0
         for age in self.ages[n:]:
             over |= age & who
@@ -72,13 +74,13 @@ class GroupStates:
         return GroupStates(self.done | over, self.open & ~who, self.lost | self.open & who, self.passed | left, ages)
 
     def ended(self, who: int) -> GroupStates:
-        """These are complete, or fenced."""
+        """Complete or fence these."""
         over = (self.pending | self.done) & who
         kept = self._each(lambda s: s & ~who)
         return attrs.evolve(kept, done=self.done | over)
 
     def __or__(self, other: GroupStates) -> GroupStates:
-        """What may have happened on either way."""
+        """What may have happened on either path."""
         if self == other:
             return self
         ages = tuple(a | b for a, b in zip(self.ages, other.ages, strict=True))

@@ -1,4 +1,4 @@
-"""Loads whose value a compare and swap, or another atomic, checks: what they read may be out of date, and loses nothing."""
+"""Loads whose value a compare-and-swap or another atomic verifies: reading a stale value does no harm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warpsim.program.program import Addr, Function, Imm, Instruction, Reg
 
 
 def guesses(function: Function) -> set[Span]:
-    """Where the loads stand whose result becomes, by `mov` at most, what an `atom.cas` of the function compares with."""
+    """Places of loads whose result becomes, through `mov` at most, the comparand of an `atom.cas` of the function."""
     copies: dict[int, set[int]] = {}
     compared: set[int] = set()
     for instruction in function.code:
@@ -29,9 +29,11 @@ def guesses(function: Function) -> set[Span]:
 
 
 def tests(function: Function) -> set[Span]:
-    """Where the loads stand whose result only decides whether an atomic of the same place is made, which tells more itself.
+    """Places of loads whose result only decides whether to execute an atomic on the same place, which returns the
+    current value itself.
 
-    A load in a loop that does not come to the atomic polls, and is none."""
+    A load in a loop without the atomic polls, and does not count.
+    """
     blocks, _ = blocks_of(function)
     graph = Graph(blocks)
     block_of = {at: block.index for block in blocks for at in range(block.first, block.last)}
@@ -59,7 +61,7 @@ def tests(function: Function) -> set[Span]:
 
 
 def _only_decides(load: Instruction, uses: dict[int, list[Instruction]]) -> bool:
-    """Whether what a load gives is compared, and what comes of that guards branches, and nothing else."""
+    """Whether a load's result is only compared, and the comparison only guards branches."""
     results = reads_and_writes(load)[1]
     compared = [use for r in results for use in uses.get(r, ())]
     if not compared or any(use.traits.uniform or use.form.ports or use.traits.ending for use in compared):
@@ -80,7 +82,7 @@ def _uses(function: Function) -> dict[int, list[Instruction]]:
 
 
 class _Places:
-    """Addresses as (what they are computed from, offset): registers that one instruction writes are looked through."""
+    """Addresses as (base, offset), looking through registers with a single writer."""
 
     def __init__(self, function: Function) -> None:
         made: dict[int, list[Instruction]] = {}
@@ -105,7 +107,7 @@ class _Places:
         return register, offset
 
     def _step(self, register: int) -> tuple[int, int] | None:
-        """The register that this one is computed from by adding a constant, and the constant."""
+        """The register and the constant whose sum this register is."""
         made = self._made.get(register)
         if made is None:
             return None

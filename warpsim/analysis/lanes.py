@@ -1,7 +1,7 @@
-"""What is known of a register in every thread of a block, before anything runs.
+"""Abstract values: what is known about a register in every thread of a block before anything runs.
 
-A value is known exactly, as an array over the threads of one CTA (or of size 1), or only modulo a power of two; what is
-not known carries how far it is the same. Shared variables have the addresses that the machine gives them.
+A value is known exactly, as an array over the threads of one CTA (or of size 1), or only modulo a power of two; an
+unknown value still tracks how uniform it is. Shared variables have the addresses that the machine gives them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ZERO = np.zeros(1, U64)
 
 
 class Spread(enum.IntEnum):
-    """Over which threads a value is the same."""
+    """The threads over which a value is the same."""
 
     KNOWN = 0
     CTA = 1
@@ -35,8 +35,9 @@ class Spread(enum.IntEnum):
 
 @attrs.frozen(eq=False, slots=False)
 class Value:
-    """``bits``, as 64-bit words, exactly (``unknown`` is ``KNOWN``) or modulo ``2**zeros``; ``symbols`` are the
-    variables whose addresses went into it."""
+    """A value: ``bits``, as 64-bit words, exact (``unknown`` is ``KNOWN``) or modulo ``2**zeros``. ``symbols`` are the
+    variables whose addresses it was computed from.
+    """
 
     bits: Array
     unknown: Spread = Spread.KNOWN
@@ -50,16 +51,16 @@ class Value:
 
     @functools.cached_property
     def spread(self) -> Spread:
-        """Over which threads the value is the same, known or not."""
+        """The threads over which the value is the same, known or not."""
         return max(self.unknown, spread_of(self.bits))
 
     @property
     def constant(self) -> int | None:
-        """The value where it is known and the same everywhere."""
+        """The value, if it is known and the same everywhere."""
         return int(self.bits[0]) if self.exact and spread_of(self.bits) <= Spread.CTA else None
 
     def same(self, other: Value) -> bool:
-        """Whether two values say the same."""
+        """Whether two values are identical."""
         return self is other or (
             self.unknown is other.unknown
             and self.zeros == other.zeros
@@ -69,7 +70,7 @@ class Value:
 
 
 def spread_of(bits: Array) -> Spread:
-    """Over which threads an array is the same."""
+    """The threads over which an array is the same."""
     if len(bits) == 1:
         return Spread.KNOWN
     for size, found in ((len(bits), Spread.CTA), (WARPGROUP, Spread.WARPGROUP), (WARP, Spread.WARP)):
@@ -93,7 +94,7 @@ def congruent(bits: Array, zeros: int, unknown: Spread, symbols: frozenset[str] 
 
 
 def anything(spread: Spread = Spread.THREAD, symbols: frozenset[str] = frozenset()) -> Value:
-    """A value of which nothing is known but how far it is the same."""
+    """An unknown value with a given uniformity."""
     return congruent(ZERO, 0, spread, symbols)
 
 
@@ -101,13 +102,13 @@ ANYTHING = anything()
 
 
 def trailing_zeros(bits: Array) -> int:
-    """How many low bits are zero in every element; 64 for zeros."""
+    """Number of low bits that are zero in every element; 64 for zeros."""
     together = int(np.bitwise_or.reduce(bits))
     return (together & -together).bit_length() - 1 if together else 64
 
 
 def joined(a: Value, b: Value, at_least: Spread) -> Value:
-    """What holds of either; ``at_least`` says how far threads take the same one of the two."""
+    """The merge of two values; ``at_least`` says over which threads the choice between them is the same."""
     if a.same(b):
         return a
     zeros = min(a.zeros, b.zeros, trailing_zeros(a.bits ^ b.bits))
@@ -115,12 +116,13 @@ def joined(a: Value, b: Value, at_least: Spread) -> Value:
 
 
 class Threads:
-    """The threads of one CTA as far as the text tells: their number, rounded up to warpgroups, which of them exist, and
-    their indices.
+    """The threads of one CTA as far as they are known: their number, rounded up to warpgroups, which exist, and their
+    indices.
 
-    Without ``.reqntid`` a kernel that reads neither ``%tid.y`` nor ``%tid.z`` is taken to run in rows of whole warps; of
-    any other, and of functions, only the lanes are known. ``sure`` marks threads of every launch: all of a declared block,
-    of another the first warp."""
+    Without ``.reqntid``, a kernel that reads neither ``%tid.y`` nor ``%tid.z`` is assumed to have rows of whole warps;
+    for other kernels, and for functions, only lane numbers are known. ``sure`` is a mask of threads that exist in every
+    launch: all of a declared block, or the first warp.
+    """
 
     def __init__(self, function: Function) -> None:
         self.sizes = _sizes(function.directives.get("reqntid"))
@@ -176,14 +178,16 @@ def _lanemask(kind: str, lane: Array) -> Array:
 
 
 def mixed(flags: Array, among: Array, size: int) -> Array:
-    """Which threads belong to a group of ``size`` in which ``flags`` holds for some and not for others of ``among``."""
+    """A mask of the threads in groups of ``size`` in which ``flags`` is true for some and false for others of
+    ``among``.
+    """
     rows, there = (np.broadcast_to(a, among.shape).reshape(-1, size) for a in (flags, among))
     both = (rows & there).any(axis=1) & (~rows & there).any(axis=1)
     return np.repeat(both, size)
 
 
 def written_registers(function: Function) -> dict[int, int]:
-    """How often each register is written in the text; twice where a guard may keep what was there."""
+    """How often each register is written in the code; twice if a guard may preserve its old value."""
     count: dict[int, int] = {}
     for instruction in function.code:
         for register in reads_and_writes(instruction)[1]:

@@ -1,7 +1,7 @@
-"""What decides how often a loop is run: registers, memory, other threads, the clock.
+"""What determines how often a loop runs: registers, memory, other threads, the clock.
 
-A loop that comes to its head again with the same memory and the same values of what decides will do so for ever: what else
-changes only counts. Unless it looks at a clock, which goes on by itself.
+A loop that returns to its head with the same memory and the same values of its decisive registers will repeat forever;
+whatever else changes only counts. The exception is a loop that reads a clock.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from warpsim.program.program import Function, Instruction, Operand, Program, Spe
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
-"""Ports of instructions that do nothing but give a result."""
+"""Ports of instructions whose only effect is their result."""
 
 
 @attrs.frozen(eq=False)
 class Loop:
-    """The blocks between a block and itself that do not pass an earlier one, and what decides about them.
+    """The blocks between a block and itself that do not pass an earlier one, and what determines their behaviour.
 
-    ``decisive`` are registers that say where it goes and what it does, ``ticking`` those of them that a clock decides; ``timed``
-    is set where it reads a clock that some guard depends on, ``bounded`` where a way out does. ``polls`` is set where it reads
-    what others may write, ``hidden`` where it depends on more than registers and memory; ``lanes`` and ``threads`` say that results of instructions depend on the other lanes of a warp, or on other threads."""
+    ``decisive`` are registers that determine where it goes and what it does, ``ticking`` those of them that depend on a
+    clock. ``timed``: it reads a clock that some guard depends on; ``bounded``: an exit depends on it. ``polls``: it
+    reads what others may write; ``hidden``: it depends on more than registers and memory. ``lanes`` and ``threads``:
+    results depend on the other lanes of a warp, or on other threads.
+    """
 
     blocks: frozenset[int]
     lines: tuple[int, int]
@@ -87,7 +89,7 @@ def _blocks_of(blocks: list[Block], head: int) -> frozenset[int]:
 
 
 def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) -> Iterator[Instruction]:
-    """The instructions by which threads may leave a loop."""
+    """The instructions through which threads may leave a loop."""
     end = len(function.code)
     for index in inside:
         block = blocks[index]
@@ -102,7 +104,7 @@ def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) ->
 
 
 def _decisive(code: list[Instruction]) -> set[int]:
-    """Registers that decide where a loop goes, what it accesses and what it leaves behind."""
+    """Registers that determine where a loop goes, what it accesses and what it leaves behind."""
     found: set[int] = set()
     plain = []
     for instruction in code:
@@ -127,7 +129,7 @@ def _gives_a_result(instruction: Instruction) -> bool:
 
 
 class Clocks:
-    """What a function knows of the time: the registers whose values may come from a clock."""
+    """A function's time-dependent registers: those whose values may come from a clock."""
 
     def __init__(self, function: Function, program: Program, readers: frozenset[str]) -> None:
         self.program = program
@@ -157,7 +159,7 @@ class Clocks:
 
 
 def clock_readers(program: Program) -> frozenset[str]:
-    """Functions that read a clock, themselves or in what they call."""
+    """Functions that read a clock, directly or through calls."""
     calls = {name: [i for i in f.code if _is_call(i)] for name, f in program.functions.items()}
     found = {n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.code for o in i.operands)}
     grown = bool(found)
@@ -173,7 +175,7 @@ def _is_call(instruction: Instruction) -> bool:
 
 
 def _goes_outside(instruction: Instruction, program: Program) -> bool:
-    """Whether an instruction may come to a function of the run time, such as malloc, by a call."""
+    """Whether an instruction may call a runtime function, such as malloc."""
     return _is_call(instruction) and bool(program.externs)
 
 

@@ -1,7 +1,7 @@
-"""mbarrier: objects that nothing initialises, and phases that nothing can complete.
+"""mbarrier: objects that are never initialised, and phases that can never complete.
 
-Judged in kernels that call no function of the module, for objects whose address is known, and only where the addresses of
-all that could initialise them, arrive at them or complete their transactions are known too.
+Checks kernels that call no function of the module, for objects with a known address, and only if the addresses of all
+instructions that could initialise them, arrive at them or complete their transactions are known too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RULE = "mbarrier"
 
 @attrs.define
 class _Uses:
-    """What the instructions of a kernel do to objects, in the order of the blocks."""
+    """What the instructions of a kernel do to mbarriers, in block order."""
 
     made: list[Access] = attrs.field(factory=list)
     arrivals: list[Access] = attrs.field(factory=list)
@@ -32,7 +32,7 @@ class _Uses:
 
 
 def check_mbarriers(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     code = facts.function.code
     if not facts.function.entry or not any(i.traits.mbarrier is not None for i in code):
         return
@@ -96,10 +96,10 @@ def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
         yield facts.finding(
             RULE, access.instruction, f"{access.instruction.text}: {what}",
             other=expected[0].instruction if expected else None,
-            advice="make as many arrivals as mbarrier.init was given, and a copy of as many bytes as were announced",
+            advice="make as many arrivals as mbarrier.init expects, and copy as many bytes as were announced",
         )  # fmt: skip
 
 
 def _nobody(access: Access, others: list[Access]) -> bool:
-    """Whether none of them can be at the place of an access."""
+    """Whether none of the other accesses can be at the place of an access."""
     return all(o.known and o.threads.any() and not o.meets(access) for o in others)

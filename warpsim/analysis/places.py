@@ -1,7 +1,7 @@
-"""misaligned, matrix-alignment, tensor-map and out-of-bounds, where the text alone shows an address.
+"""misaligned, matrix-alignment, tensor-map and out-of-bounds, for addresses that are known without running.
 
-An address is judged as far as it is known: exactly, or by its low bits. Threads that only some launches have are not
-judged, nor are those that a condition on data may leave out, unless all are wrong.
+An address is checked as far as it is known: exactly, or by its low bits. Threads that only some launches have, and
+threads that a data-dependent condition may exclude, are not checked unless all threads are wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALIGNED = {
 
 
 def check_places(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     variables = shared_variables(facts)
     for block in facts.blocks:
         for _, instruction, read in facts.walk(block.index):
@@ -41,7 +41,7 @@ def check_places(facts: Facts) -> Iterator[Finding]:
 
 
 def shared_variables(facts: Facts) -> dict[str, Variable]:
-    """The variables in shared memory that the function can name, by their unique names."""
+    """The shared variables that the function can name, by unique name."""
     both = (*facts.program.variables, *facts.function.variables)
     return {v.unique: v for v in both if v.space is StateSpace.SHARED}
 
@@ -73,7 +73,7 @@ def _counts(wrong: Array, threads: Array, *, certain: bool) -> bool:
 
 
 def _inside(facts: Facts, access: Access, variables: dict[str, Variable], *, certain: bool) -> Iterator[Finding]:
-    """Accesses that leave the only variable of which their address was made."""
+    """Find accesses outside the only variable that their address was computed from."""
     if access.space != SHARED or not access.address.exact or len(access.address.symbols) != 1:
         return
     variable = variables.get(next(iter(access.address.symbols)))

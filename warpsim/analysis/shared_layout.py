@@ -1,4 +1,4 @@
-"""Where the variables of a kernel lie in shared memory."""
+"""The layout of a kernel's variables in shared memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from warpsim.types import StateSpace
 
 @attrs.frozen
 class SharedLayout:
-    """Offsets in bytes by unique name; ``dynamic`` is where dynamic shared memory begins, ``static`` what the static
-    variables take; ``open`` is set where the kernel names a variable of dynamic size. ``variables`` are name, offset and
-    size (0: the rest) of each, as they lie."""
+    """Offsets in bytes by unique name.
+
+    ``dynamic`` is where dynamic shared memory begins, ``static`` the size of the static variables. ``open``: the kernel
+    names a variable of dynamic size. ``variables`` are name, offset and size (0: the rest) of each, in address order.
+    """
 
     offsets: dict[str, int]
     dynamic: int
@@ -28,7 +30,7 @@ class SharedLayout:
         return self.offsets.get(variable.unique, self.dynamic)
 
     def name(self, address: int, size: int) -> str:
-        """What lies at an address of the ``size`` bytes of a CTA: ``tile+0x10``; empty where nothing with a name does."""
+        """Name an address in the ``size`` bytes of a CTA: ``tile+0x10``; empty if no named variable contains it."""
         for name, start, length in self.variables:
             if start <= address < (start + length if length else size):
                 return f"{name}+0x{address - start:x}" if address > start else name
@@ -39,7 +41,7 @@ _LOCAL = re.compile(r"_ZZ.*E(\d+)(\w+)")
 
 
 def source_name(name: str) -> str:
-    """The name of a variable in CUDA: ``tile`` of ``_ZZ6reduceE4tile``, which a function declares."""
+    """A variable's name in CUDA: ``tile`` for ``_ZZ6reduceE4tile``, which is declared in a function."""
     match = _LOCAL.fullmatch(name)
     if match is None or len(match[2]) < (length := int(match[1][:4])):
         return name
@@ -47,7 +49,9 @@ def source_name(name: str) -> str:
 
 
 def place_shared(program: Program, entry: Function) -> SharedLayout:
-    """Static variables that the kernel can reach one after the other, then those of dynamic size, all at one place."""
+    """Lay out the static variables that the kernel can reach, one after another, then those of dynamic size, all at the
+    same place.
+    """
     variables = [v for v in program.variables if v.space is StateSpace.SHARED]
     for function in program.functions.values():
         if function is entry or not function.entry:
@@ -79,7 +83,7 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
 
 
 def _reachable_names(program: Program, entry: Function) -> set[str]:
-    """Shared variables that the kernel or a function it may call names."""
+    """Shared variables named by the kernel or a function that it may call."""
     seen: set[str] = set()
     names: set[str] = set()
     work = [entry.name]

@@ -1,7 +1,8 @@
-"""race: accesses of different threads to one byte of shared memory with nothing between them that could order them.
+"""race: accesses by different threads to one byte of shared memory with nothing in between that could order them.
 
-Judged are pairs whose addresses are known in every thread, executed by threads that data cannot leave out. Anything that
-threads may synchronise by (barriers, shuffles, mbarriers, fences, atomics, calls) on any way between is taken to be enough.
+Checks pairs whose addresses are known in every thread and that are executed by threads that data cannot exclude.
+Anything that may synchronise threads (barriers, shuffles, mbarriers, fences, atomics, calls) on any path in between is
+taken to suffice.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ NOBODY, SEVERAL = -1, -2
 
 @attrs.frozen(eq=False)
 class Site:
-    """A weak access and who makes it: the thread for each byte."""
+    """A weak access and the thread that makes it, per byte."""
 
     access: Access
     owners: Marks
 
 
 def check_races(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     sites = _sites(facts)
     if not any(s.access.mode == WRITE for s in sites.values()):
         return
@@ -99,7 +100,7 @@ def _owners(access: Access) -> Marks:
 
 
 def _races(first: Site, second: Site) -> bool:
-    """Whether a byte is accessed by different threads, written by one access and read by the other."""
+    """Whether two accesses by different threads share a byte, where one writes and the other reads."""
     if first.access.mode == second.access.mode:
         return False
     a, b = first.owners.common(second.owners)
@@ -107,12 +108,12 @@ def _races(first: Site, second: Site) -> bool:
 
 
 def _is_weak(traits: Traits) -> bool:
-    """Whether an instruction is a load or store that orders nothing."""
+    """Whether an instruction is a load or store without ordering."""
     return traits.access in (Kind.LOAD, Kind.STORE) and not traits.order.strong and traits.asynchronous is None
 
 
 def _orders(instruction: Instruction) -> bool:
-    """Whether threads may synchronise by an instruction."""
+    """Whether an instruction may synchronise threads."""
     traits = instruction.traits
     return (
         instruction.form.scope in (Scope.SYNC, Scope.WARP, Scope.WARPGROUP)
@@ -124,9 +125,9 @@ def _orders(instruction: Instruction) -> bool:
 
 
 def _finding(facts: Facts, first: Access, second: Access) -> Finding:
-    done, does = ("written", "reads") if first.mode == WRITE else ("read", "writes")
+    done, does = ("wrote", "reads") if first.mode == WRITE else ("read", "writes")
     message = (
-        f"{second.instruction.text} {does} shared memory that other threads have {done} in line"
-        f" {first.instruction.span.line}, and nothing orders the two"
+        f"{second.instruction.text} {does} shared memory that other threads {done} in line"
+        f" {first.instruction.span.line}, and nothing orders the two accesses"
     )
     return facts.finding(RULE, second.instruction, message, other=first.instruction, advice=ADVICE)

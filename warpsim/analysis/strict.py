@@ -1,4 +1,4 @@
-"""``check --strict``: every pass over every function of a program."""
+"""``check --strict``: runs every pass over every function of a program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def check_program(program: Program) -> tuple[Finding, ...]:
-    """What can be seen to be wrong without running, in the order of the text; each place and rule once, with a count."""
+    """Find what is provably wrong without running, in code order; one finding per place and rule, with a count."""
     found: dict[tuple[str, int, int], Finding] = {}
     for function in program.functions.values():
         if not function.code:

@@ -1,7 +1,7 @@
-"""uninitialised: registers that nothing has written on any way to where their value matters.
+"""uninitialised: registers that no path writes before a place where their value matters.
 
-What an operation makes of such a register is as undefined as it; selections and bitwise logic, which may not depend on it,
-count as defined, as do accumulators of wgmma, which compilers leave unwritten where scale-d is false.
+The result of an operation on such a register is undefined too. Selections and bitwise logic, which may not depend on
+it, count as defined; so do wgmma accumulators, which compilers leave unwritten where scale-d is false.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from warpsim.program.program import Addr, Instruction, Operand
 RULE = "uninitialised"
 ADVICE = "initialise the register on every path to here"
 SHARED = "the value of a store to shared memory"
-"""Only a warning: nobody need read it."""
+"""Only a warning, because the stored value may never be read."""
 _OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta")
-"""Operands of wgmma that are read whatever the others say."""
+"""Operands of wgmma that are always read."""
 
 
 def check_undefined(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     function = facts.function
     every = (1 << len(function.registers)) - 1
     given = 0 if function.entry else _parameters(facts)
@@ -41,7 +41,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
                 if state >> register & 1 and register not in told:
                     told.add(register)
                     name = function.registers[register].name
-                    message = f"register {name} is used as {use}, and no path to here writes it"
+                    message = f"register {name} is used as {use}, but no path writes it before"
                     severity = "warning" if use == SHARED else "error"
                     yield facts.finding(
                         RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name}
@@ -50,7 +50,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
 
 
 def _parameters(facts: Facts) -> int:
-    """The registers that a function is called with."""
+    """The registers that hold a function's arguments."""
     names = {p.name for p in (*facts.function.params, *facts.function.returns)}
     return sum(1 << r.index for r in facts.function.registers if r.name in names)
 
@@ -63,7 +63,7 @@ def _through(facts: Facts, index: int, state: int) -> int:
 
 
 def _step(instruction: Instruction, state: int) -> int:
-    """The registers that are certainly undefined behind an instruction."""
+    """The registers that are certainly undefined after an instruction."""
     if not state:
         return 0
     reads, writes = reads_and_writes(instruction)
@@ -85,7 +85,7 @@ def _spreads(instruction: Instruction) -> bool:
 
 
 def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
-    """The registers whose value matters where an instruction is executed, and as what."""
+    """The registers whose value matters when an instruction executes, and what they are used as."""
     form, traits = instruction.form, instruction.traits
     multiplies = traits.undefined is Undefined.MULTIPLIED or traits.matrix is Matrix.STORE
     if instruction.guard is not None:

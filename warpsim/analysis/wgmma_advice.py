@@ -1,4 +1,4 @@
-"""The rules of wgmma's registers, and what to change: the same words while running and without."""
+"""The rules for wgmma registers and their advice, shared by static and dynamic checks."""
 
 from __future__ import annotations
 

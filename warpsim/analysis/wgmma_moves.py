@@ -1,5 +1,6 @@
-"""Moves between wgmma and the wait for it: the assembler takes them as other names of the registers, also those that unpack
-a register into halves and pack halves into one."""
+"""Moves between a wgmma and the wait for it: the assembler treats them as renaming registers, including moves that
+unpack a register into halves and pack halves into one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
 
 
 def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
-    """The registers that a move reads and writes; None for what is no move of registers alone."""
+    """The registers that a move reads and writes; None for anything but a move between registers."""
     if not instruction.traits.copies:
         return None
     target, source = instruction.operands
@@ -31,8 +32,9 @@ def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
 
 
 def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
-    """Registers that any wgmma of a function accumulates in or reads A from, and those that moves take accumulators to
-    while they may be in flight."""
+    """Registers in which any wgmma of a function accumulates or from which it reads A, and those to which moves copy
+    accumulators that may be in flight.
+    """
     code = function.code
     mmas = [i for i in code if is_mma(i)]
     found = dict.fromkeys(r for i in mmas for part in operand_registers(i) for r in part)
@@ -50,7 +52,7 @@ def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
 
 
 def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list[tuple[list[int], list[int]]]:
-    """Reads and writes of the moves that a way from a wgmma reaches without a wait for all groups."""
+    """Reads and writes of the moves that a path from a wgmma reaches without a wait for all groups."""
     before = [False] * len(blocks)
     work = list(range(len(blocks)))
     while work:
@@ -72,7 +74,7 @@ def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list
 
 
 def _flies(code: tuple[Instruction, ...], *, flying: bool) -> bool:
-    """Whether a wgmma may be in flight behind some instructions."""
+    """Whether a wgmma may be in flight after some instructions."""
     for instruction in code:
         if instruction.form.scope is Scope.WARPGROUP:
             count = instruction.operands[0] if "wait_group" in instruction.op.modifiers else None

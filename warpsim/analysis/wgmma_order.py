@@ -1,8 +1,8 @@
-"""wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted: the registers of ``wgmma.mma_async`` between its issue and the
-wait for its group.
+"""wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted: the registers of ``wgmma.mma_async`` between its issue and
+the wait for its group.
 
-Followed over all paths through a function: reported where one path lacks the fence, the commit or the wait, whatever
-conditions decide about it. As while running, plain moves may rename accumulators in flight.
+Follows all paths through a function, and reports if one path lacks the fence, the commit or the wait, whatever its
+conditions. As at run time, plain moves may rename accumulators in flight.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ EVERYBODY = -1
 
 @attrs.define
 class State:
-    """The group_states of the wgmma; which of them accumulate in a register or read A from it; what was done to a register since
-    the last fence; the shapes of which it was the accumulator since then; whether on every way a fence has come since the last
-    group was closed."""
+    """The states of the wgmma, those that accumulate in a register or read A from it, accesses to a register since the
+    last fence, the shapes for which it was the accumulator since then, and whether every path has a fence since the
+    last commit.
+    """
 
     group_states: GroupStates
     accumulates: dict[int, int]
@@ -40,7 +41,7 @@ class State:
     fenced: bool = False
 
     def copy(self) -> State:
-        """A state to change."""
+        """A copy to modify."""
         return State(
             self.group_states,
             dict(self.accumulates),
@@ -51,7 +52,7 @@ class State:
         )
 
     def in_flight(self, who: int) -> int | None:
-        """The first of some wgmma that may be in flight."""
+        """The first of a set of wgmma that may be in flight."""
         flying = self.group_states.pending & who
         return (flying & -flying).bit_length() - 1 if flying else None
 
@@ -62,7 +63,7 @@ def _is_wgmma(instruction: Instruction) -> bool:
 
 
 def check_wgmma(facts: Facts) -> Iterator[Finding]:
-    """Findings of one function."""
+    """Check one function."""
     if not any(is_mma(i) for i in facts.function.code):
         return
     walk = _Walk(facts)
@@ -91,7 +92,7 @@ def _join(a: State, b: State) -> State:
 
 
 class _Walk:
-    """Takes states through the instructions of a function, and reports on the way where it is given a list."""
+    """Takes states through the instructions of a function; reports if it is given a list."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -107,7 +108,7 @@ class _Walk:
         self.told: set[tuple[str, int]] = set()
 
     def through(self, index: int, state: State, found: list[Finding] | None) -> State:
-        """The state behind a block."""
+        """The state after a block."""
         block = self.facts.blocks[index]
         state = state.copy()
         for at in range(block.first, block.last):
@@ -146,7 +147,7 @@ class _Walk:
         self._check_flight(
             slots_a,
             state.accumulates,
-            "it reads A from {}, which a wgmma in flight accumulates in",
+            "it reads A from {}, the accumulator of a wgmma in flight",
             instruction,
             state,
             found,
@@ -161,14 +162,14 @@ class _Walk:
         )
         used = [*slots_d, *slots_a]
         shape = str(instruction.op.shape)
-        # Compilers place what makes A after the fence; the assembler then adds a fence.
+        # Compilers write A's registers after the fence; the assembler then adds a fence.
         most = MOVED if state.fenced else ACCESSED
         levels = {r: min(state.unfenced.get(r, ORDERED), most) for r in slots_a}
         levels.update((r, state.unfenced.get(r, ORDERED)) for r in slots_d)
         worst = max(levels.values(), default=ORDERED)
         if worst:
             name = self._name(next(r for r in used if levels[r] == worst))
-            message = f"register {name} was accessed, with no wgmma.fence since on some path to here"
+            message = f"register {name} was accessed, and on some path no wgmma.fence follows before this wgmma"
             self._tell(
                 found,
                 FENCE,
@@ -182,8 +183,8 @@ class _Walk:
             other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
             if other is not None:
                 message = (
-                    f"register {self._name(other)} was the accumulator of a wgmma of another shape, and no wgmma.fence"
-                    " has been executed since"
+                    f"register {self._name(other)} was the accumulator of a wgmma of another shape, with no wgmma.fence"
+                    " since"
                 )
                 self._tell(found, FENCE, self.number[at], instruction, message)
         mine = 1 << self.number[at]
@@ -225,7 +226,7 @@ class _Walk:
             state.unfenced[register] = max(state.unfenced.get(register, ORDERED), MOVED if plain else ACCESSED)
 
     def _rename(self, sources: list[int], targets: list[int], state: State) -> None:
-        """A move of accumulators in flight, or of their halves, which becomes another name of them."""
+        """Handle a move of accumulators in flight, or of their halves, which renames them."""
         accumulates = functools.reduce(int.__or__, (state.accumulates.get(s, 0) for s in sources))
         reads = functools.reduce(int.__or__, (state.reads.get(s, 0) for s in sources))
         unfenced = max(state.unfenced.get(s, ORDERED) for s in sources)
@@ -254,7 +255,7 @@ class _Walk:
             )
             advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
             self._tell(found, IN_FLIGHT, wgmma, instruction, message, advice=advice)
-        if found is not None:  # one missing wait is one finding
+        if found is not None:  # report a missing wait once
             state.group_states = state.group_states.ended(EVERYBODY)
 
     def _name(self, register: int) -> str:
@@ -264,7 +265,7 @@ class _Walk:
         self, found: list[Finding] | None, rule: str, wgmma: int, place: Instruction, message: str,
         severity: str = "error", advice: str = "",
     ) -> None:  # fmt: skip
-        """Report once for each wgmma."""
+        """Report once per wgmma."""
         if found is None or (rule, wgmma) in self.told:
             return
         self.told.add((rule, wgmma))

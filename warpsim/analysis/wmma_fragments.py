@@ -1,7 +1,7 @@
-"""The fragment-mismatch rule: a register that holds another wmma fragment than an instruction expects.
+"""The fragment-mismatch rule: a register holds a different wmma fragment than an instruction expects.
 
-Fragments are followed from the instructions that make them through moves, over all paths through a function: a use is
-wrong where every fragment that can reach it is a wrong one. What any other instruction has written is not judged.
+Follows fragments from the instructions that make them through moves, over all paths through a function. A use is wrong
+if every fragment that can reach it is wrong. Registers written by any other instruction are not checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = dict[int, frozenset["Fragment"]]
 
 @attrs.frozen
 class Fragment:
-    """What a register holds: operand ``a``, ``b`` or ``accumulator``, shape, layout (of a and b) and element type."""
+    """The contents of a register: operand ``a``, ``b`` or ``accumulator``, shape, layout (of a and b) and element type."""
 
     operand: str
     shape: str
@@ -47,12 +47,12 @@ class Mismatch:
 
     @property
     def message(self) -> str:
-        """What is wrong, in a sentence."""
+        """A sentence that says what is wrong."""
         return f"register {self.register} is used as {self.expected}, but holds {self.found}"
 
 
 def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
-    """The wrong uses of a function, by the index of the instruction in its code."""
+    """The wrong uses in a function, by the instruction's index in its code."""
     if not any(i.traits.opaque_fragments for i in function.code):
         return {}
     before: dict[int, State] = {0: {}} if blocks else {}
@@ -77,7 +77,7 @@ def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
 
 
 def check_fragments(facts: Facts) -> Iterator[Finding]:
-    """The wrong uses of a function as findings."""
+    """Check one function."""
     for index, wrong in mismatches(facts.function, facts.blocks).items():
         yield facts.finding(
             RULE, facts.function.code[index], wrong.message, other=wrong.found.maker, advice=ADVICE,
@@ -86,7 +86,7 @@ def check_fragments(facts: Facts) -> Iterator[Finding]:
 
 
 def _join(before: dict[int, State], number: int, state: State) -> bool:
-    """Add what comes from one predecessor; True where that is new."""
+    """Merge the state from one predecessor; True if something is new."""
     old = before.get(number)
     if old is None:
         before[number] = dict(state)
@@ -101,7 +101,7 @@ def _join(before: dict[int, State], number: int, state: State) -> bool:
 
 
 def _apply(instruction: Instruction, state: State) -> None:
-    """What registers hold after an instruction."""
+    """Update the state for an instruction."""
     writes = reads_and_writes(instruction)[1]
     made = _made(instruction)
     moved: frozenset[Fragment] = frozenset()
@@ -120,7 +120,7 @@ def _apply(instruction: Instruction, state: State) -> None:
 
 
 def _made(instruction: Instruction) -> Fragment | None:
-    """The fragment that an instruction leaves in its destination."""
+    """The fragment that an instruction writes to its destination."""
     op, traits = instruction.op, instruction.traits
     if not traits.opaque_fragments:
         return None
@@ -135,7 +135,7 @@ def _made(instruction: Instruction) -> Fragment | None:
 
 
 def _expected(instruction: Instruction) -> list[tuple[int, Fragment]]:
-    """Which source operands (by place) must hold which fragments."""
+    """The fragments expected in source operands, by position."""
     op, traits = instruction.op, instruction.traits
     if not traits.opaque_fragments or traits.matrix is Matrix.LOAD:
         return []
@@ -161,7 +161,7 @@ def _name(type: object, default: str) -> str:
 
 
 def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
-    """The first register whose every possible fragment is another than the instruction expects."""
+    """The first register whose possible fragments all differ from the expected one."""
     for place, expected in _expected(instruction):
         for register in registers_of(instruction.operands[place]):
             fragments = state.get(register, frozenset())

@@ -1,4 +1,4 @@
-"""The command line: all printing is here."""
+"""The command line. All printing happens here."""
 
 from warpsim.cli.main import main
 

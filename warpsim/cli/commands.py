@@ -1,4 +1,4 @@
-"""What each subcommand does."""
+"""The subcommands."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from warpsim.report.findings import finding_record
 
 
 def command_replay(options: Namespace) -> int:
-    """Run recorded launches and compare."""
+    """Run recorded launches and compare their outputs."""
     if options.profile_to and len(options.case) > 1:
-        raise Unusable("--profile-to takes the counts of one case: replay it by itself, or give --json")
+        raise Unusable("--profile-to needs a single case; replay it alone, or use --json")
     results: list[CaseResult] = []
     unusable = interrupted = False
     settings = {"device": options.device, "numerics": options.numerics, **launch_options(options)}
@@ -57,7 +57,7 @@ def command_replay(options: Namespace) -> int:
 
 
 def command_check(options: Namespace) -> int:
-    """Parse and validate; with ``--strict`` say too what can be seen to be wrong without running."""
+    """Parse and validate; with ``--strict``, also analyse without running."""
     status, records = 0, []
     every: list[Finding] = []
     for name in options.file:
@@ -71,7 +71,7 @@ def command_check(options: Namespace) -> int:
             lines += [f"{f.severity}: {f}" for f in findings]
         except PtxError as problem:
             findings, lines = problem.findings, [str(problem)]
-        except Exception as defect:  # the other files' results must not be lost
+        except Exception as defect:  # keep the other files' results
             findings = (Finding("internal", internal(defect), file=name),)
             lines = [findings[0].headline()]
         every += findings
@@ -97,7 +97,7 @@ def _summary(findings: tuple[Finding, ...]) -> str:
 
 
 def command_info(options: Namespace) -> int:
-    """Kernels and what they use, or the instruction table."""
+    """List kernels and their resources, or the instruction table."""
     if options.isa or options.file is None:
         return _isa(options)
     try:
@@ -167,33 +167,33 @@ def command_run(options: Namespace) -> int:
     show_profile(launch.result.profile, options)
     status = report_launch(launch, as_json=options.json)
     if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
-        print("  nothing found; races are looked for with --checks default+race")
+        print("  no findings; add --checks default+race to check for races")
     return status
 
 
 def command_trace(options: Namespace) -> int:
-    """A launch as a page."""
+    """Write a launch as a page."""
     from warpsim.cli.tracing import run_traced
 
     return run_traced(options)
 
 
 def command_debug(options: Namespace) -> int:
-    """The stepping debugger."""
+    """Run the debugger."""
     from warpsim.cli.debug import run_debugger
 
     return run_debugger(options)
 
 
 def command_dap(options: Namespace) -> int:
-    """The debugger for editors."""
+    """Serve the debugger to editors."""
     from warpsim.cli.dap import serve
 
     return serve(options)
 
 
 def command_layout(options: Namespace) -> int:
-    """Who holds which element."""
+    """Show which lane holds which element."""
     from warpsim.cli.layouts import show_layout
 
     return show_layout(options)

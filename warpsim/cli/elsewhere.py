@@ -1,4 +1,4 @@
-"""Work of the command line that others do: processes of this machine, or a cluster."""
+"""Runs recorded launches elsewhere: in local processes or on a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEME = "dask://"
 
 
 def executor_of(address: str | None) -> Executor | None:
-    """The executor of ``--executor``: that of a Dask cluster by its scheduler's address."""
+    """The executor of ``--executor``: a Dask cluster, given by its scheduler's address."""
     if address is None:
         return None
     if not address.startswith(SCHEME):
@@ -33,25 +33,25 @@ def executor_of(address: str | None) -> Executor | None:
     try:
         found: Executor = dask.Client("tcp://" + address[len(SCHEME) :], timeout=10).get_executor()
     except (OSError, ValueError, TimeoutError) as problem:
-        raise Unusable(f"--executor {address}: no scheduler answers there: {problem}") from None
+        raise Unusable(f"--executor {address}: no scheduler answers: {problem}") from None
     return found
 
 
 @attrs.frozen
 class Shipped:
-    """A recorded launch as bytes: its name, and its files by theirs."""
+    """A recorded launch as bytes: its name, and its files by name."""
 
     name: str
     files: dict[str, bytes]
 
     @classmethod
     def of(cls, path: Path) -> Shipped:
-        """The files of a case directory."""
+        """Read the files of a case directory."""
         return cls(path.name, {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()})
 
 
 def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
-    """Run a case from its bytes, wherever this is."""
+    """Run a case from its bytes, on any machine."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, case.name)
         path.mkdir()
@@ -61,8 +61,9 @@ def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
 
 
 def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tuple[CaseResult, bool]]:
-    """How recorded launches went, in their order, and whether each could be read. Several cases are shared among the
-    workers; one alone is divided among them."""
+    """The results of recorded launches, in order, and whether each could be read. Several cases are shared among the
+    workers; a single case is divided among them.
+    """
     workers, executor = options.get("workers"), options.get("executor")
     if len(names) < 2 or (executor is None and (workers or 1) < 2):
         for name in names:
@@ -83,7 +84,7 @@ def _readable(names: Sequence[str]) -> Iterator[tuple[str, Path]]:
     for name in names:
         try:
             yield name, find_case(name)
-        except (LaunchError, Unusable, OSError):  # told of in its turn
+        except (LaunchError, Unusable, OSError):  # reported in its turn
             continue
 
 
@@ -92,7 +93,7 @@ def _result(name: str, run: Any) -> tuple[CaseResult, bool]:
         return run(name), True
     except (LaunchError, Unusable) as problem:
         return failed_case(name, str(problem)), False
-    except Exception as defect:  # the other cases' results must not be lost
+    except Exception as defect:  # keep the other cases' results
         return failed_case(name, internal(defect)), True
 
 

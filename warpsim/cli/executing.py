@@ -1,4 +1,4 @@
-"""``warpsim exec``: a program of the CUDA driver or run time, on the simulated GPU."""
+"""``warpsim exec``: runs a CUDA driver or runtime program on the simulated GPU."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ VARIABLES = {
     "max_seconds": "WARPSIM_MAX_SECONDS",
     "ptx": "WARPSIM_PTX",
 }
-"""Options, and the variables of the environment through which the library sees them."""
+"""Options, and the environment variables that pass them to the library."""
 
 
 def declare(parser: ArgumentParser) -> None:
-    """The options of the command."""
+    """Declare the command's options."""
     parser.add_argument("--device", help="the GPU, for example sm_90a; or several, separated by commas")
     parser.add_argument("--checks", help="as for warpsim run")
     parser.add_argument(
@@ -56,8 +56,8 @@ def declare(parser: ArgumentParser) -> None:
 
 
 def command_exec(options: Namespace) -> int:
-    """Run the program; its own exit status, or 1 where it ended well in spite of findings of severity error."""
-    from warpsim.driver.library import build, environment  # the other commands start without it
+    """Run the program. Returns its exit status, or 1 if it succeeded but there were findings of severity error."""
+    from warpsim.driver.library import build, environment  # other commands start without it
 
     for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
         Device(target)
@@ -92,7 +92,7 @@ def _run(program: list[str], env: dict[str, str]) -> int:
         try:
             status = running.wait()
             break
-        except KeyboardInterrupt:  # the program got it as well, and says what it makes of it
+        except KeyboardInterrupt:  # the program received the signal too, and reports its own status
             continue
     if status < 0:
         print(f"warpsim: the program ended by {signal.Signals(-status).name}", file=sys.stderr)

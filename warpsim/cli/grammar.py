@@ -1,4 +1,4 @@
-"""The command line's grammar."""
+"""The command line's grammar: commands and options."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import warpsim
 from warpsim.cli import outcome, testing
 
 REPLAY_SECONDS = 600.0
-"""How long a recorded launch may take unless more is asked for: long enough for any case that somebody waits for."""
+"""Default time limit of a recorded launch, in seconds: long enough for any case a person waits for."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its complaints end in `main` as any other."""
+    """Raises errors for `main` to report like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise outcome.Unusable(f"{message}\n{self.format_usage().strip()}")
 
 
 def number(text: str) -> float | None:
-    """A limit as it is typed: a number, or ``none``."""
+    """Parse a limit: a number, or ``none``."""
     return None if text == "none" else float(text) if not text.isdecimal() else int(text)
 
 
 def _common(max_seconds: float | None) -> _Parser:
-    """The options of every command that launches, with its limit of wall-clock time."""
+    """The options of every command that launches; ``max_seconds`` is the default time limit."""
     common = _Parser(add_help=False)
     common.add_argument("--device", help="the GPU, for example sm_90a")
     common.add_argument(
@@ -77,7 +77,7 @@ def _common(max_seconds: float | None) -> _Parser:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
+    """Build the argument parser."""
     common = _common(None)
     launch = _Parser(add_help=False)
     launch.add_argument("file", help="PTX, a fatbin, or an executable with PTX in it")

@@ -1,4 +1,4 @@
-"""A launch that the command line describes: its options, its arguments, and the files that it leaves behind."""
+"""A launch described on the command line: options, arguments, and output files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from warpsim.report.timing import Timing
 
 @attrs.frozen
 class Argument:
-    """An argument of the kernel, and the file that it is written to afterwards."""
+    """A kernel argument, and the file to write it to afterwards."""
 
     value: Any
     path: str | None = None
@@ -39,7 +39,7 @@ class Argument:
 
 @attrs.frozen
 class Launched:
-    """A launch that came to its end; ``unsaved`` says which files could not be written, and why."""
+    """A finished launch; ``unsaved`` lists the files that could not be written, and why."""
 
     result: LaunchResult
     arguments: list[Argument]
@@ -48,7 +48,7 @@ class Launched:
 
 
 def launch_options(options: Namespace) -> dict[str, Any]:
-    """The common options as a launch takes them."""
+    """Convert the common options to launch options."""
     return {
         "checks": options.checks,
         **({"async_effects": options.async_effects} if options.async_effects else {}),
@@ -65,19 +65,19 @@ def launch_options(options: Namespace) -> dict[str, Any]:
 
 
 class Progress(threading.local):
-    """A line on the terminal that says how far a launch is, and that goes before anything else is printed."""
+    """A progress line on the terminal; it is erased before anything else is printed."""
 
     def __init__(self) -> None:
         self.shown = 0
 
     def __call__(self, instructions: int, done: int, total: int) -> None:
-        """Show it anew."""
+        """Update the line."""
         text = f"{plural(instructions, 'warp-instruction')}, {done} of {plural(total, 'CTA')}"
         print("\r" + text.ljust(self.shown), end="", file=sys.stderr, flush=True)
         self.shown = max(self.shown, len(text))
 
     def erase(self) -> None:
-        """Take it away."""
+        """Erase the line."""
         if self.shown:
             print("\r" + " " * self.shown + "\r", end="", file=sys.stderr, flush=True)
             self.shown = 0
@@ -87,21 +87,21 @@ PROGRESS = Progress()
 
 
 def _printed(text: str) -> None:
-    """What a kernel prints, on a line of its own."""
+    """Print a kernel's text on a line of its own."""
     PROGRESS.erase()
     sys.stdout.write(text)
 
 
 def dims(text: str) -> tuple[int, ...]:
-    """``16,16`` or ``16x16`` as integers."""
+    """Parse ``16,16`` or ``16x16`` as integers."""
     try:
         return tuple(int(v) for v in text.replace("x", ",").split(","))
     except ValueError:
-        raise Unusable(f"{text!r} is not an extent: write for example 16,16") from None
+        raise Unusable(f"{text!r} is not an extent; use the form 16,16") from None
 
 
 def argument(text: str) -> Argument:
-    """One ``--arg``."""
+    """Parse one ``--arg``."""
     kind, _, rest = text.partition(":")
     body, _, path = rest.partition("=")
     dtype = DTYPES.get("s" + kind[1:] if kind.startswith("i") else kind)
@@ -120,14 +120,14 @@ def argument(text: str) -> Argument:
     except (ValueError, OverflowError, MemoryError, LaunchError, Unusable) as problem:
         raise Unusable(f"--arg {text}: {problem}") from None
     kinds = dict.fromkeys(["in", "inout", "out", "zeros", "bytes", *DTYPES, *GENERATORS])
-    raise Unusable(f"--arg {text}: unknown kind {kind!r}; these are {', '.join(kinds)}")
+    raise Unusable(f"--arg {text}: unknown kind {kind!r}; kinds: {', '.join(kinds)}")
 
 
 def _generated(generator: str, text: str) -> Argument:
-    """``TYPE:SHAPE``, then numbers of the generator, then a file: ``f16:64x64:seed=3:mean=1=x.npy``."""
+    """Parse ``TYPE:SHAPE``, then numbers of the generator, then a file: ``f16:64x64:seed=3:mean=1=x.npy``."""
     found = re.fullmatch(r"(\w+):([\dx,]+)((?::\w+=[-+.\w]+)*)(?:=(.+))?", text)
     if found is None:
-        raise Unusable(f"write for example {generator}:f32:64x64 or {generator}:f32:64x64:seed=3")
+        raise Unusable(f"use the form {generator}:f32:64x64 or {generator}:f32:64x64:seed=3")
     name, shape, numbers, path = found.groups()
     named = {key: float(value) for key, _, value in (part.partition("=") for part in numbers.split(":")[1:])}
     seed = int(named.pop("seed", 0))
@@ -139,18 +139,18 @@ def _zeros(text: str) -> Any:
     name, _, shape = text.partition(":")
     dtype = DTYPES.get("s" + name[1:] if name.startswith("i") else name)
     if dtype is None:
-        raise Unusable(f"{name!r} is not a type; these are {', '.join(DTYPES)}")
+        raise Unusable(f"{name!r} is not a type; types: {', '.join(DTYPES)}")
     return np.zeros(dims(shape), dtype)
 
 
 class Left(Exception):
-    """The user left a launch before its end: there is nothing to save."""
+    """The user left a launch before its end, so there is nothing to save."""
 
 
 def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None = None) -> Launched:
-    """Load and run what the command line describes; ``launch`` takes the place of a call of the kernel.
+    """Load and run what the command line describes; ``launch`` replaces the call of the kernel.
 
-    Files are opened before the launch and written after it, each for itself, however the launch ends.
+    Files are opened before the launch. Afterwards each is written, however the launch ended.
     """
     watch = StopWatch() if getattr(options, "timing", False) else None
     began = time.perf_counter()
@@ -205,7 +205,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
 def _launch(
     folder: str | None, watch: StopWatch | None, kernel: Kernel, grid: Any, block: Any, args: Any, **options: Any
 ) -> LaunchResult:
-    """Launch, and record the launch where a folder is named."""
+    """Launch, and record the launch if a folder is given."""
     if watch is not None:
         began = time.perf_counter()
         kernel.module.image(kernel.device(options["device"])).plan(kernel.name)

@@ -1,4 +1,4 @@
-"""``warpsim layout``: who holds which element of a matrix instruction's operands."""
+"""``warpsim layout``: shows which lane holds which element of a matrix operand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpsim.report.layouts import page
 
 
 def show_layout(options: Namespace) -> int:
-    """Print the pictures of an instruction; exit status 2 where it is none."""
+    """Print the pictures of an instruction; returns 2 if there is no such instruction."""
     device = Device(options.device or "sm_90a")
     try:
         found = _chosen(options, device.sm)
@@ -33,7 +33,7 @@ def show_layout(options: Namespace) -> int:
     elif options.format == "svg":
         name, operand = next(iter(found.items()))
         if len(found) > 1:
-            raise Unusable(f"an SVG holds one picture: choose --operand {'|'.join(found)} (html holds all)")
+            raise Unusable(f"an SVG holds one picture; choose --operand {'|'.join(found)}, or --format html for all")
         title = f"{options.instruction}, {name.upper()}"
         print(operand.svg(title) if isinstance(operand, Tile) else svg(operand.drawing(title)))
     else:
@@ -47,7 +47,7 @@ def show_layout(options: Namespace) -> int:
 
 
 def _chosen(options: Namespace, sm: int) -> Pictures:
-    """The pictures that were asked for: of one name (``m2``), or of one letter (``e``: for every selector)."""
+    """The requested pictures: by name (``m2``), or by letter (``e``: for every selector)."""
     try:
         descriptor = None if options.descriptor is None else int(options.descriptor, 0)
     except ValueError:
@@ -66,7 +66,7 @@ def _chosen(options: Namespace, sm: int) -> Pictures:
 
 
 def _title(name: str, count: int) -> str:
-    """What a picture is called."""
+    """The title of a picture."""
     if name[0] == "m" and name[1:].isdecimal():
         return f"matrix {name[1:]}" if count > 1 else "R"
     return name.upper()

@@ -1,4 +1,4 @@
-"""Subcommands and exit statuses."""
+"""Runs subcommands and determines exit statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsim.cli.grammar import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; gives its exit status, whatever happens."""
+    """Run a command; always returns an exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in words
     outcome.prepare()
@@ -25,14 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return outcome.end("interrupted", 130, as_json=as_json)
     except outcome.Unusable as problem:
         return outcome.end(str(problem), 2, as_json=as_json)
-    except BrokenPipeError:  # nobody reads on: nothing to say, and nothing to say it to
+    except BrokenPipeError:  # the reader is gone, and so is anyone to tell
         outcome.mute(sys.stdout)
         return 2
     except OSError as problem:
         outcome.mute(sys.stdout)
-        return outcome.end(f"cannot go on: {problem}", 2, as_json=False)
+        return outcome.end(f"cannot continue: {problem}", 2, as_json=False)
     except MemoryError:
-        return outcome.end("this machine has too little memory for that", 2, as_json=as_json)
+        return outcome.end("not enough memory on this machine", 2, as_json=as_json)
     except Exception as defect:
         return outcome.end(outcome.internal(defect), 1, as_json=as_json)
 
@@ -49,7 +49,7 @@ def _run(words: list[str]) -> int:
         resolve_checks(getattr(options, "checks", None))
         for path in (getattr(options, "sarif", None), getattr(options, "profile_to", None)):
             if path and (os.path.isfile(path) or not os.path.exists(path)):
-                Target(path).abandon()  # what cannot be written is said before anything runs
+                Target(path).abandon()  # report unwritable files before anything runs
         action = getattr(options, "action", None) or getattr(commands, f"command_{options.command}")
         return int(action(options))
     except LaunchError as problem:

@@ -1,4 +1,4 @@
-"""How a command ends: messages, documents and exit statuses, whatever happened and wherever the output goes."""
+"""Ends a command: messages, documents and exit statuses, whatever happened and wherever the output goes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, TextIO
 
 
 class Unusable(Exception):
-    """Arguments or files that cannot be used: exit status 2."""
+    """Arguments or files cannot be used: exit status 2."""
 
 
 def internal(defect: BaseException) -> str:
-    """What to say about an exception that nobody meant to reach the user: a defect of warpsim, to be reported."""
+    """The message for an unexpected exception: a defect of warpsim, to be reported."""
     frames = [frame for frame in traceback.extract_tb(defect.__traceback__) if "warpsim" in frame.filename]
     places = " < ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames[-4:]))
     said = (str(defect).splitlines() or [""])[0][:200]
@@ -27,7 +27,7 @@ def internal(defect: BaseException) -> str:
 
 
 def prepare() -> None:
-    """Make the output streams take any text: an ASCII locale gets escapes, and a closed stream swallows it."""
+    """Make the output streams accept any text: an ASCII locale escapes it, a closed stream discards it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -43,12 +43,12 @@ def document(record: dict[str, Any]) -> None:
 
 
 def flush() -> None:
-    """Have all of the output written; raises what that raises."""
+    """Flush all output; write errors propagate."""
     sys.stdout.flush()
 
 
 def end(message: str, status: int, *, as_json: bool) -> int:
-    """Say why a command ends, as far as anybody listens; gives the status."""
+    """Print why a command ends, if possible; returns the status."""
     if as_json:
         with _tolerated(sys.stdout):
             document({"error": message})
@@ -60,7 +60,7 @@ def end(message: str, status: int, *, as_json: bool) -> int:
 
 
 def mute(stream: TextIO) -> None:
-    """Let nothing more go to a stream that takes nothing: the interpreter would complain about it at its end."""
+    """Redirect a broken stream to nothing, so that the interpreter does not complain about it at exit."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
@@ -69,7 +69,7 @@ def mute(stream: TextIO) -> None:
 
 @contextlib.contextmanager
 def _tolerated(stream: TextIO) -> Iterator[None]:
-    """Write to a stream that may be closed or full."""
+    """Ignore errors of a stream that is closed or full."""
     try:
         yield
     except (OSError, ValueError):

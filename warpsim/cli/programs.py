@@ -1,4 +1,4 @@
-"""Where recorded launches lie that the command line is given by name."""
+"""Finds recorded launches and bundled programs by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpsim.cli.outcome import Unusable
 
 
 def find_case(name: str) -> Path:
-    """A case directory, or a bundled program of that name."""
+    """A case directory, or the bundled program of that name."""
     for folder in (name, os.path.join(programs(), name)):
         if os.path.exists(os.path.join(folder, "case.json")):
             return Path(folder)
@@ -17,7 +17,7 @@ def find_case(name: str) -> Path:
 
 
 def programs() -> Path:
-    """Where the bundled programs lie: in the package, or beside it in a checkout."""
+    """The directory of the bundled programs: in the package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "programs"
     return inside if inside.is_dir() else package.parent / "programs"

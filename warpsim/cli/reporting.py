@@ -1,4 +1,4 @@
-"""What commands print of launches and recorded cases, and what status they end with."""
+"""Prints the results of launches and recorded cases, and determines the exit status."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from warpsim.report.profile import Profile
 
 
 def print_findings(findings: tuple[Finding, ...]) -> None:
-    """Print findings where complaints go."""
+    """Print findings to standard error."""
     for finding in findings:
         print(f"{finding.severity}: {finding}", file=sys.stderr)
 
 
 def show_profile(profile: Profile | None, options: Namespace) -> None:
-    """Print what every line did, or leave it in a file."""
+    """Print a profile, or write it to a file."""
     if profile is None:
         return
     if options.profile_to:
@@ -41,14 +41,14 @@ def show_profile(profile: Profile | None, options: Namespace) -> None:
 
 
 def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
-    """Leave the findings in a file for pages of code scanning, where one was asked for."""
+    """Write the findings as SARIF, if a file was given."""
     if path:
         text = json.dumps(sarif(findings, warpsim.__version__), indent=1)
         Target(path).write(lambda stream: stream.write(text.encode()))
 
 
 def report_cases(results: list[CaseResult], options: Namespace, *, interrupted: bool = False) -> int:
-    """Print the document of some cases, where one is wanted; gives the status."""
+    """Print the JSON document of some cases, if requested; returns the status."""
     if options.json:
         document({"cases": [_case_json(r) for r in results], **({"error": "interrupted"} if interrupted else {})})
     if interrupted:
@@ -73,7 +73,7 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
 
 
 def print_case(result: CaseResult, *, bits: bool) -> None:
-    """Print how a case went."""
+    """Print the result of a case."""
     good = result.bits_equal if bits else result.ok
     sys.stdout.write(result.stdout)
     print(
@@ -93,7 +93,7 @@ def print_case(result: CaseResult, *, bits: bool) -> None:
 
 
 def report_launch(launch: Launched, *, as_json: bool) -> int:
-    """Print what a launch did; gives the status."""
+    """Print the result of a launch; returns the status."""
     result = launch.result
     if as_json:
         record = attrs.asdict(result, recurse=False)
@@ -121,7 +121,7 @@ def report_launch(launch: Launched, *, as_json: bool) -> int:
 
 
 def failed(problem: WarpsimError, *, as_json: bool) -> int:
-    """Say that a module or a launch was at fault; gives status 1."""
+    """Report a faulty module or launch; returns status 1."""
     if as_json:
         document({"error": str(problem), "findings": [finding_record(f) for f in problem.findings]})
     else:

@@ -1,4 +1,4 @@
-"""The commands for those who keep tests of kernels: shrink, record, init-tests."""
+"""Commands for testing kernels: shrink, record, init-tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsim.errors import LaunchError
 
 
 def add_commands(commands: Any) -> None:
-    """Their grammar."""
+    """Declare the commands."""
     shrink = commands.add_parser("shrink", help="reduce a failing case while it still fails in the same way")
     shrink.add_argument("case", help="the folder of a case that fails")
     shrink.add_argument("-o", "--output", metavar="DIR", help="where to write the smaller case (CASE-small)")
@@ -58,14 +58,14 @@ def command_shrink(options: Namespace) -> int:
 
 
 def command_record(options: Namespace) -> int:
-    """Record what a program launches on this machine's GPU."""
+    """Record the launches of a program on this machine's GPU."""
     from warpsim.capture.session import record_command
 
     return record_command(options.program, options.output, options.kernels, options.launches)
 
 
 def command_init_tests(options: Namespace) -> int:
-    """Write the template of a repository with tests of kernels."""
+    """Write the starter repository."""
     from warpsim.testing.template import write
 
     try:

@@ -1,4 +1,4 @@
-"""``warpsim trace``: a launch as a page."""
+"""``warpsim trace``: writes a launch as a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from warpsim.trace import Tracer
 
 
 def run_traced(options: Namespace) -> int:
-    """Run a launch, and leave its trace in a file however it ends; gives the status."""
+    """Run a launch and write its trace, however it ends; returns the status."""
     if not options.output.endswith((".html", ".htm", ".json")):
         raise Unusable(f"-o {options.output}: a trace goes to FILE.html, or to FILE.json for Perfetto")
     tracer, target = Tracer(_ctas(options), max(options.steps, 0)), Target(options.output)
@@ -47,7 +47,7 @@ def _run(options: Namespace, tracer: Tracer) -> int:
 
 
 def _ctas(options: Namespace) -> int | list[tuple[int, int, int]]:
-    """The CTAs to be shown."""
+    """The CTAs to show."""
     if not options.cta:
         return max(options.ctas, 1)
     chosen = [(*dims(text), 0, 0)[:3] for text in options.cta]
@@ -55,7 +55,7 @@ def _ctas(options: Namespace) -> int | list[tuple[int, int, int]]:
 
 
 def _write(tracer: Tracer, target: Target) -> None:
-    """Leave what was recorded; a launch that never began leaves nothing."""
+    """Write the recording; nothing if the launch never began."""
     if not tracer.began:
         target.abandon()
         return
