@@ -5,19 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from warpsim.host import recording
-from warpsim.testing import assert_matches, replaying
+from .conftest import ALONE, SAXPY
 
 pytest_plugins = ["pytester"]
-SAXPY = Path(__file__).parents[2] / "programs" / "saxpy"
-ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
-IMPORTED = (recording, assert_matches, replaying)
-"""An inner pytest of this process forgets the modules that it was the first to import."""
 RACES = """
 import numpy as np, pytest, unittest, warpsim
 PTX = '''.version 8.0
@@ -35,18 +28,6 @@ PTX = '''.version 8.0
 def launch():
     return warpsim.load(PTX)["k"](1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect")
 """
-
-
-@pytest.fixture
-def case(pytester):
-    """A case that differs from its recording."""
-    folder = pytester.path / "cases" / "bad"
-    shutil.copytree(SAXPY, folder)
-    with np.load(folder / "data.npz") as stored:
-        data = dict(stored)
-    data["out_y"][5] += 1
-    np.savez(folder / "data.npz", **data)
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from warpsim.host import recording
-from warpsim.testing import assert_matches, replaying
+from .conftest import ALONE, SAXPY
 
 pytest_plugins = ["pytester"]
-PROGRAMS = Path(__file__).parents[2] / "programs"
-LINES = (PROGRAMS / "saxpy" / "kernel.ptx").read_text().splitlines()
+LINES = (SAXPY / "kernel.ptx").read_text().splitlines()
 LINE = 1 + next(number for number, line in enumerate(LINES) if "st.global" in line)
 """The line of saxpy's only store."""
-ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
-"""Plugins that cost a second to import and have no part in this."""
-IMPORTED = (recording, assert_matches, replaying)
-"""An inner pytest of this process forgets the modules that it was the first to import."""
 STORE = """
 import numpy as np, warpsim
 PTX = '''.version 8.0
@@ -42,16 +34,10 @@ PTX = '''.version 8.0
 
 
 @pytest.fixture
-def cases(pytester):
+def cases(case):
     """A folder with two cases, one of which does not give what was recorded."""
-    for name in ("good", "bad"):
-        shutil.copytree(PROGRAMS / "saxpy", pytester.path / "cases" / name)
-    bad = pytester.path / "cases" / "bad"
-    with np.load(bad / "data.npz") as stored:
-        data = dict(stored)
-    data["out_y"][5] += 1
-    np.savez(bad / "data.npz", **data)
-    return pytester.path / "cases"
+    shutil.copytree(SAXPY, case.parent / "good")
+    return case.parent
 
 
 def inner(pytester, *words):

@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.testing import snapshots
 from warpsim.testing.snapshots import Snapshot, text_of
 
+from .conftest import ALONE
+
 pytest_plugins = ["pytester"]
-ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
-IMPORTED = (snapshots,)
 QUIET_NAN = np.array([0x7FC00001, 0xFFC00000, 0x80000000, 0x3F800000], np.uint32).view(np.float32)
 
 
