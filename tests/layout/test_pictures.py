@@ -89,7 +89,7 @@ def test_wide_tables_are_cut():
     ("spelling", "words"),
     [
         ("", "not a matrix instruction"),
-        ("add.f32", "these are mma"),
+        ("add.f32", "choose from mma"),
         ("mma.f16", "needs a shape"),
         ("mma.m16n8k16", "needs the type"),
         ("mma.m16n8k8.s8", ".m16n8k16"),
@@ -100,7 +100,7 @@ def test_wide_tables_are_cut():
         ("wmma.load.c.m16n16k16.s8", "not a type of C or D"),
         ("wmma.load.c.m9n9k9.f32", "not a shape"),
         ("wgmma.m64n20k16.f16", "N from 8 to 256"),
-        ("stmatrix.m16n16", "these are .m8n8"),
+        ("stmatrix.m16n16", "choose from .m8n8"),
         ("mma.m16n8k99999999999.f16", "has the shape"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Layouts as CuTe writes them: ``shape:stride``, functions from coordinates to integers.
+"""Layouts in CuTe's notation ``shape:stride``: functions from coordinates to integers.
 
-A layout of shape ``(4,8)`` and stride ``(32,1)`` sends the coordinate ``(i, j)`` to ``32 i + j``, and the index ``x`` to
-what its coordinate gives, where the first mode runs fastest. Shapes may be nested; a stride of 0 repeats a place.
+A layout of shape ``(4,8)`` and stride ``(32,1)`` maps the coordinate ``(i, j)`` to ``32 i + j``, and an index ``x`` to
+the value at its coordinate, where the first mode runs fastest. Shapes may be nested; a stride of 0 repeats a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 SHOWN = 4096
-"""Coordinates of the largest layout that a notebook shows as a table."""
+"""Largest layout that a notebook shows as a table, in coordinates."""
 Tree: TypeAlias = "int | tuple[Tree, ...]"
 
 
@@ -28,7 +28,7 @@ def leaves(tree: Tree) -> Iterator[int]:
 
 
 def product(tree: Tree) -> int:
-    """How many coordinates a shape has."""
+    """The number of coordinates of a shape."""
     total = 1
     for leaf in leaves(tree):
         total *= leaf
@@ -37,9 +37,10 @@ def product(tree: Tree) -> int:
 
 @attrs.frozen(repr=False)
 class Layout:
-    """A layout ``shape:stride``; both are integers or tuples nested alike.
+    """A layout ``shape:stride``; both are integers, or tuples nested alike.
 
-    Call it with an index, an array of indices, or one index (or array) for each mode of the top level."""
+    Call it with an index, an array of indices, or one index (or array) per top-level mode.
+    """
 
     shape: Tree
     stride: Tree
@@ -50,7 +51,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """A layout from its spelling ``((4,8),2):((32,1),16)``."""
+        """Parse a layout such as ``((4,8),2):((32,1),16)``."""
         shape, _, stride = text.replace(" ", "").replace("_", "").partition(":")
         return cls(_tree(shape), _tree(stride))
 
@@ -75,17 +76,17 @@ class Layout:
 
     @property
     def modes(self) -> tuple[tuple[int, int], ...]:
-        """(size, stride) of every innermost mode, the fastest first; modes of size 1 are left out."""
+        """(size, stride) of every innermost mode, the fastest first, without modes of size 1."""
         return tuple((s, d) for s, d in zip(leaves(self.shape), leaves(self.stride), strict=True) if s != 1)
 
     @property
     def size(self) -> int:
-        """How many coordinates it takes."""
+        """The number of coordinates."""
         return product(self.shape)
 
     @property
     def cosize(self) -> int:
-        """One more than the greatest value."""
+        """One more than the largest value."""
         return 1 + sum((s - 1) * d for s, d in self.modes)
 
     def __getitem__(self, mode: int) -> Layout:
@@ -94,7 +95,7 @@ class Layout:
         return Layout(self.shape[mode], self.stride[mode])
 
     def __call__(self, *index: Any) -> Any:
-        """The value at an index, or at one index for each mode; arrays broadcast."""
+        """The value at an index, or at one index per mode; arrays broadcast."""
         if len(index) > 1:
             return sum(self[number](i) for number, i in enumerate(index))
         rest = np.asarray(index[0])
@@ -105,7 +106,7 @@ class Layout:
         return total if total.ndim else int(total)
 
     def coalesced(self) -> Layout:
-        """The same function of an index with the fewest modes."""
+        """The same function of an index, with the fewest modes."""
         kept: list[tuple[int, int]] = []
         for size, stride in self.modes:
             if kept and stride == kept[-1][0] * kept[-1][1]:
@@ -115,10 +116,11 @@ class Layout:
         return _of(kept)
 
     def compose(self, inner: Layout) -> Layout:
-        """``self o inner``: the layout ``x -> self(inner(x))``, of the shape of ``inner``.
+        """``self o inner``: the layout ``x -> self(inner(x))``, with the shape of ``inner``.
 
         Raises:
-            ValueError: where the modes do not divide each other."""
+            ValueError: the modes do not divide each other.
+        """
 
         def walk(shape: Tree, stride: Tree) -> Layout:
             if isinstance(shape, int):
@@ -131,7 +133,7 @@ class Layout:
         return walk(inner.shape, inner.stride)
 
     def _picked(self, count: int, step: int) -> Layout:
-        """``count`` values of this layout, ``step`` indices apart."""
+        """The layout of ``count`` values of this layout, ``step`` indices apart."""
         if step == 0 or count == 1:
             return Layout(count, 0)
         taken: list[tuple[int, int]] = []
@@ -170,12 +172,12 @@ class Layout:
 
     @property
     def is_bijection(self) -> bool:
-        """Whether every value from 0 to size - 1 is taken exactly once."""
+        """Whether every value from 0 to size - 1 occurs exactly once."""
         return self.right_inverse().size == self.size
 
     @property
     def is_onto(self) -> bool:
-        """The same where modes of stride 0 are not counted: every value is taken, each equally often."""
+        """Whether every value occurs equally often; modes of stride 0 do not count."""
         repeats = product(tuple(size for size, stride in self.modes if stride == 0))
         return self.right_inverse().size * repeats == self.size
 

@@ -1,4 +1,6 @@
-"""The elements of boxes that tensor copies move: their places in the tensor and in shared memory, for many boxes at once."""
+"""The elements of boxes moved by tensor copies: their places in the tensor and in shared memory, for many boxes at
+once.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,17 @@ Array = NDArray[Any]
 
 
 class Boxes:
-    """Boxes of one map at coordinates ``[boxes]`` for each dimension, innermost first; ``offsets`` likewise (im2col).
+    """Boxes of one map, at coordinates ``[boxes]`` for each dimension, innermost first; ``offsets`` in the same form
+    (im2col).
 
-    A box has ``count`` elements of ``nbytes`` in all. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
-    at least a swizzle span unless interleaved (read off an H200), and so it takes ``extent`` bytes there."""
+    A box has ``count`` elements of ``nbytes``. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
+    at least a swizzle span unless interleaved (observed on an H200), so it occupies ``extent`` bytes there.
+    """
 
     def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array]) -> None:
         self.coordinates = [_signed(c, 32) for c in coordinates]
         self.displaced = _misplaced(fields, self.coordinates[0])
-        """Which boxes begin where no copy can begin along the innermost dimension."""
+        """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self.slot = PACK * fields.packed // 8 if fields.padded else 0
@@ -44,10 +48,12 @@ class Boxes:
         self.extent = -(-taken // span) * span
 
     def __deepcopy__(self, memo: object) -> Boxes:
-        return self  # never changes
+        return self  # immutable
 
     def elements(self, which: Array) -> tuple[Array, Array]:
-        """Byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and whether it is inside."""
+        """The byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and a mask of those
+        inside.
+        """
         coordinates = [c[which] for c in self.coordinates]
         if self.fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
@@ -55,19 +61,19 @@ class Boxes:
         return tensor_map.tile_elements(self.fields, coordinates)
 
     def span(self) -> tuple[int, int]:
-        """The addresses between which the tensor lies."""
+        """The address range of the tensor."""
         fields = self.fields
         end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
         end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
         return fields.address, fields.address + end
 
     def spread(self) -> tuple[Array, Array, int]:
-        """The address of each element of the boxes inside the tensor, its box, and the size of an element."""
+        """The address of each element inside the tensor, its box, and the element size."""
         place, inside = self.elements(np.arange(len(self.coordinates[0])))
         return self.fields.address + place[inside], np.nonzero(inside)[0], self.fields.itemsize
 
     def shared(self, start: Array) -> Array:
-        """Shared addresses ``[boxes, count]`` (bytes) of boxes that begin at ``start``, swizzled."""
+        """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled."""
         offset = self.fields.itemsize * np.arange(self.count, dtype=np.int64)
         if self.pitch > self.inner:
             row, offset = offset // self.inner, offset % self.inner
@@ -79,11 +85,11 @@ class Boxes:
         return address ^ ((address >> 7 & mask) << 4) if mask else address
 
     def finished(self, bits: Array) -> Array:
-        """Loaded elements as the data type asks: tf32 is rounded; FTZ changes no load (as on an H200)."""
+        """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
         return _to_tf32(bits) if tensor_map.DATA_TYPES[self.fields.data_type].startswith("TFLOAT32") else bits
 
     def outside(self) -> list[tuple[int, Array]]:
-        """Dimensions of im2col along which boxes begin outside the bounding box, and which boxes."""
+        """The im2col dimensions along which boxes begin outside the bounding box, each with a mask of those boxes."""
         if not self.fields.im2col:
             return []
         bounds = tensor_map.bounding_box(self.fields)
@@ -92,7 +98,9 @@ class Boxes:
 
 
 def _misplaced(fields: Fields, first: Array) -> Array:
-    """Which boxes begin at no multiple of 16 bytes of the innermost dimension, those with gaps at no multiple of 128."""
+    """Mask of the boxes that do not begin at a multiple of 16 bytes of the innermost dimension, or of 128 for padded
+    elements.
+    """
     if fields.padded:
         return first % PADDED_BOX != 0
     bits = fields.packed or 8 * fields.pixel
@@ -101,7 +109,8 @@ def _misplaced(fields: Fields, first: Array) -> Array:
 
 def _offsets(values: list[Array], rank: int) -> list[Array]:
     """The im2col offsets that count: 16 bits, 8 bits each of two, or 5 bits each of three, which the assembler packs by
-    a sum."""
+    addition.
+    """
     wide = [np.asarray(v).astype(np.int64) & 0xFFFF for v in values]
     if rank == 5:
         packed = sum(v << 5 * i for i, v in enumerate(wide))
@@ -110,7 +119,7 @@ def _offsets(values: list[Array], rank: int) -> list[Array]:
 
 
 def _to_tf32(bits: Array) -> Array:
-    """Rounded to nearest even; every NaN is 0x7fffe000."""
+    """Round to nearest even; every NaN becomes 0x7fffe000."""
     nan = bits & np.uint32(0x7FFFFFFF) > 0x7F800000
     odd = bits >> np.uint32(13) & np.uint32(1)
     rounded = (bits + (np.uint32(0xFFF) + odd)) & np.uint32(0xFFFFE000)

@@ -1,9 +1,9 @@
-"""Matrix descriptors of wgmma: where each element of A or B lies in shared memory.
+"""wgmma matrix descriptors: where each element of A or B lies in shared memory.
 
 The formulas are those of the table of canonical layouts (PTX ISA, asynchronous warpgroup-level canonical layouts). What
-the text leaves out was read off an H100: the swizzle XORs address bits 4 to 6 with ``(address >> 7) - base_offset`` of
-the absolute shared address, masked by the mode; a K-major operand wider than its swizzle row goes on at the leading
-byte offset.
+the text leaves open was observed on an H100: the swizzle XORs address bits 4 to 6 with ``(address >> 7) - base_offset``
+of the absolute shared address, masked by the mode; a K-major operand wider than its swizzle row continues at the
+leading byte offset.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 SPANS = np.array([0, 128, 64, 32], np.int64)
-"""Bytes of a swizzle row by the descriptor's mode; 0 without swizzle."""
+"""Size of a swizzle row in bytes, by the descriptor's mode; 0 without swizzle."""
 RESERVED = 0x3FF1_C000_C000_C000
 ADDRESS_MASK = (1 << 18) - 1
 
 
 @attrs.frozen
 class Descriptor:
-    """The fields of descriptors, arrays of one shape; offsets in bytes, ``span`` bytes of a swizzle row (0: none)."""
+    """The fields of descriptors, as arrays of the same shape. Offsets are in bytes; ``span`` is the swizzle row in
+    bytes (0: none).
+    """
 
     start: Array
     leading: Array
@@ -35,7 +37,7 @@ class Descriptor:
 
 
 def decode(bits: Array) -> Descriptor:
-    """The fields of 64-bit descriptors."""
+    """Decode 64-bit descriptors."""
     bits = np.asarray(bits).astype(np.uint64)
 
     def field(at: int, width: int) -> Array:
@@ -52,7 +54,7 @@ def decode(bits: Array) -> Descriptor:
 
 
 def describe(bits: int) -> str:
-    """The fields of a descriptor in words."""
+    """Describe the fields of a descriptor in words."""
     fields = decode(np.array([bits], np.uint64))
     start, leading, stride, base, span = (
         int(f[0]) for f in (fields.start, fields.leading, fields.stride, fields.base_offset, fields.span)
@@ -62,16 +64,16 @@ def describe(bits: int) -> str:
 
 
 def encode(start: int, leading: int, stride: int, *, span: int = 0, base_offset: int = 0) -> int:
-    """A descriptor of byte offsets (multiples of 16) and a swizzle row of ``span`` bytes (0, 32, 64 or 128)."""
+    """Encode byte offsets (multiples of 16) and a swizzle row of ``span`` bytes (0, 32, 64 or 128) as a descriptor."""
     mode = {0: 0, 128: 1, 64: 2, 32: 3}[span]
     fields = (start & ADDRESS_MASK) >> 4 | (leading & ADDRESS_MASK) >> 4 << 16 | (stride & ADDRESS_MASK) >> 4 << 32
     return fields | base_offset << 49 | mode << 62
 
 
 def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, transposed: bool) -> Array:
-    """The shared-memory byte address of each element, ``[k, extent, ...descriptors]``.
+    """The shared memory byte address of each element, ``[k, extent, ...descriptors]``.
 
-    ``extent`` is M or N; ``transposed`` says that consecutive elements run along it (MN-major, 16-bit types only).
+    ``extent`` is M or N; ``transposed`` means that consecutive elements run along it (MN-major, 16-bit types only).
     """
     depth = np.arange(k, dtype=np.int64).reshape(-1, 1, *[1] * fields.start.ndim)
     width = np.arange(extent, dtype=np.int64).reshape(1, -1, *[1] * fields.start.ndim)
@@ -83,13 +85,15 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
 
 
 def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> str | None:
-    """What makes a descriptor one that the text leaves undefined, None if nothing: its fields alone, not where memory ends."""
+    """Why a descriptor is undefined according to the text; None if it is not. Checks its fields only, not the size of
+    shared memory.
+    """
     fields = decode(np.array([bits], np.uint64))
     if bool(fields.reserved[0]):
         return f"reserved bits are set: 0x{bits & RESERVED:x}"
     start, base, span = int(fields.start[0]), int(fields.base_offset[0]), int(fields.span[0])
     mask = max(span // 16 - 1, 0)
-    if base & mask and (base ^ start >> 7) & mask:  # 0 is a pattern that begins at a multiple of its size
+    if base & mask and (base ^ start >> 7) & mask:  # 0 means a pattern that begins at a multiple of its size
         return (
             f"a base offset of {base} disagrees with the start address 0x{start:x}, whose row of the {span}-byte swizzle is"
             f" {start >> 7 & mask}"
@@ -98,7 +102,7 @@ def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) 
 
 
 def moved_span(bits: int) -> int:
-    """The swizzle row in bytes of a descriptor whose pattern begins at no multiple of its size; else 0."""
+    """The swizzle row in bytes of a descriptor whose pattern does not begin at a multiple of its size; else 0."""
     fields = decode(np.array([bits], np.uint64))
     span = int(fields.span[0])
     return span if int(fields.base_offset[0]) & max(span // 16 - 1, 0) else 0
@@ -116,13 +120,14 @@ def _overlap(
 
 
 CHUNK = 16
-"""Bytes that matrices in shared memory consist of: all fields of a descriptor count in them."""
+"""Granularity of matrices in shared memory: all fields of a descriptor count 16-byte units."""
 
 
 class Elements:
-    """The elements that one descriptor names: byte addresses ``[k, extent, 1, 1]`` and what follows from them alone.
+    """The elements named by one descriptor: byte addresses ``[k, extent, 1, 1]`` and values derived from them.
 
-    They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes."""
+    They fill ``chunks`` ``[n, 1, 1]`` of 16 bytes.
+    """
 
     def __init__(self, bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
         fields = decode(np.array([[bits]], np.uint64))
@@ -135,7 +140,7 @@ class Elements:
         self._places: dict[int, Array] = {}
 
     def places(self, n_columns: int) -> Array:
-        """Index of each element, ``[k * extent]``, in words of which every column has one in turn; of column 0."""
+        """Index of each element, ``[k * extent]``, in words that are interleaved across columns; for column 0."""
         found = self._places.get(n_columns)
         if found is None:
             per = max(4 // self.itemsize, 1)
@@ -147,24 +152,24 @@ class Elements:
 
 @functools.lru_cache(512)
 def elements(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> Elements:
-    """The elements of a descriptor, kept: loops use the same ones again."""
+    """The elements of a descriptor, cached because loops reuse descriptors."""
     return Elements(bits, k, extent, itemsize, transposed=transposed)
 
 
 def beyond(bits: int, high: int, size: int) -> str:
-    """What is wrong with a descriptor that leaves shared memory."""
+    """The message for a descriptor that leaves shared memory."""
     return f"wgmma reads shared memory up to 0x{high:x}; the CTA has {size} bytes (descriptor {describe(bits)})"
 
 
 def _k_major(fields: Descriptor, depth: Array, row: Array) -> Array:
-    """Offsets of byte ``depth`` along K in a row of M or N."""
+    """Offsets of byte ``depth`` along K, in a row of M or N."""
     span = np.maximum(fields.span, 16)
     blocks = (row >> 3) * fields.stride + (row & 7) * span
     return blocks + depth // span * fields.leading + depth % span
 
 
 def _mn_major(fields: Descriptor, depth: Array, width: Array) -> Array:
-    """Offsets of byte ``width`` along M or N in a row of K."""
+    """Offsets of byte ``width`` along M or N, in a row of K."""
     plain = fields.span == 0
     span = np.maximum(fields.span, 16)
     outer = np.where(plain, fields.stride, fields.leading)

@@ -1,4 +1,4 @@
-"""Grids of labelled cells as SVG, light or dark as the reader's system is."""
+"""Grids of labelled cells as SVG, following the reader's light or dark setting."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import attrs
 
 HEIGHT = 32
 HUES = 32
-"""Colours of cells: eight hues of four shades."""
+"""Number of cell colours: eight hues in four shades."""
 
 
 @attrs.frozen
 class Cell:
-    """A cell: two lines of text, its colour (0 to 31, -1 for none), what pointing at it shows, and a ``key`` that cells share
-    which are to light up together."""
+    """A cell: two lines of text, its colour (0 to 31, -1 for none), a tooltip, and a ``key`` shared by cells that are
+    highlighted together.
+    """
 
     first: str
     second: str
@@ -25,7 +26,7 @@ class Cell:
 
 @attrs.frozen
 class Drawing:
-    """A grid with a title, lines of explanation, what its rows and columns are called, and their heads."""
+    """A grid with a title, notes, names of its rows and columns, and their headings."""
 
     title: str
     notes: tuple[str, ...]
@@ -50,7 +51,7 @@ STYLE = _style()
 
 
 def svg(drawing: Drawing) -> str:
-    """The drawing by itself."""
+    """Render the drawing as a standalone SVG."""
     wide, rows = drawing.width, drawing.cells
     left = 16 + 7 * max(map(len, (drawing.corner, *drawing.labels)))
     top = 38 + 16 * len(drawing.notes)

@@ -1,4 +1,6 @@
-"""Who holds which element of a matrix: one description, from which gather, scatter, pictures and tables come."""
+"""Which lane holds which element of a matrix: one description, from which gather, scatter, pictures and tables are
+derived.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,20 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Holder = tuple[int, int, int]
-"""Lane, register, and which part of the register, counted from its low end."""
+"""Lane, register, and part of the register, counted from its low end."""
 
 
 @attrs.frozen(eq=False)
 class Fragment:
-    """Who holds which element of a ``rows x columns`` matrix.
+    """The distribution of a ``rows x columns`` matrix over lanes.
 
-    ``layout(thread, value)`` is ``row + rows * column``; values count the elements of a thread, those of one register
-    first. ``bits`` is the width that an element takes in its register (64: a register of its own). Where not every lane
-    holds elements, ``lanes`` gives the lane of each thread of the layout, from lane ``first`` on.
+    ``layout(thread, value)`` is ``row + rows * column``; values number the elements of a thread, register by register.
+    ``bits`` is the width of an element in its register (64: a register of its own). If only some lanes hold elements,
+    ``lanes`` gives the lane of each thread of the layout, from lane ``first`` on.
 
-    ``threads`` hold elements, ``values`` each (repeated ones counted, of which ``distinct`` come first), in ``registers``
-    of ``per_register`` elements."""
+    ``threads`` hold ``values`` elements each (counting repeated ones, of which ``distinct`` come first), in
+    ``registers`` of ``per_register`` elements.
+    """
 
     rows: int
     columns: int
@@ -67,7 +70,7 @@ class Fragment:
         return thread if self.lanes is None else self.first + self.lanes(thread)
 
     def place(self, thread: Any, value: Any) -> tuple[Any, Any]:
-        """Row and column of a value of a thread; arrays broadcast."""
+        """Row and column of a thread's value; arrays broadcast."""
         at = self.layout(thread, value)
         return at % self.rows, at // self.rows
 
@@ -78,8 +81,9 @@ class Fragment:
     # ---- as a picture ------------------------------------------------------------------------
 
     def holders(self, first: int = 0, *, swapped: bool = False) -> list[list[list[Holder]]]:
-        """For each row and column (each column and row where ``swapped``) everyone who holds the element; registers count
-        from ``first``."""
+        """All holders of each element, by row and column (by column and row if ``swapped``); registers count from
+        ``first``.
+        """
         rows, columns = self.table()
         shape = (self.columns, self.rows) if swapped else (self.rows, self.columns)
         grid: list[list[list[Holder]]] = [[[] for _ in range(shape[1])] for _ in range(shape[0])]
@@ -92,7 +96,7 @@ class Fragment:
         return grid
 
     def formula(self, axes: tuple[str, str] = ("row", "column")) -> str:
-        """The layout in CuTe's spelling, and what its values are; ``axes`` are the fragment's own rows and columns."""
+        """The layout in CuTe's notation, and what its values mean. ``axes`` are the fragment's own rows and columns."""
         per = self.per_register
         value = f"value = {per} * register + part" if per > 1 else "value = register"
         thread = "lane" if self.lanes is None else "thread"
@@ -111,7 +115,7 @@ class Fragment:
         *,
         swapped: bool = False,
     ) -> Drawing:
-        """A cell for each element, coloured by lane, with lane, register and part; ``axes`` as shown."""
+        """Draw a cell per element, coloured by lane, with lane, register and part. ``axes`` are those of the picture."""
         from warpsim.layout.drawing import Drawing
 
         grid = self.holders(first, swapped=swapped)
@@ -138,11 +142,11 @@ class Fragment:
 
 
 def fragment(rows: int, columns: int, bits: int, threads: Layout, values: Layout) -> Fragment:
-    """A fragment from the places of its threads and of its values."""
+    """A fragment from the layouts of its threads and of its values."""
     return Fragment(rows, columns, bits, Layout((threads.shape, values.shape), (threads.stride, values.stride)))
 
 
 def layout_of(*modes: tuple[int, int]) -> Layout:
-    """A layout of (size, stride) pairs, the fastest first."""
+    """A layout from (size, stride) pairs, the fastest first."""
     shape: Tree = tuple(size for size, _ in modes)
     return Layout(shape, tuple(stride for _, stride in modes))

@@ -1,8 +1,8 @@
 """Fragments of mma, mma.sp, ldmatrix, stmatrix and movmatrix.
 
-The tiles of mma all follow one rule (PTX ISA, matrix fragments for mma): with group ``g = lane / 4`` and ``t = lane % 4``,
-a register of A holds consecutive k of row ``g`` or ``g + 8``, a register of B consecutive k of column ``g``, an accumulator
-pair the columns ``2t`` and ``2t + 1`` of a row.
+The tiles of mma all follow one rule (PTX ISA, matrix fragments for mma). With group ``g = lane / 4`` and ``t = lane %
+4``, a register of A holds consecutive k of row ``g`` or ``g + 8``, a register of B consecutive k of column ``g``, an
+accumulator pair the columns ``2t`` and ``2t + 1`` of a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warpsim.layout.fragment import Fragment, fragment, layout_of
 
 @functools.cache
 def multiplicand(rows: int, k: int, bits: int) -> Fragment:
-    """A (``rows`` 16 or 8) or B (``rows`` counts its columns: 8) of mma, with k as the columns."""
+    """A (``rows`` is 16 or 8) or B (``rows`` is its 8 columns) of mma, with k as the columns."""
     per = max(32 // bits, 1)
     blocks = k // (4 * per)
     return fragment(
@@ -31,7 +31,7 @@ def multiplicand(rows: int, k: int, bits: int) -> Fragment:
 
 @functools.cache
 def accumulator(rows: int, columns: int, bits: int) -> Fragment:
-    """C or D of mma and wgmma: 8-row blocks within 16, then blocks of 8 columns; 64 rows are those of four warps."""
+    """C or D of mma and wgmma: 8-row blocks within 16, then blocks of 8 columns. 64 rows are those of four warps."""
     warps = max(rows // 16, 1)
     threads = layout_of((4, 2 * rows), (8, 1)) if warps == 1 else layout_of((4, 2 * rows), (8, 1), (warps, 16))
     values = layout_of((2, rows), (min(rows, 16) // 8, 8), (columns // 8, 8 * rows))
@@ -40,10 +40,11 @@ def accumulator(rows: int, columns: int, bits: int) -> Fragment:
 
 @functools.cache
 def quad_pair(operand: str, bits: int, *, by_rows: bool) -> Fragment:
-    """mma.m8n8k4 of f16: quad pair ``q`` (lanes 4q to 4q+3 and 16 more) computes matrix q of four, side by side.
+    """mma.m8n8k4 of f16: quad pair ``q`` (lanes 4q to 4q+3, and those plus 16) computes matrix q of four, side by side.
 
-    A and B are ``[4 * 8, 4]`` (B with k as the columns), ``by_rows`` where k runs along a thread's registers;
-    accumulators are ``[8, 4 * 8]``, f16 or f32 by ``bits``."""
+    A and B are ``[4 * 8, 4]`` (B with k as the columns); ``by_rows``: k runs along a thread's registers. Accumulators
+    are ``[8, 4 * 8]``, f16 or f32 by ``bits``.
+    """
     if operand in "ab":
         if by_rows:
             return fragment(32, 4, bits, layout_of((4, 1), (4, 8), (2, 4)), layout_of((4, 32)))
@@ -57,9 +58,10 @@ def quad_pair(operand: str, bits: int, *, by_rows: bool) -> Fragment:
 def metadata(chunks: int, selector: int, rows: int = 16, *, floats: bool) -> Fragment:
     """The metadata of sparse A ``[rows, chunks]``: nibbles (two 2-bit indices) in the lanes that the selector names.
 
-    Four chunks of a row take one lane of a quad, eight a pair, sixteen all four (read off an H100; the text has figures
-    only). ``floats`` tells 16- and 32-bit element types, whose pairs share the chunks and not the rows. 64 rows are those of
-    four warps."""
+    Four chunks of a row take one lane of a quad, eight a pair, sixteen all four (observed on an H100; the text has only
+    figures). ``floats`` means 16- and 32-bit element types, whose pairs share the chunks and not the rows. 64 rows are
+    those of four warps.
+    """
     contributors = chunks // 4
     values = [(8, rows)]
     if contributors == 1:
@@ -82,8 +84,9 @@ def metadata(chunks: int, selector: int, rows: int = 16, *, floats: bool) -> Fra
 def scales(operand: str, count: int) -> Fragment:
     """Block scales, ``count`` bytes for each row of A or column of B, for selectors of 0.
 
-    A's come from lanes 4g (row g) and 4g + 1 (row g + 8), B's from lane 4g (column g): which rows the pair holds is in
-    figures only, and as CUTLASS has it (``SFALayout``)."""
+    A's come from lanes 4g (row g) and 4g + 1 (row g + 8), B's from lane 4g (column g). The rows of the pair are given
+    only in figures; they agree with CUTLASS (``SFALayout``).
+    """
     if operand == "a":
         whole = fragment(16, count, 8, layout_of((2, 8), (8, 1)), layout_of((count, 16)))
         return attrs.evolve(whole, lanes=Layout((2, 8), (1, 4)))
@@ -93,7 +96,7 @@ def scales(operand: str, count: int) -> Fragment:
 
 @functools.cache
 def moved(shape: str, *, transposed: bool) -> Fragment:
-    """One matrix of ldmatrix, stmatrix or movmatrix: rows are the rows of addresses, columns the elements of a row."""
+    """One matrix of ldmatrix, stmatrix or movmatrix: rows are address rows, columns the elements of a row."""
     if shape == "m16n16":
         return fragment(16, 16, 8, layout_of((4, 4), (8, 16)), layout_of((4, 1), (2, 128)))
     if shape == "m16n8":

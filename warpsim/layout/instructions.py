@@ -1,6 +1,6 @@
-"""Which fragments an instruction has, from its spelling: in full, or in short as ``mma.m16n8k16...f16``.
+"""Finds an instruction's fragments from its spelling, in full or abbreviated as ``mma.m16n8k16...f16``.
 
-Raises `ValueError` for what is no matrix instruction, saying what was expected.
+Raises `ValueError` for anything but a matrix instruction; the message says what was expected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BITS = {
     **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3"), 8),
     "e2m1": 4,
 }
-"""Bits of a multiplicand in its register; six bits stand in bytes, and so do four under .kind::f8f6f4."""
+"""Bits of a multiplicand in its register. Six-bit types occupy a byte, as do four-bit types under .kind::f8f6f4."""
 ACCUMULATORS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
 _SCALES = ("ue8m0", "ue4m3")
@@ -29,10 +29,11 @@ _SCALES = ("ue8m0", "ue4m3")
 
 @attrs.frozen(eq=False)
 class Operand:
-    """A matrix operand: its fragment, what its rows and columns are called, and whether it is shown transposed.
+    """A matrix operand: its fragment, the names of its rows and columns, and whether it is shown transposed.
 
-    ``name`` is the letter of its registers, which count from ``first``; ``swapped`` is for B, whose fragment has n as rows and k
-    as columns."""
+    ``name`` is the letter of its registers, which count from ``first``. ``swapped`` is for B, whose fragment has n as
+    rows and k as columns.
+    """
 
     name: str
     fragment: Fragment
@@ -42,16 +43,16 @@ class Operand:
     first: int = 0
 
     def holders(self) -> list[list[list[Holder]]]:
-        """For each row and column as shown, everyone who holds the element."""
+        """All holders of each element, by row and column as shown."""
         return self.fragment.holders(self.first, swapped=self.swapped)
 
     def formula(self) -> str:
-        """The layout in CuTe's spelling, and what its values are."""
+        """The layout in CuTe's notation, and what its values mean."""
         row, column = self.axes[::-1] if self.swapped else self.axes
         return self.fragment.formula((row, column))
 
     def drawing(self, title: str = "") -> Drawing:
-        """A cell for each element, coloured by lane, with lane, register and part."""
+        """Draw a cell per element, coloured by lane, with lane, register and part."""
         notes = (self.note,) if self.note else ()
         return self.fragment.drawing(
             self.name, title or self.name.upper(), self.axes, self.first, notes, swapped=self.swapped
@@ -64,16 +65,16 @@ class Operand:
 
 
 def operands(text: str, sm: int = 90) -> dict[str, Operand]:
-    """The matrix operands in registers of an instruction, by name, for a GPU (capability times ten)."""
+    """The register operands of a matrix instruction, by name, for a GPU (capability times ten)."""
     root, words = split(text)
     makers = {"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "ldmatrix": _moved, "stmatrix": _moved, "movmatrix": _moved}
     if root not in makers:
-        raise ValueError(f"{root or text!r} is not a matrix instruction; these are " + ", ".join(makers))
+        raise ValueError(f"{root or text!r} is not a matrix instruction; choose from " + ", ".join(makers))
     return makers[root](root, words, sm)
 
 
 def split(text: str) -> tuple[str, list[str]]:
-    """Root and modifiers of a spelling; what stands behind a blank does not count."""
+    """Split a spelling into root and modifiers, ignoring anything after a blank."""
     first = (text.replace(";", " ").split() or [""])[0]
     root, *words = [word for word in first.split(".") if word] or [""]
     return root, words
@@ -88,7 +89,7 @@ def _shape(root: str, words: list[str], example: str) -> tuple[str, int, int, in
 
 
 def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
-    """Types of d, a, b and c; what the spelling leaves out is filled in."""
+    """Types of d, a, b and c, with defaults for what the spelling leaves out."""
     known = [word for word in words if (word in BITS or word in ACCUMULATORS) and word not in _SCALES]
     if len(known) == 4:
         d, a, b, c = known
@@ -106,15 +107,17 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
             d = c = sums[0] if sums else "f64" if a == "f64" else "s32" if a[0] in "sub" and a != "bf16" else "f32"
     for name in (a, b):
         if name not in BITS:
-            raise ValueError(f".{name} is not a type of A or B; these are " + ", ".join(f".{t}" for t in BITS))
+            raise ValueError(f".{name} is not a type of A or B; choose from " + ", ".join(f".{t}" for t in BITS))
     for name in (d, c):
         if name not in ACCUMULATORS:
-            raise ValueError(f".{name} is not a type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+            raise ValueError(
+                f".{name} is not a type of C or D; choose from " + ", ".join(f".{t}" for t in ACCUMULATORS)
+            )
     return d, a, b, c
 
 
 def _depths(m: int, type: str, bits: int, *, sparse: bool) -> list[int]:
-    """Every k of mma with these rows."""
+    """Every k of mma with this number of rows."""
     if type == "f64":
         return [4, 8, 16] if m == 16 else [4]
     if m == 8:
@@ -137,7 +140,7 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     if n != 8 or m not in (8, 16) or k not in depths or (sparse and m == 8):
         legal = [f".m{x}n8k{y}" for x in ((16,) if sparse else (8, 16)) for y in _depths(x, a, bits_a, sparse=sparse)]
         raise ValueError(
-            f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}; these are " + ", ".join(legal)
+            f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}; choose from " + ", ".join(legal)
         )
     if shape == "m8n8k4" and a == "f16":
         return _quad_pairs(words, d, c)
@@ -187,7 +190,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
         d = a = b = c = held[0]
         if wanted in "cd" and d not in ACCUMULATORS:
-            raise ValueError(f".{d} is not a type of C or D; these are " + ", ".join(f".{t}" for t in ACCUMULATORS))
+            raise ValueError(f".{d} is not a type of C or D; choose from " + ", ".join(f".{t}" for t in ACCUMULATORS))
     else:
         wanted = "abcd"
         d, a, b, c = types(root, words)
@@ -195,7 +198,7 @@ def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         big = ("m16n16k16", "m8n32k16", "m32n8k16")
         legal = {"tf32": ("m16n16k8",), "f64": ("m8n8k4",), "b1": ("m8n8k128",), "s4": ("m8n8k32",), "u4": ("m8n8k32",)}
         if a not in wmma_fragments.BITS or shape not in legal.get(a, big):
-            raise ValueError(f"no wmma of .{a} has the shape .{shape}; these are " + ", ".join(legal.get(a, big)))
+            raise ValueError(f"no wmma of .{a} has the shape .{shape}; choose from " + ", ".join(legal.get(a, big)))
     elif not any(
         (m, n, k) == size
         for size in ((16, 16, 16), (8, 32, 16), (32, 8, 16), (16, 16, 8), (8, 8, 4), (8, 8, 32), (8, 8, 128))
@@ -244,7 +247,7 @@ def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     shape = next((word for word in words if _SHAPE.fullmatch(word)), "m8n8")
     legal = {"ldmatrix": ("m8n8", "m16n16", "m8n16"), "stmatrix": ("m8n8", "m16n8"), "movmatrix": ("m8n8",)}[root]
     if shape not in legal:
-        raise ValueError(f".{shape} is not a shape of {root}; these are " + ", ".join(f".{s}" for s in legal))
+        raise ValueError(f".{shape} is not a shape of {root}; choose from " + ", ".join(f".{s}" for s in legal))
     if root == "movmatrix":
         return {
             "a": Operand("a", fragments.moved(shape, transposed=False), ("row", "column")),

@@ -1,7 +1,7 @@
 """The 64-bit word of an mbarrier object, as arithmetic on arrays (uint64 in and out).
 
-The text keeps the object opaque; here: pending arrivals in bits 0 to 19, expected arrivals of the next phase in bits 20 to
-39, the phase in bit 40, the tx-count (signed) in bits 41 to 62, and bit 63 set while the object is initialised.
+The text keeps the object opaque. Here, bits 0 to 19 are pending arrivals, bits 20 to 39 the expected arrivals of the
+next phase, bit 40 the phase, bits 41 to 62 the tx-count (signed); bit 63 is set while the object is initialised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ONE = np.uint64(1)
 PHASE, TX, VALID = np.uint64(40), np.uint64(41), np.uint64(1 << 63)
 MAX_COUNT = (1 << 20) - 1
 MAX_TX = (1 << 20) - 1
-"""The range of the tx-count is -MAX_TX to MAX_TX (PTX ISA, mbarrier contents)."""
+"""The tx-count ranges from -MAX_TX to MAX_TX (PTX ISA, mbarrier contents)."""
 
 
 def _u64(value: Any) -> Array:
@@ -26,7 +26,7 @@ def _u64(value: Any) -> Array:
 
 
 def initial(count: Array) -> Array:
-    """A fresh object that expects ``count`` arrivals in each phase."""
+    """A new object that expects ``count`` arrivals in each phase."""
     n = _u64(count) & _COUNT
     return VALID | n | n << np.uint64(20)
 
@@ -37,33 +37,33 @@ def is_valid(word: Array) -> Array:
 
 
 def pending(word: Array) -> Array:
-    """Arrivals that the phase still lacks, uint32."""
+    """Pending arrivals of the phase, uint32."""
     return (word & _COUNT).astype(np.uint32)
 
 
 def phase(word: Array) -> Array:
-    """The parity of the present phase."""
+    """The parity of the current phase."""
     return (word >> PHASE & _ONE).astype(np.uint32)
 
 
 def tx_count(word: Array) -> Array:
-    """Bytes that the phase still lacks, int64; negative where more have arrived than were expected."""
+    """Pending bytes of the phase, int64; negative if more have arrived than were expected."""
     tx = (word >> TX & _TX).astype(np.int64)
     return np.where(tx > MAX_TX, tx - (1 << 22), tx)
 
 
 def expect(word: Array, nbytes: Array) -> Array:
-    """The phase waits for ``nbytes`` more; it ends where they have all arrived before (as on an H200)."""
+    """Expect ``nbytes`` more in this phase; it ends if they have all arrived already (as on an H200)."""
     return _turn(_count_bytes(word, nbytes))
 
 
 def complete_bytes(word: Array, nbytes: Array) -> Array:
-    """``nbytes`` have arrived; the phase ends where nothing is missing."""
+    """Complete ``nbytes``; the phase ends if nothing is pending."""
     return _turn(_count_bytes(word, -np.asarray(nbytes).astype(np.int64)))
 
 
 def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True) -> Array:
-    """``count`` arrivals; with ``drop`` the later phases expect as many fewer."""
+    """Make ``count`` arrivals; with ``drop``, later phases expect that many fewer."""
     n = _u64(count)
     left = (word & _COUNT) - n & _COUNT
     word = word & ~_COUNT | left
@@ -74,22 +74,22 @@ def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True
 
 
 def one_more(word: Array) -> Array:
-    """The phase waits for one arrival more."""
+    """Expect one more arrival in this phase."""
     return word & ~_COUNT | (word & _COUNT) + _ONE & _COUNT
 
 
 def has_passed(word: Array, state: Array) -> Array:
-    """Whether the phase of an earlier word is over."""
+    """Whether the phase of an earlier word has completed."""
     return (word ^ state) >> PHASE & _ONE != 0
 
 
 def has_passed_parity(word: Array, parity: Array) -> Array:
-    """Whether the phase of a parity is over."""
+    """Whether the phase with a parity has completed."""
     return phase(word) != (_u64(parity) & _ONE)
 
 
 def overdrawn(old: Array, new: Array) -> Array:
-    """Whether an arrival took more than its phase expected, or completed a phase that ``noComplete`` was to keep open."""
+    """Whether an arrival took more than its phase expected, or completed a phase despite ``noComplete``."""
     same = phase(old) == phase(new)
     stuck = (pending(new) == 0) & (tx_count(new) == 0)
     return same & ((pending(new) > pending(old)) | stuck)

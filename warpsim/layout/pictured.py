@@ -1,4 +1,4 @@
-"""Which pictures an instruction has: every operand in registers, and what lies in shared memory for it."""
+"""The pictures of an instruction: every register operand, and the matrices that it reads in shared memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Pictures = dict[str, Operand | Tile]
 
 @attrs.frozen
 class Placing:
-    """How matrices lie in shared memory: a swizzle, whether M or N runs along the lines (``transposed``), or the bits of a
-    ``descriptor``, which say all but that."""
+    """How matrices lie in shared memory: a swizzle and whether M or N runs along the lines (``transposed``), or the
+    bits of a ``descriptor``, which give everything but that.
+    """
 
     swizzle: str = "128B"
     transposed: bool = False
@@ -26,10 +27,11 @@ class Placing:
 
 
 def pictures(text: str, sm: int = 90, placing: Placing | None = None) -> Pictures:
-    """The pictures of an instruction, or of a tile of shared memory (``tile.64x64.f16``), by name.
+    """The pictures of an instruction, or of a tile in shared memory (``tile.64x64.f16``), by name.
 
     Raises:
-        ValueError: for what is none; says what was expected."""
+        ValueError: there is no such instruction or tile; the message says what was expected.
+    """
     placing = placing or Placing()
     root, words = instructions.split(text)
     if root == "tile":
@@ -49,7 +51,7 @@ def pictures(text: str, sm: int = 90, placing: Placing | None = None) -> Picture
 
 
 def _matrices(operand: Operand, words: list[str]) -> Pictures:
-    """ldmatrix and stmatrix move one matrix, two or four."""
+    """The matrices of ldmatrix and stmatrix: one, two or four."""
     count = int(next((word[1] for word in words if word in ("x1", "x2", "x4")), "1"))
     each, rows = operand.fragment.registers, 16 if "m16n16" in words else 8
     note = "lanes {} to {} give the addresses of its rows"

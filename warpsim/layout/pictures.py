@@ -1,4 +1,4 @@
-"""Pictures of fragments: who holds which element, as text and plain data; drawings are methods of fragments."""
+"""Pictures of fragments as text and plain data. Drawings are methods of fragments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsim.layout.fragment import Holder
 from warpsim.layout.instructions import Operand
 
 WIDTH = 132
-"""Characters of a line of a terminal, beyond which columns are left out."""
+"""Longest line in characters; further columns are left out."""
 
 
 def record(operand: Operand) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def record(operand: Operand) -> dict[str, Any]:
 
 
 def _run(grid: list[list[list[Holder]]]) -> tuple[int, int]:
-    """How many rows and columns at a time are parts of one register."""
+    """The rows and columns of a block whose elements are parts of one register."""
 
     def one(cells: list[list[Holder]]) -> bool:
         return len({cell[0][:2] for cell in cells}) == 1
@@ -56,7 +56,7 @@ def _span(start: int, count: int) -> str:
 
 
 def text(operand: Operand, title: str = "") -> str:
-    """A table for a terminal: lane and register of each element; elements of one register share a cell."""
+    """A table for a terminal: lane and register of each element. Elements of one register share a cell."""
     grid, fragment = operand.holders(), operand.fragment
     high, wide = _run(grid)
     lines = grid[::high]

@@ -1,7 +1,8 @@
-"""Gather registers ``[n, threads, m]`` into matrices ``[.., .., W]`` by a `Fragment`, and scatter matrices to registers.
+"""Gathers registers ``[n, threads, m]`` into matrices ``[.., .., W]`` by a `Fragment`, and scatters matrices to
+registers.
 
-``W`` runs over warps (or warpgroups) and CTAs. The axes of a fragment's layout, sorted by where they step in the matrix,
-are a reshape of it; so one register's element of all threads is a view of the matrix, and nothing is indexed.
+``W`` runs over warps (or warpgroups) and CTAs. Sorted by stride in the matrix, the modes of a fragment's layout are a
+reshape of it. A register's element in all threads is therefore a view of the matrix, and no indexing is needed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ Array = NDArray[Any]
 
 @attrs.frozen
 class _Plan:
-    """The matrix as axes: ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
-    values (slowest first), then of the threads, of which ``first`` picks one of those that hold the same; ``where`` is the place of each value among the value axes."""
+    """The matrix as axes. ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
+    values (slowest first), then those of the threads; ``first`` picks one of the threads that hold the same element;
+    ``where`` is the place of each value among the value axes.
+    """
 
     shape: tuple[int, ...]
     view: tuple[int, ...]
@@ -33,10 +36,11 @@ class _Plan:
 
 @functools.lru_cache(maxsize=512)
 def _plan(fragment: Fragment, *, row_major: bool) -> _Plan:
-    """Axes for the matrix ``[rows, columns]`` (``row_major``) or ``[columns, rows]``.
+    """The axes for the matrix ``[rows, columns]`` (``row_major``) or ``[columns, rows]``.
 
     Raises:
-        ValueError: where the fragment's layout does not hold every element."""
+        ValueError: the fragment's layout does not contain every element.
+    """
     if not fragment.layout.is_onto:
         raise ValueError(f"{fragment.layout!r} does not hold every element once")
     rows, columns = fragment.rows, fragment.columns
@@ -90,17 +94,17 @@ def gather(
     row_major: bool = False,
     batch_first: bool = False,
 ) -> Array:
-    """The matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``) that registers hold.
+    """Gather registers into the matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``).
 
     Args:
         fragment: where the elements are; a repeated element is read from its first place.
-        registers: arrays ``[n, threads, m]``, of which ``n`` and ``m`` may be 1.
+        registers: arrays ``[n, threads, m]``, where ``n`` and ``m`` may be 1.
         n: warps.
         m: CTAs side by side.
-        dtype: what the bits of an element become; as wide as the element, by default unsigned. Elements narrower than
-            a byte come as uint8, as they stand.
+        dtype: type to view elements as, of the same width; unsigned by default. Elements narrower than a byte become
+            uint8, unchanged.
         row_major: the order of the axes.
-        batch_first: ``W`` is the first axis, not the last.
+        batch_first: make ``W`` the first axis instead of the last.
     """
     plan = _plan(fragment, row_major=row_major)
     bits, per = fragment.bits, fragment.per_register
@@ -133,9 +137,10 @@ def gather(
 
 
 def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: bool = False) -> tuple[Array, ...]:
-    """Registers ``[n, threads, m]`` of a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``).
+    """Scatter a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``) to registers ``[n, threads, m]``.
 
-    Elements that several threads hold come to each of them."""
+    An element held by several threads goes to each of them.
+    """
     plan = _plan(fragment, row_major=row_major)
     view = matrix.reshape(*plan.shape, n * m).transpose(*plan.view, len(plan.shape))
     per, bits = fragment.per_register, fragment.bits
@@ -163,9 +168,11 @@ def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: boo
 
 
 def registers_of(fragment: Fragment, matrices: Array) -> Array:
-    """Registers ``[batch, threads, registers]`` of matrices ``[batch, rows, columns]`` of unsigned bits, by table.
+    """Scatter matrices ``[batch, rows, columns]`` of unsigned bits to registers ``[batch, threads, registers]``, by
+    table.
 
-    Threads count the lanes of a warp (of a warpgroup where the fragment has 128); lanes without elements get zeros."""
+    Threads are the lanes of a warp (of a warpgroup if the fragment has 128); lanes without elements get zeros.
+    """
     rows, columns = fragment.table()
     values = matrices[:, rows, columns]
     per = fragment.per_register
@@ -184,7 +191,7 @@ def registers_of(fragment: Fragment, matrices: Array) -> Array:
 
 
 def matrix_of(fragment: Fragment, registers: Array) -> Array:
-    """The matrices of unsigned bits that registers ``[batch, threads, registers]`` hold: the inverse of `registers_of`."""
+    """Gather registers ``[batch, threads, registers]`` into matrices of unsigned bits: the inverse of `registers_of`."""
     rows, columns = fragment.table()
     bits, per = fragment.bits, fragment.per_register
     values = registers if fragment.lanes is None else registers[:, fragment.lane(np.arange(fragment.threads))]

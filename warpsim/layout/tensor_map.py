@@ -1,4 +1,4 @@
-"""Tensor maps: the 128 bytes of this simulator's own encoding, and the elements of a box.
+"""Tensor maps: 128 bytes in this simulator's own encoding, and the elements of a box.
 
 The bytes are opaque, as on a GPU; `tensormap.replace` edits them through the offsets below.
 """
@@ -78,26 +78,26 @@ DATA_TYPES = (
     "16U6_ALIGN16B",
 )
 ELEMENT_TYPES = (*DATA_TYPES[:8], "FLOAT32_FTZ", "FLOAT64", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ", *DATA_TYPES[13:])
-"""The data types by the numbers that tensormap.replace uses (PTX ISA, tensormap.replace, new_val of .elemtype)."""
+"""Data types by the numbers of tensormap.replace (PTX ISA, tensormap.replace, new_val of .elemtype)."""
 SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1, 4, 4)
-"""Bytes that a copy moves as one: elements, or parts of 16 packed ones."""
+"""Bytes that a copy moves as a unit: an element, or a part of 16 packed ones."""
 FIRST_PACKED = DATA_TYPES.index("16U4_ALIGN8B")
 PACKED_BITS = {13: 4, 14: 4, 15: 6}
 PACK, PADDED_BOX, PACKED_CAPABILITY = 16, 128, 100
-"""How many packed elements a copy moves together; the extent of the boxes of those with gaps; the first GPU that has them."""
+"""Number of packed elements moved together; box extent of padded packed types; first GPU that has them."""
 INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B")
 PROMOTIONS = ("none", "64B", "128B", "256B")
 FILLS = ("zero", "nan")
 _NAN = 0x7FF7_7FF7_7FF7_7FF7
-"""What stands for NaN outside the tensor, in every width (read off an H200)."""
+"""The NaN that fills elements outside the tensor, in every width (observed on an H200)."""
 ROW_UNIT = 16
-"""The innermost coordinate of a copy, in bytes, has to be a multiple of this: otherwise an H200 faults."""
+"""The innermost coordinate of a copy, in bytes, must be a multiple of this; otherwise an H200 faults."""
 
 
 @attrs.frozen
 class Fields:
-    """A decoded map; strides in bytes for dimensions 1 and up."""
+    """A decoded map. Strides are in bytes, for dimensions 1 and up."""
 
     data_type: int
     rank: int
@@ -118,22 +118,22 @@ class Fields:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Element size in bytes."""
         return SIZES[self.data_type]
 
     @property
     def packed(self) -> int:
-        """Bits of an element of the packed types, of which 16 are moved together; else 0."""
+        """Element size in bits for packed types, which move 16 elements together; else 0."""
         return PACKED_BITS.get(self.data_type, 0)
 
     @property
     def padded(self) -> bool:
-        """Whether 16 packed elements take 16 bytes of shared memory."""
+        """Whether 16 packed elements occupy 16 bytes of shared memory."""
         return self.data_type > FIRST_PACKED
 
     @property
     def pixel(self) -> int:
-        """Bytes of what dimension 0 counts: an element, or a slice of the channels of a pixel in interleaved maps."""
+        """Bytes per unit of dimension 0: an element, or a slice of a pixel's channels in interleaved maps."""
         return 16 * self.interleave or self.itemsize
 
     @property
@@ -143,14 +143,14 @@ class Fields:
 
 
 def place_of(field: str, order: int = 0) -> tuple[int, int]:
-    """Offset and size in bytes of a field of the encoding, of its entry ``order`` where it has several."""
+    """Offset and size in bytes of a field in the encoding, or of its entry ``order``."""
     assert LAYOUT.fields is not None
     dtype, offset = LAYOUT.fields[field][:2]
     return offset + order * dtype.base.itemsize, dtype.base.itemsize
 
 
 def encode(fields: Fields) -> bytes:
-    """The 128 bytes of a map."""
+    """Encode a map as 128 bytes."""
     out = np.zeros(1, LAYOUT)
     row = out[0]
     row["magic"] = MAGIC
@@ -165,9 +165,9 @@ def encode(fields: Fields) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def decode(raw: bytes) -> Fields | None:
-    """A map from its bytes; None where they are none."""
+    """Decode a map; None if the bytes are not a map."""
     row = np.frombuffer(raw, LAYOUT)[0]
-    rank = int(row["rank"]) or 1  # a GPU counts from 0: a map of zeros that was given no rank has one dimension
+    rank = int(row["rank"]) or 1  # a GPU stores the rank minus 1: a map of zeros without a rank has one dimension
     if row["magic"] != MAGIC or rank > 5 or row["data_type"] >= len(SIZES):
         return None
     spatial = max(rank - 2, 0)
@@ -181,7 +181,7 @@ def decode(raw: bytes) -> Fields | None:
         dims=tuple(int(v) for v in row["dims"][:rank]),
         strides=tuple(int(v) for v in row["strides"][: rank - 1]),
         box=tuple(int(v) for v in row["box"][:rank]),
-        element_strides=tuple(max(int(v), 1) for v in row["element_strides"][:rank]),  # 0 is 1, as on an H200
+        element_strides=tuple(max(int(v), 1) for v in row["element_strides"][:rank]),  # 0 means 1, as on an H200
         im2col=bool(row["im2col"]),
         lower=tuple(int(v) for v in row["lower"][:spatial]),
         upper=tuple(int(v) for v in row["upper"][:spatial]),
@@ -192,7 +192,7 @@ def decode(raw: bytes) -> Fields | None:
 
 
 def in_parts(fields: Fields) -> Fields:
-    """A map of packed elements as one of the bytes or words that they fill in global memory."""
+    """A map of packed elements as a map of the bytes or words that they fill in global memory."""
     if not fields.packed:
         return fields
 
@@ -208,14 +208,16 @@ def in_parts(fields: Fields) -> Fields:
 
 
 def row_axis(fields: Fields, axis: int) -> bool:
-    """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels: a
-    box has one of them, whatever ``box`` says (read off an H200, like all of interleaved maps here)."""
+    """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels;
+    a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here).
+    """
     return not (fields.interleave and axis == fields.rank - 2)
 
 
 def box_extent(fields: Fields, axis: int) -> int:
-    """Elements (pixels of a slice in interleaved maps) of a box along an axis: every ``element_strides``-th; dimension 0
-    knows no stride unless it counts pixels."""
+    """Elements (pixels of a slice in interleaved maps) of a box along an axis: every ``element_strides``-th. Dimension
+    0 has no stride unless it counts pixels.
+    """
     if not row_axis(fields, axis):
         return 1
     return -(-fields.box[axis] // _step(fields, axis))
@@ -230,15 +232,16 @@ def _stride(fields: Fields, axis: int) -> int:
 
 
 def _spread(fields: Fields, offset: Array, inside: Array) -> tuple[Array, Array]:
-    """Pixels ``[boxes, n]`` as elements."""
+    """Expand pixels ``[boxes, n]`` to elements."""
     n = len(offset)
     parts = np.arange(0, fields.pixel, fields.itemsize, dtype=np.int64)
     return (offset[:, :, None] + parts).reshape(n, -1), np.repeat(inside, len(parts), axis=1)
 
 
 def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Array]:
-    """Of every element of boxes at ``coordinates`` (``[boxes]`` each), dimension 0 innermost: its byte offset in the tensor
-    ``[boxes, elements]`` (int64), and whether it is inside."""
+    """Places of the elements of boxes at ``coordinates`` (``[boxes]`` each, dimension 0 innermost): byte offset in the
+    tensor ``[boxes, elements]`` (int64), and a mask of those inside.
+    """
     n = len(coordinates[0])
     offset: Array = np.zeros((n,) + (1,) * fields.rank, np.int64)
     inside: Array = np.ones((n,) + (1,) * fields.rank, np.bool_)
@@ -254,7 +257,7 @@ def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Arra
 
 
 def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
-    """Of each dimension that an im2col map has pixels along: the axis, and where its bounding box begins and ends."""
+    """The bounding box of an im2col map: axis, begin and end, for each dimension with pixels."""
     first = 0 if fields.interleave else 1
     return [
         (first + i, fields.lower[i], fields.dims[first + i] + fields.upper[i]) for i in range(max(fields.rank - 2, 0))
@@ -262,9 +265,10 @@ def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
 
 
 def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Array]) -> tuple[Array, Array]:
-    """The same for im2col: ``pixels`` positions of the bounding box, ``channels`` elements each.
+    """Places of the elements of im2col boxes: ``pixels`` positions of the bounding box, ``channels`` elements each.
 
-    ``coordinates`` are (c, w, [h, [d,]] n), interleaved (w, [h, [d,]] slice, n); ``offsets`` move the pixels inside the filter.
+    ``coordinates`` are (c, w, [h, [d,]] n), or (w, [h, [d,]] slice, n) if interleaved; ``offsets`` move the pixels
+    within the filter.
     """
     carry: Array = np.arange(fields.pixels, dtype=np.int64)[None]
     row: Array = np.zeros(1, np.int64)
@@ -272,7 +276,7 @@ def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Arra
     for i, (axis, low, end) in enumerate(bounding_box(fields)):
         step, first = fields.element_strides[axis], coordinates[axis][:, None]
         left, count = -(-(end - first) // step), max(-(-(end - low) // step), 1)
-        later = carry - left  # rows after the first begin where the bounding box does
+        later = carry - left  # rows after the first begin at the edge of the bounding box
         place = np.where(later < 0, first + carry * step, low + later % count * step) + offsets[i][:, None]
         carry = np.where(later < 0, 0, later // count + 1)
         row = row + place * _stride(fields, axis)
@@ -300,7 +304,7 @@ _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
 @functools.lru_cache(maxsize=256)
 def problem(fields: Fields, rank: int | None = None) -> str | None:
-    """What makes a map one that the driver refuses, or that a copy of ``rank`` dimensions cannot use; None if nothing."""
+    """Why the driver rejects a map, or a copy of ``rank`` dimensions cannot use it; None if it is valid."""
     unit = 32 if fields.interleave == 2 or fields.padded else 16
     if rank is not None and rank != fields.rank:
         return f"a map of {fields.rank} dimensions, used by a copy of {rank},"
@@ -324,7 +328,7 @@ def problem(fields: Fields, rank: int | None = None) -> str | None:
 
 
 def _packed_problem(fields: Fields) -> str | None:
-    """The driver's rules for packed elements."""
+    """Check the driver's rules for packed elements."""
     name = DATA_TYPES[fields.data_type]
     unit = PADDED_BOX if fields.padded else 2
     if fields.dims[0] % unit:
@@ -366,7 +370,7 @@ def _im2col_problem(fields: Fields) -> str | None:
 
 
 def row_bytes(fields: Fields, count: int) -> int:
-    """Bytes that elements one after the other take in shared memory (rounded up)."""
+    """Bytes of consecutive elements in shared memory, rounded up."""
     if fields.padded:
         return count
     return -(-count * fields.packed // 8) if fields.packed else count * fields.itemsize

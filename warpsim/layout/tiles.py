@@ -19,9 +19,10 @@ LINE = 128
 
 @attrs.frozen(eq=False)
 class Tile:
-    """Elements of ``itemsize`` bytes at byte ``addresses``, ``[rows, columns]``, of which those along the columns lie together.
+    """Elements of ``itemsize`` bytes at byte ``addresses`` ``[rows, columns]``, contiguous along columns.
 
-    ``axes`` are what rows and columns are called; ``unit`` elements of the matrix are one here (8 of b1)."""
+    ``axes`` name rows and columns. One element here stands for ``unit`` elements of the matrix (8 for b1).
+    """
 
     name: str
     addresses: Array
@@ -32,16 +33,16 @@ class Tile:
 
     @property
     def chunks(self) -> Array:
-        """The address of each 16 bytes that lie together, ``[rows, columns * itemsize / 16]``."""
+        """The address of each contiguous 16 bytes, ``[rows, columns * itemsize / 16]``."""
         return self.addresses[:, :: CHUNK // self.itemsize]
 
     def span(self, chunk: int) -> str:
-        """Which columns a chunk holds: ``0-7``."""
+        """The columns that a chunk holds: ``0-7``."""
         per = CHUNK // self.itemsize * self.unit
         return f"{chunk * per}-{chunk * per + per - 1}" if per > 1 else str(chunk * per)
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """The tile as plain data, for JSON."""
         return {
             "rows": self.addresses.shape[0],
             "columns": self.addresses.shape[1] * self.unit,
@@ -52,7 +53,7 @@ class Tile:
         }
 
     def places(self) -> Drawing:
-        """Where each chunk of each row lies, coloured by its banks."""
+        """Draw where each chunk of each row lies, coloured by bank."""
         rows, columns = self.chunks.shape
         cells = []
         for row in range(rows):
@@ -68,7 +69,7 @@ class Tile:
         return Drawing(self.name, notes, "\\".join(self.axes), heads, labels, tuple(cells), 64)
 
     def memory(self) -> Drawing:
-        """What lies in each line of 128 bytes, coloured by the place in its row."""
+        """Draw the content of each 128-byte line, coloured by the place in its row."""
         held = {}
         for row, at in np.ndindex(self.chunks.shape):
             held[int(self.chunks[row, at]) // CHUNK] = row, at
@@ -89,11 +90,11 @@ class Tile:
         return Cell(f"{row}, {self.span(at)}", "", at % 8 * 4, tip, f"{row} {at}")
 
     def svg(self, title: str) -> str:
-        """The places of its chunks as a drawing."""
+        """Draw the places of the chunks as SVG."""
         return svg(attrs.evolve(self.places(), title=title))
 
     def drawings(self) -> list[Drawing]:
-        """All there is to draw."""
+        """All drawings of the tile."""
         return [self.places(), self.memory()]
 
     def text(self) -> str:
@@ -129,7 +130,7 @@ def by_descriptor(name: str, bits: int, k: int, extent: int, nbytes: int, *, tra
 
 
 def canonical(k: int, extent: int, nbytes: int, span: int, *, transposed: bool) -> int:
-    """The descriptor of a tile at address 0 that is packed as closely as the swizzle (``span`` bytes, 0 for none) allows."""
+    """The descriptor of a tile at address 0, packed as densely as the swizzle (``span`` bytes, 0 for none) allows."""
     core = 8 * max(span, CHUNK)
     if not span:
         other = core * (k // 8 if transposed else k * nbytes // CHUNK)
@@ -143,7 +144,8 @@ def tensor_tile(rows: int, columns: int, nbytes: int, span: int) -> Tile:
     """A box of ``rows`` x ``columns`` elements as a tensor copy lays it out at address 0, swizzled over ``span`` bytes.
 
     Raises:
-        ValueError: rows are no multiple of 16 bytes, or longer than the swizzle allows."""
+        ValueError: rows are not a multiple of 16 bytes, or exceed the swizzle span.
+    """
     pitch = columns * nbytes
     if pitch % CHUNK or (span and pitch > span) or rows < 1 or rows * pitch > 1 << 16:
         most = f" and at most the {span} of the swizzle" if span else ""

@@ -1,9 +1,9 @@
 """How the 128 threads of a warpgroup hold wgmma operands.
 
-Registers come stacked, ``[registers, n, 128, m]``: ``n`` warpgroups, ``m`` CTAs side by side; matrices are ``[W, ...]`` with
-``W = n * m``. Warp ``w`` holds rows ``16w`` to ``16w + 15``; within a warp, A and the accumulators lie as in mma's 16x8 tiles:
-with ``g = lane / 4`` and ``t = lane % 4``, tile ``j`` of 8 columns gives each lane columns ``8j + 2t`` and the next, of row ``g``
-in the first pair and of row ``g + 8`` in the second.
+Registers come stacked, ``[registers, n, 128, m]``: ``n`` warpgroups, ``m`` CTAs side by side. Matrices are ``[W, ...]``
+with ``W = n * m``. Warp ``w`` holds rows ``16w`` to ``16w + 15``. Within a warp, A and the accumulators are as in mma's
+16x8 tiles: with ``g = lane / 4`` and ``t = lane % 4``, tile ``j`` of 8 columns gives each lane columns ``8j + 2t`` and
+the next, of row ``g`` in the first pair and of row ``g + 8`` in the second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 @functools.cache
 def multiplicand(bits: int) -> Fragment:
-    """A in registers, of elements of 32 bytes a row."""
+    """A in registers, with 32 bytes of elements per row."""
     per = 32 // bits
     threads = layout_of((4, per * 64), (8, 1), (4, 16))
     return fragment(64, 8 * per, bits, threads, layout_of((per, 64), (2, 8), (2, 4 * per * 64)))
@@ -37,35 +37,35 @@ _REGISTERS_FIRST = tuple(int(i) for i in np.argsort(_ROWS_FIRST))
 
 
 def gather_accumulator(stack: Array) -> Array:
-    """``[W, 64, N]`` of ``N / 2`` registers of one element each."""
+    """Gather ``N / 2`` registers of one element each into ``[W, 64, N]``."""
     count, n, _, m = stack.shape
     view = stack.reshape(count // 4, 2, 2, n, 4, 8, 4, m)
     return view.transpose(_ROWS_FIRST).reshape(n * m, 64, count * 2)
 
 
 def scatter_accumulator(matrix: Array, n: int, m: int) -> Array:
-    """``N / 2`` registers of ``[W, 64, N]``."""
+    """Scatter ``[W, 64, N]`` to ``N / 2`` registers of one element each."""
     count = matrix.shape[2] // 2
     view = matrix.reshape(n, m, 4, 2, 8, count // 4, 4, 2)
     return view.transpose(_REGISTERS_FIRST).reshape(count, n, 128, m)
 
 
 def gather_packed(stack: Array) -> Array:
-    """``[W, 64, N]`` f16 of ``N / 4`` registers of two halves each."""
+    """Gather ``N / 4`` registers of two halves each into ``[W, 64, N]`` f16."""
     count, n, _, m = stack.shape
     halves = np.ascontiguousarray(stack).view(np.float16).reshape(count // 2, 2, n, 4, 8, 4, m, 2)
     return halves.transpose(2, 6, 3, 1, 4, 0, 5, 7).reshape(n * m, 64, count * 4)
 
 
 def scatter_packed(matrix: Array, n: int, m: int) -> Array:
-    """``N / 4`` registers (u32) of two halves each of ``[W, 64, N]`` f16."""
+    """Scatter ``[W, 64, N]`` f16 to ``N / 4`` registers (u32) of two halves each."""
     count = matrix.shape[2] // 4
     view = matrix.reshape(n, m, 4, 2, 8, count // 2, 4, 2).transpose(5, 3, 0, 2, 4, 6, 1, 7)
     return np.ascontiguousarray(view).view(np.uint32).reshape(count, n, 128, m)
 
 
 def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any]) -> Array:
-    """``[W, K, 64]`` of the four registers of A; ``K`` elements of a row take 32 bytes."""
+    """Gather the four registers of A into ``[W, K, 64]``; the ``K`` elements of a row occupy 32 bytes."""
     words = tuple(r.view(np.uint32) for r in registers)
     matrix = held.gather(multiplicand(8 * dtype.itemsize), words, n, m, dtype)
     return np.ascontiguousarray(matrix.transpose(2, 0, 1))
@@ -74,7 +74,7 @@ def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any])
 def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -> Array:
     """The metadata of each chunk of A, ``[W, chunks, 64]`` (int64), from the metadata registers.
 
-    A nibble describes a chunk: two 2-bit indices of 4 elements, for 32-bit types one of 2 elements.
+    A nibble describes a chunk: two 2-bit indices into 4 elements, or for 32-bit types one into 2 elements.
     """
     chunks = 16 if itemsize == 1 else 8
     warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
@@ -84,7 +84,9 @@ def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -
 
 
 def sparse_positions(nibbles: Array, itemsize: int) -> Array:
-    """Which k of the full row each stored element of A has, ``[W, K / 2, 64]`` (int64), from what `sparse_nibbles` gave."""
+    """The k, in the full row, of each stored element of A, ``[W, K / 2, 64]`` (int64), from the result of
+    `sparse_nibbles`.
+    """
     chunks = nibbles.shape[1]
     first = np.arange(chunks)[:, None]
     if itemsize == 4:

@@ -1,8 +1,9 @@
-"""wmma fragments: of an H100, read off ``wmma.load`` of matrices whose elements are their own index, and of a V100.
+"""wmma fragments of an H100, observed through ``wmma.load`` of matrices whose elements are their own index, and of a
+V100.
 
 Every fragment is made of 8-row blocks. With ``g = lane / 4`` and ``t = lane % 4``, a multiplicand register holds
-consecutive k of row (A) or column (B) ``g`` of its block; an accumulator pair holds columns ``2t, 2t + 1`` of row ``g``,
-or, where the tile is 8 rows high and 32 wide, rows ``2t, 2t + 1`` of column ``g``. The text leaves all this open.
+consecutive k of row (A) or column (B) ``g`` of its block. An accumulator pair holds columns ``2t, 2t + 1`` of row ``g``
+or, in a tile 8 rows high and 32 wide, rows ``2t, 2t + 1`` of column ``g``. The text leaves all this unspecified.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def dimensions(shape: str) -> tuple[int, int, int]:
 
 def is_older(sm: int, shape: str) -> bool:
     """Whether a GPU (capability times ten) has the older fragments. Only those of 16x16x16 were ever published; other
-    shapes are taken to lie as on newer GPUs."""
+    shapes are assumed to be as on newer GPUs.
+    """
     return sm < 75 and shape == "m16n16k16"
 
 
@@ -37,7 +39,8 @@ def volta_multiplicand(operand: str, *, along_k: bool) -> Fragment:
     """f16 A or B of 16x16x16 on a V100; ``along_k``: k runs along the lines in memory (row-major A, column-major B).
 
     Every element is held by two groups of four lanes. Observed on a V100 by Raihan, Goli and Aamodt (Modeling Deep
-    Learning Accelerator Enabled GPUs, ISPASS 2019); B's groups as the quad pairs of mma.m8n8k4 need them."""
+    Learning Accelerator Enabled GPUs, ISPASS 2019); B's groups are as the quad pairs of mma.m8n8k4 require.
+    """
     row, column = (8, 0) if operand == "a" else (0, 8)
     groups = (2, row), (2, column), (2, 4)
     if along_k:
@@ -47,7 +50,7 @@ def volta_multiplicand(operand: str, *, along_k: bool) -> Fragment:
 
 @functools.cache
 def volta_accumulator(type: str) -> Fragment:
-    """C or D of 16x16x16 on a V100: the accumulators of mma.m8n8k4, one 8x8 block for each quad pair."""
+    """C or D of 16x16x16 on a V100: the accumulators of mma.m8n8k4, one 8x8 block per quad pair."""
     if type == "f16":
         return fragment(16, 16, 16, layout_of((4, 1), (2, 8), (2, 128), (2, 4)), layout_of((8, 16)))
     threads = layout_of((2, 1), (2, 32), (2, 8), (2, 128), (2, 4))
@@ -56,9 +59,11 @@ def volta_accumulator(type: str) -> Fragment:
 
 @functools.cache
 def multiplicand(operand: str, shape: str, type: str, sm: int = 90, *, along_k: bool = True) -> Fragment:
-    """A or B (rows are B's columns, columns are k); f16 fragments repeat their elements to fill eight registers.
+    """A or B (for B, rows are its columns and columns are k); f16 fragments repeat their elements to fill eight
+    registers.
 
-    ``along_k`` is of interest for older GPUs only (``sm`` is the capability times ten)."""
+    ``along_k`` matters on older GPUs only (``sm`` is the capability times ten).
+    """
     if is_older(sm, shape):
         return volta_multiplicand(operand, along_k=along_k)
     m, n, k = dimensions(shape)
@@ -94,6 +99,6 @@ def accumulator(shape: str, type: str, sm: int = 90) -> Fragment:
 
 @functools.cache
 def words(operand: str, shape: str) -> Fragment:
-    """A or B of b1 in words of 32 bits."""
+    """A or B of b1 in 32-bit words."""
     whole = multiplicand(operand, shape, "b1")
     return fragment(whole.rows, whole.columns // 32, 32, layout_of((4, whole.rows), (8, 1)), layout_of((1, 0)))

@@ -1,4 +1,4 @@
-"""The approximate functions of the GPU, to the bit: quadratic interpolation with a truncated squarer.
+"""The GPU's approximate functions, to the bit: quadratic interpolation with a truncated squarer.
 
 Tables and datapath were recovered from an H100 over all 2^32 inputs of each f32 function; other architectures are
 assumed to be the same. All arithmetic is exact integer arithmetic followed by truncation.
@@ -113,7 +113,7 @@ def ex2_ftz(x: Array) -> Array:
 
 
 def _normalise(magnitude: Array, top: int) -> tuple[Array, Array]:
-    """24 significant bits of an integer, truncated, and the exponent field for units of 2**(top - 127)."""
+    """An integer truncated to 24 significant bits, and its exponent field in units of 2**(top - 127)."""
     length = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
     shift = length - 24
     significand = np.where(shift >= 0, magnitude >> np.maximum(shift, 0), magnitude << np.maximum(-shift, 0))
@@ -136,7 +136,7 @@ def lg2_ftz(x: Array) -> Array:
 
 
 def _turns(x: Array) -> Array:
-    """x / 2 pi, the product truncated to 24 bits (FMUL.RZ)."""
+    """x / 2 pi, with the product truncated to 24 bits (FMUL.RZ)."""
     from warpsim.numerics.floating import mul
 
     return mul(np.asarray(x), np.array([0x3E22F983], np.uint32).view(F32), "rz")
@@ -224,7 +224,7 @@ def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
 
 
 def rcp_factors(x: Array, unit: Unit = rcp_ftz) -> tuple[Array, Array]:
-    """What `rcp` multiplies last."""
+    """The factors of the last multiplication in `rcp`."""
     size = np.abs(x)
     k = np.where(size < _SMALL, np.float32(2.0**24), np.where(size > _LARGE, np.float32(0.25), np.float32(1)))
     return unit(_mul(x, k)), k
@@ -265,7 +265,7 @@ def ex2(x: Array, unit: Unit = ex2_ftz) -> Array:
 
 
 Factors = tuple[Array, Array]
-"""What a quotient multiplies last: the reciprocal from the unit and the dividend, scaled alike."""
+"""The factors of a quotient's last multiplication: the unit's reciprocal and the dividend, scaled alike."""
 
 
 def div(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
@@ -325,7 +325,7 @@ def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
 
 
 def _double(sign: Any, field: Array, mantissa: Array) -> Array:
-    """High words from sign bit, exponent field and 20 mantissa bits."""
+    """The high word of an f64 from sign bit, exponent field and 20 mantissa bits."""
     return sign | (field.astype(np.uint32) << np.uint32(20)) | mantissa.astype(np.uint32)
 
 
@@ -363,7 +363,7 @@ def rsqrt_ftz_f64(x: Array) -> Array:
 
 
 def rsqrt_f64(x: Array) -> Array:
-    """``rsqrt.approx.f64``: the unit and one step of refinement, as the assembler emits it."""
+    """``rsqrt.approx.f64``: the unit and one refinement step, as the assembler emits it."""
     from warpsim.numerics.floating import fma64, nan64
 
     small = np.abs(x) < 2.0**-1022
@@ -381,7 +381,7 @@ def rsqrt_f64(x: Array) -> Array:
 
 
 def truncate_f16(x: Array) -> Array:
-    """f32 to f16 toward zero, subnormals kept; 65536 and above become Inf, NaN 0x7FFF."""
+    """Truncate f32 to f16 toward zero, keeping subnormals; 65536 and above become Inf, NaN becomes 0x7FFF."""
     bits, sign, e, m = _parts(x)
     field = e - 127 + 15
     significand = m | 0x800000

@@ -1,4 +1,4 @@
-"""Halves of packed registers, and what small formats share."""
+"""Halves of packed registers, and helpers of small formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 EXPONENT = {F16: 0x7C00, BF16: 0x7F80, F32: 0x7F800000, F64: 0x7FF0000000000000}
-"""The exponent field: a magnitude above it is a NaN."""
+"""The exponent field; a larger magnitude is a NaN."""
 SIGN = {F16: 0x8000, BF16: 0x8000, F32: 0x80000000, F64: 0x8000000000000000}
 
 
@@ -27,12 +27,12 @@ def join(low: Array, high: Array) -> Array:
 
 
 def words(x: Array) -> Array:
-    """The bits of a floating-point array, as unsigned integers."""
+    """View a floating-point array as unsigned integers."""
     return x.view(f"u{x.dtype.itemsize}")
 
 
 def flush_subnormal(x: Array) -> Array:
-    """Subnormal values as zeros of their sign; f16, f32, f64."""
+    """Replace subnormal f16, f32 and f64 values by zeros of the same sign."""
     u = words(x)
     exponent, sign = u.dtype.type(EXPONENT[x.dtype]), u.dtype.type(SIGN[x.dtype])
     small = (u & exponent) == 0

@@ -1,7 +1,7 @@
-"""Conversions between number formats, with the rounding, saturation and NaN of the hardware.
+"""Conversions between number formats, with the hardware's rounding, saturation and NaNs.
 
 Modes are ``rn rz rm rp rna`` (to a format) and ``rni rzi rmi rpi`` (to an integral value). Small formats and directed
-modes go through `narrow`; the everyday conversions take the shortest way NumPy offers.
+modes go through `narrow`; common conversions take NumPy's shortest path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INTEGRAL: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "
 
 
 def has_nan(x: Array) -> bool:
-    """Whether any value is NaN; cheaper than isnan, which makes an array."""
+    """Whether any value is NaN; cheaper than isnan, which allocates an array."""
     return bool(x.size) and bool(np.isnan(np.minimum.reduce(x, axis=None)))
 
 
@@ -29,13 +29,13 @@ def has_nan(x: Array) -> bool:
 
 
 def integer_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Clamped to the target's range."""
+    """Clamp to the target's range."""
     own, info = np.iinfo(x.dtype), np.iinfo(dtype)
     return np.clip(x, max(int(info.min), int(own.min)), min(int(info.max), int(own.max))).astype(dtype)
 
 
 def to_integer(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """f16, f32 or f64 rounded to an integer and clamped; NaN gives 0, or only the top bit where either side has 64 bits."""
+    """Round f16, f32 or f64 to an integer and clamp. NaN gives 0, or only the top bit set if either side has 64 bits."""
     r = _INTEGRAL[mode](x)
     info = np.iinfo(dtype)
     if dtype.itemsize < 8:
@@ -64,7 +64,7 @@ def _to_64(r: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def integer_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Integer to float, rounded once."""
+    """Convert an integer to float, rounded once."""
     if dtype == F64:
         return x.astype(F64) if x.dtype.itemsize < 8 or mode == "rn" else _directed_double(x, mode)
     if dtype == F32 and mode == "rn":
@@ -79,7 +79,7 @@ def _magnitude(x: Array) -> Array:
 
 
 def _odd_double(x: Array) -> Array:
-    """A 64-bit integer as f64, rounded to odd."""
+    """Convert a 64-bit integer to f64, rounded to odd."""
     magnitude = _magnitude(x)
     sticky = np.where(magnitude & np.uint64(0x7FF), np.uint64(0x800), np.uint64(0))
     cut = np.where(magnitude >> np.uint64(53), magnitude & ~np.uint64(0x7FF) | sticky, magnitude)
@@ -88,7 +88,7 @@ def _odd_double(x: Array) -> Array:
 
 
 def _directed_double(x: Array, mode: str) -> Array:
-    """A 64-bit integer as f64 in a directed mode: cut to 53 bits, then one step up where the mode says so."""
+    """Convert a 64-bit integer to f64 in a directed mode: truncate to 53 bits, then step up if the mode requires it."""
     magnitude = _magnitude(x)
     lost = np.uint64(0x7FF) >> np.minimum(_leading_zeros(magnitude), np.uint64(11))
     kept, negative = magnitude & ~lost, x < 0
@@ -109,7 +109,7 @@ def _leading_zeros(x: Array) -> Array:
 
 
 def round_integral(x: Array, mode: str) -> Array:
-    """To an integral value of the same format; NaN becomes canonical, in f64 quiet."""
+    """Round to an integral value of the same format. NaN becomes canonical; in f64 it becomes quiet."""
     if x.dtype == F64:
         return np.asarray(_INTEGRAL[mode](x))
     if x.dtype == F32:
@@ -118,7 +118,7 @@ def round_integral(x: Array, mode: str) -> Array:
 
 
 def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """f32 or f64 to f16 or bf16, rounded once; NaN becomes 0x7FFF."""
+    """Convert f32 or f64 to f16 or bf16, rounded once; NaN becomes 0x7FFF."""
     if x.dtype == F32 and mode == "rn":
         if dtype == F16:
             out = x.astype(F16).view(np.uint16)
@@ -135,7 +135,7 @@ def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
 
 
 def float_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
-    """Between f16, bf16, f32 and f64, rounded once; each pair with the NaN that its instruction makes."""
+    """Convert between f16, bf16, f32 and f64, rounded once, with the NaN that the instruction produces."""
     if dtype == x.dtype:
         return _same(x)
     if x.dtype == F64:
@@ -159,7 +159,7 @@ def _same(x: Array) -> Array:
 
 
 def quiet_double(x: Array) -> Array:
-    """f16 or f32 as f64; NaN keeps sign and payload and becomes quiet."""
+    """Convert f16 or f32 to f64; NaN keeps sign and payload and becomes quiet."""
     out = x.astype(F64)
     if has_nan(x):
         form, u = FORMATS[_NAMES[x.dtype]], words(x).astype(np.uint64)
@@ -178,7 +178,7 @@ def _from_double(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
 
 
 def canonical_single(x: Array) -> Array:
-    """f32 with NaN as 0x7FFFFFFF, in a new array where there is one."""
+    """f32 with NaN replaced by 0x7FFFFFFF; copies only if there is a NaN."""
     return np.where(np.isnan(x), np.uint32(0x7FFFFFFF), x.view(np.uint32)).view(F32) if has_nan(x) else x
 
 
@@ -186,7 +186,7 @@ def canonical_single(x: Array) -> Array:
 
 
 def half_bits(x: Array, name: str, mode: str, *, relu: bool, finite: bool) -> Array:
-    """f32 as the bits (u16) of f16 or bf16; ``finite`` clamps overflow, ``relu`` negative results to 0."""
+    """Convert f32 to the bits (u16) of f16 or bf16; ``finite`` clamps overflow, ``relu`` clamps negative results to 0."""
     if not finite and not relu:
         return to_half(x, F16 if name == "f16" else BF16, mode).view(np.uint16)
     code = round_bits(x, name, mode, finite=finite)
@@ -194,19 +194,19 @@ def half_bits(x: Array, name: str, mode: str, *, relu: bool, finite: bool) -> Ar
 
 
 def small_bits(x: Array, name: str, *, relu: bool) -> Array:
-    """f32 as codes (u8) of an 8-bit or smaller format: nearest even, saturating."""
+    """Convert f32 to codes (u8) of a format of at most 8 bits: nearest even, saturating."""
     code = round_bits(x, name, "rn", finite=True)
     return (relu_bits(code, name) if relu else code).astype(np.uint8)
 
 
 def half2_to_single(a: Array) -> tuple[Array, Array]:
-    """The lower and upper halves of f16x2 registers as f32."""
+    """Convert the lower and upper halves of f16x2 registers to f32."""
     low, high = halves(a, F16)
     return low.astype(F32), high.astype(F32)
 
 
 def small_to_half2(low: Array, high: Array, name: str, *, relu: bool) -> Array:
-    """Two codes as f16x2 registers."""
+    """Convert two codes to f16x2 registers."""
     parts = []
     for code in (low, high):
         half = to_f16(code, name)
@@ -215,7 +215,7 @@ def small_to_half2(low: Array, high: Array, name: str, *, relu: bool) -> Array:
 
 
 def to_ue8m0(x: Array, mode: str, *, finite: bool) -> Array:
-    """f32 magnitudes as powers of two (u8): rounded up (``rp``) or down (``rz``); NaN is 0xFF."""
+    """Convert f32 magnitudes to powers of two (u8), rounded up (``rp``) or down (``rz``); NaN is 0xFF."""
     bits = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
     code = bits >> np.uint32(23)
     if mode == "rp":
@@ -226,15 +226,16 @@ def to_ue8m0(x: Array, mode: str, *, finite: bool) -> Array:
 
 
 def from_ue8m0(code: Array) -> Array:
-    """Powers of two as bf16 bits (u16); 0xFF is NaN."""
+    """Convert powers of two to bf16 bits (u16); 0xFF is NaN."""
     wide = code.astype(np.uint16)
     return np.where(wide == 0xFF, np.uint16(0x7FFF), np.where(wide == 0, np.uint16(0x40), wide << np.uint16(7)))
 
 
 def tf32(x: Array, mode: str, *, relu: bool = False, finite: bool = False) -> Array:
-    """f32 rounded to 10 fraction bits, as u32.
+    """Round f32 to 10 fraction bits, as u32.
 
-    ``rna`` only cuts NaN, and its ``finite`` takes one step back from everything beyond the finite values."""
+    ``rna`` only truncates NaN; its ``finite`` steps one back from every result beyond the finite values.
+    """
     bits = x.view(np.uint32)
     if mode == "rna":
         special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
@@ -256,12 +257,12 @@ def tf32(x: Array, mode: str, *, relu: bool = False, finite: bool = False) -> Ar
 
 
 def clamp_unit(x: Array) -> Array:
-    """``.sat``: clamped to [0, 1]; NaN and -0 become +0."""
+    """Apply ``.sat``: clamp to [0, 1]; NaN and -0 become +0."""
     one = x.dtype.type(1)
     return np.where(x > 0, np.where(x < one, x, one), x.dtype.type(0))
 
 
 def pack_saturated(a: Array, dtype_bits: int, *, signed: bool) -> Array:
-    """s32 clamped to a field of a few bits, as u32."""
+    """Clamp s32 to a field of a few bits, as u32."""
     low, high = (-(1 << (dtype_bits - 1)), (1 << (dtype_bits - 1)) - 1) if signed else (0, (1 << dtype_bits) - 1)
     return np.clip(a, low, high).astype(np.int32).view(np.uint32) & np.uint32((1 << dtype_bits) - 1)

@@ -1,6 +1,6 @@
-"""Matrix products that a GPU has no unit for: what its assembler puts in their place.
+"""Matrix products that a GPU has no unit for, as its assembler emulates them.
 
-Read from the machine code of an H100 and compared with what it returned; axes as in `matrix`.
+Read from the machine code for an H100 and compared with its results; axes as in `matrix`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ ADA = Unit(13, 16, -132, -20, 13)
 
 
 def dot_fp8(a: Array, b: Array, c: Array, kinds: tuple[str, str], sm: int, present: Array | None = None) -> Array:
-    """``A . B + C`` of narrow floats by ``mma``: native on sm_89 and sm_120, else two sums of f16 products and an addition.
+    """``A . B + C`` of narrow floats by ``mma``: native on sm_89 and sm_120, else two sums of f16 products and an
+    addition.
 
-    An H100 unpacks the low pair of each four bytes and the high pair into f16 and multiplies the one, then the other;
-    C joins with an ordinary rounded addition.
+    An H100 unpacks the low pair of each four bytes, and the high pair, into f16 and multiplies first one, then the
+    other; C is added with an ordinary rounded addition.
 
     Args:
         a: bits ``[K, ...]``, as `operands.decode` takes them.
-        b: the same of B.
-        c: f32 or f16: its type is the result's.
+        b: bits of B, in the same form.
+        c: f32 or f16, which is also the result's type.
         kinds: types of A and B, such as ``("e4m3", "e5m2")``.
         sm: capability times ten.
-        present: of sparse A, `operands.expand`ed: where it stores elements.
+        present: for sparse A that went through `operands.expand`, a mask of the stored elements.
     """
     if sm == 89:
         return matrix.dot_add(a, b, c, kinds, ADA, present)
@@ -60,14 +61,14 @@ def dot_quads(a: Array, b: Array, c: Array, result: np.dtype[np.generic], sm: in
 
     Args:
         a: bits ``[4, ...]`` (u16).
-        b: the same of B.
-        c: f32 or f16, to which the axes after K broadcast.
+        b: bits of B, in the same form.
+        c: f32 or f16; the axes after K broadcast to it.
         result: f32 or f16.
         sm: capability times ten.
     """
     if sm < 80:
         volta = matrix.unit_of(70)
-        if c.dtype == F16 and result == F32:  # an f16 that is subnormal keeps the least exponent of f16
+        if c.dtype == F16 and result == F32:  # a subnormal f16 keeps the least exponent of f16
             volta, c = attrs.evolve(volta, least_c=-14), c.astype(F32)
         return matrix.dot_add(a, b, c, "f16", volta)
     left, right = a.view(F16).astype(F32), b.view(F16).astype(F32)
@@ -103,9 +104,10 @@ def dot_scaled(
     sm: int,
     present: Array | None = None,
 ) -> Array:
-    """kind::mxf8f6f4: the fused sum, each product raised by the exponents of its two ue8m0 scales.
+    """kind::mxf8f6f4: the fused sum, with each product scaled by its two ue8m0 scales.
 
-    ``scales`` are bytes ``[M, 1, W]`` and ``[1, N, W]``, of which each holds for all of K; the rest as in `dot_fp8`."""
+    ``scales`` are bytes ``[M, 1, W]`` and ``[1, N, W]``, each valid for all of K; the rest is as in `dot_fp8`.
+    """
     unit = matrix.unit_of(sm)
     left, right = (decode(x, kind) for x, kind in zip((a, b), kinds, strict=True))
     (sa, ea), (sb, eb) = (scale_factors(s, "ue8m0") for s in scales)
@@ -127,10 +129,11 @@ GROUP = Unit(35, 32, -139, -139)
 
 
 def dot_groups(a: Array, b: Array, c: Array, scales: tuple[Array, Array], scale_type: str) -> Array:
-    """kind::mxf4 and mxf4nvf4: four groups of 16 products summed exactly, times their scales, aligned to 35 bits.
+    """kind::mxf4 and mxf4nvf4: four groups of 16 products, each summed exactly, scaled, and aligned to 35 bits.
 
-    ``a`` and ``b`` are e2m1, one in a byte, and finite, so that zeros stand for what sparse A leaves out; ``scales`` are
-    bytes ``[S, M, 1, W]`` and ``[S, 1, N, W]``, S of 2 or 4 parts of K."""
+    ``a`` and ``b`` are e2m1, one per byte, and finite, so that zeros can stand for the elements that sparse A omits.
+    ``scales`` are bytes ``[S, M, 1, W]`` and ``[S, 1, N, W]``, where S is 2 or 4 parts of K.
+    """
     terms = decode(a, "e2m1").values.astype(F64) * decode(b, "e2m1").values
     groups = terms.reshape(4, len(a) // 4, *terms.shape[1:])
     sums, some = groups.sum(axis=1), (groups != 0).any(axis=1)

@@ -1,7 +1,7 @@
-"""Questions to all lanes of a small array, asked in the way that begins fastest.
+"""Reductions over small arrays, in the form with the least call overhead.
 
-A reduction takes a few microseconds before it looks at its first element, five times as long as ``argmin`` or
-``count_nonzero``; where a launch has a warp or two, that is what its instructions cost.
+A reduction takes a few microseconds before it reads its first element, five times as long as ``argmin`` or
+``count_nonzero``. In a launch of one or two warps, that overhead is what instructions cost.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 FEW = 4096
-"""Lanes up to which this pays."""
+"""Largest number of lanes for which this pays."""
 
 
 def few(x: Any) -> bool:
-    """Whether a value is an array of a few lanes (and no stand-in for one)."""
+    """Whether a value is a small array (and not a stand-in for one)."""
     return type(x) is np.ndarray and 0 < x.size <= FEW
 
 
 def least(x: Any) -> Any:
-    """The least element of a small array; NaN where it has any."""
+    """The least element of a small array; NaN if it contains one."""
     flat = x.reshape(-1)
     return flat.item(flat.argmin())

@@ -1,7 +1,7 @@
-"""IEEE arithmetic of f32 and f64 arrays in every rounding, with the NaN that the hardware makes.
+"""IEEE arithmetic of f32 and f64 arrays in every rounding mode, with the hardware's NaNs.
 
 Modes are ``rn``, ``rz``, ``rm``, ``rp``. Exactness comes from error-free transforms: a sum of two doubles is rounded to
-odd (the last bit records that something was lost), and rounding that to single is one rounding.
+odd (the last bit records that something was lost), and rounding that to single is a single rounding.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _TIE = int(_HALFWAY)
 _TINY = np.float32(2.0**-126)
 _NORMAL = 2.0**-126
 _BELOW = np.array(35)
-"""Shifts out what a double has above the bit that is half of a single's last."""
+"""Shifts out the bits of a double above the one that is half of a single's last bit."""
 
 
 def canonical(x: Array) -> Array:
-    """f32 with every NaN as 0x7FFFFFFF, in place."""
+    """Replace every NaN of an f32 array by 0x7FFFFFFF, in place."""
     if few(x):
         lowest = least(x)
         if lowest == lowest:
@@ -39,7 +39,7 @@ def canonical(x: Array) -> Array:
 
 
 def flush(x: Array) -> Array:
-    """Subnormal f32 values as zeros of their sign."""
+    """Replace subnormal f32 values by zeros of the same sign."""
     small = np.abs(x) < _TINY
     if small.any():
         x = np.where(small, np.copysign(np.float32(0), x), x)
@@ -47,19 +47,20 @@ def flush(x: Array) -> Array:
 
 
 def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = None) -> Array:
-    """a * b (+ c), rounded to the f32 ``r``, with subnormal results as zeros: also where it took the coarse steps of
-    subnormal numbers to round up to the least normal one, as an H100 has it."""
+    """a * b (+ c), rounded to the f32 ``r``, with subnormal results flushed to zero, including results that reach the
+    least normal number only through the coarser rounding of subnormals (as on an H100).
+    """
     least = np.abs(r) == _TINY
     if least.any():
         a, b = (x.astype(F64) for x in np.broadcast_arrays(a, b))
         exact = a * b if c is None else odd_sum(a * b, np.broadcast_to(c, a.shape).astype(F64))
-        fine = narrow(exact * 2.0**64, mode)  # as if exponents had no end
+        fine = narrow(exact * 2.0**64, mode)  # rounded as if the exponent were unbounded
         r = np.where(least & (np.abs(fine) < np.float32(2.0**-62)), np.copysign(np.float32(0), r), r)
     return flush(r)
 
 
 def flush_quotient(r: Array, mode: str, a: Array, b: Array) -> Array:
-    """a / b, rounded to the f32 ``r``, with subnormal results as zeros, in the way of `flush_product`."""
+    """a / b, rounded to the f32 ``r``, with subnormal results flushed as in `flush_product`."""
     least = np.abs(r) == _TINY
     if least.any():
         short = (
@@ -72,18 +73,19 @@ def flush_quotient(r: Array, mode: str, a: Array, b: Array) -> Array:
 
 
 def saturate(x: Array) -> Array:
-    """Clamped to [0, 1]; NaN and -0 become +0."""
+    """Clamp to [0, 1]; NaN and -0 become +0."""
     zero, one = x.dtype.type(0), x.dtype.type(1)
     return np.minimum(np.where(x > 0, x, zero), one)
 
 
 def extreme(a: Array, b: Array, *, is_least: bool) -> Array:
-    """The least or the greatest of two: -0 is less than +0, and a NaN loses against a number.
+    """The minimum or maximum of two: -0 is less than +0, and a number wins over a NaN.
 
-    np.fmin and np.fmax do as the processor does that they run on: on Arm, a signalling NaN wins."""
+    np.fmin and np.fmax depend on the processor: on Arm, a signalling NaN wins.
+    """
     if few(a) and few(b):
         r = np.minimum(a, b) if is_least else np.maximum(a, b)
-        if r.itemsize > 2 and least(np.abs(r)) > 0:  # neither NaN nor zeros
+        if r.itemsize > 2 and least(np.abs(r)) > 0:  # neither NaN nor zero
             return r
     first = (a < b) if is_least else (a > b)
     first |= (a == b) & (np.signbit(a) if is_least else ~np.signbit(a))
@@ -103,7 +105,7 @@ def odd_sum(p: Array, c: Array) -> Array:
 
 
 def narrow(s: Array, mode: str) -> Array:
-    """f64 values (exact or rounded to odd) as f32 in a rounding mode."""
+    """Convert f64 values (exact or rounded to odd) to f32 in a rounding mode."""
     r = s.astype(F32)
     if mode == "rn":
         return r
@@ -111,7 +113,7 @@ def narrow(s: Array, mode: str) -> Array:
 
 
 def step_toward(r: Array, rounded: Array, exact: Array, mode: str) -> Array:
-    """The neighbour of a nearest-rounded result where the mode asks for it."""
+    """Step a nearest-rounded result to its neighbour if the mode requires it."""
     zero = r.dtype.type(0)
     up, down = r.dtype.type(np.inf), r.dtype.type(-np.inf)
     with np.errstate(all="ignore"):
@@ -126,7 +128,7 @@ def step_toward(r: Array, rounded: Array, exact: Array, mode: str) -> Array:
 
 
 def _zero_sign(r: Array, exact_zero: Array, mode: str) -> Array:
-    """An exact cancellation to zero is -0 when rounding down."""
+    """Make an exact cancellation to zero -0 when rounding down."""
     return np.where(exact_zero, np.copysign(r, r.dtype.type(-1)), r) if mode == "rm" else r
 
 
@@ -165,9 +167,10 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
 
 
 def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
-    """The product is exact in f64; the sum is rounded twice only where it lies on a tie or below the normal range.
+    """The product is exact in f64; the sum is rounded twice only for ties and below the normal range.
 
-    Each pass works in place: a third f64 array would push the other two out of the cache."""
+    Each pass works in place, because a third f64 array would evict the other two from the cache.
+    """
     if few(a) and few(b) and few(c):
         return _fma_of_few(a.astype(F64) * b.astype(F64), c.astype(F64))
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
@@ -204,7 +207,7 @@ def _fma_of_few(p: Array, c: Array) -> Array:
 
 
 def _rounded_once(p: Array, c: Array) -> Array:
-    """p + c as f32: lanes that lie on a tie or below the normal range are rounded to odd first."""
+    """p + c as f32; lanes at a tie or below the normal range are first rounded to odd."""
     s = p + c
     with np.errstate(under="ignore"):
         r = s.astype(F32)
@@ -247,7 +250,7 @@ def sqrt(a: Array, mode: str = "rn") -> Array:
 
 
 def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
-    """Correct a nearest quotient to a directed rounding by the sign of a - r * b."""
+    """Correct a nearest-rounded quotient to a directed rounding, by the sign of a - r * b."""
     if r.dtype == F32:
         residual = a.astype(F64) - r.astype(F64) * b.astype(F64)
     else:
@@ -271,7 +274,7 @@ def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
 
 
 def _extreme_quotients(r: Array, a: Array, b: Array, mode: str) -> tuple[Array, Array]:
-    """Quotients whose residual would over- or underflow, by exact rationals, and which lanes they are."""
+    """Quotients whose residual would over- or underflow, by exact rationals, and a mask of those lanes."""
     a, b = np.broadcast_to(a, r.shape), np.broadcast_to(b, r.shape)
     extreme = np.zeros(r.shape, np.bool_)
     for x in (a, b, r):

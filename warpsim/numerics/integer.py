@@ -1,4 +1,4 @@
-"""Integer arithmetic on arrays: what NumPy's operators do not give directly."""
+"""Integer arithmetic on arrays beyond NumPy's operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """Least and greatest value."""
+    """Smallest and largest value."""
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -54,7 +54,7 @@ def mul_high(a: Array, b: Array) -> Array:
 
 
 def divide(a: Array, b: Array) -> Array:
-    """Quotient toward zero; by zero all ones, as the hardware's routines return."""
+    """Divide toward zero; division by zero gives all ones, as in the hardware's routines."""
     zero = b == 0
     safe = np.where(zero, b.dtype.type(1), b)
     q = a // safe if a.dtype.kind == "u" else _truncate(a, safe)
@@ -73,7 +73,7 @@ def _all_ones(dtype: np.dtype[Any]) -> Any:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """a - (a / b) * b; by zero all ones."""
+    """a - (a / b) * b; all ones for division by zero."""
     zero = b == 0
     if not zero.any():
         return np.asarray(np.fmod(a, b), a.dtype)
@@ -81,14 +81,14 @@ def remainder(a: Array, b: Array) -> Array:
 
 
 def shift_amount(amount: Array, dtype: np.dtype[Any]) -> Array:
-    """A u32 shift amount in the type of the shifted value; NumPy's shifts clamp as the hardware's do."""
+    """A u32 shift amount in the type of the shifted value; NumPy's shifts clamp as the hardware does."""
     if dtype.itemsize == 2:
         amount = np.minimum(amount, np.uint32(16))
     return amount.view(dtype) if dtype.itemsize == 4 else amount.astype(dtype)
 
 
 def funnel(low: Array, high: Array, amount: Array, *, left: bool, wrap: bool) -> Array:
-    """shf: a window of 32 bits of the pair high:low."""
+    """shf: a 32-bit window of the pair high:low."""
     c = (amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))).astype(np.uint64)
     pair = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
     if left:
@@ -127,10 +127,11 @@ def reverse_bits(a: Array) -> Array:
 
 
 def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
-    """fns: where the n-th set bit is, from ``base`` up (``offset`` > 0) or down; all ones where there are fewer.
+    """fns: the position of the n-th set bit, from ``base`` up (``offset`` > 0) or down; all ones if there are fewer.
 
-    What the manual leaves undefined is as the assembler's expansion has it: nothing is found from a base beyond the
-    word, and the least offset gives 0."""
+    Cases that the manual leaves undefined follow the assembler's expansion: nothing is found from a base beyond the
+    word, and the least offset gives 0.
+    """
     mask, base, offset = np.broadcast_arrays(mask, base, offset)
     down, exact = offset < 0, offset == 0
     word = np.where(down, reverse_bits(mask), mask)
@@ -160,7 +161,7 @@ def find_leading(a: Array, *, shift_amount: bool) -> Array:
 
 
 def _field(position: Array, length: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Position and length of a bit field, clamped to the width; 32-bit instructions read 8 bits of each."""
+    """Position and length of a bit field, clamped to the width; 32-bit instructions use 8 bits of each."""
     n = np.uint32(bits(dtype))
     if n == 32:
         position, length = position & np.uint32(0xFF), length & np.uint32(0xFF)
@@ -169,7 +170,7 @@ def _field(position: Array, length: Array, dtype: np.dtype[Any]) -> tuple[Array,
 
 
 def extract_field(a: Array, position: Array, length: Array) -> Array:
-    """bfe: signed fields extend the bit at their end, or the sign where they reach beyond it."""
+    """bfe: a signed field is extended with its top bit, or with the sign if it reaches beyond the word."""
     at, size = _field(position, length, a.dtype)
     if a.dtype.kind == "i":
         spare = (at.dtype.type(bits(a.dtype)) - size).view(a.dtype)
@@ -179,7 +180,7 @@ def extract_field(a: Array, position: Array, length: Array) -> Array:
 
 
 def insert_field(a: Array, b: Array, position: Array, length: Array) -> Array:
-    """bfi: the low bits of a into b."""
+    """bfi: insert the low bits of a into b."""
     at, size = _field(position, length, a.dtype)
     one = a.dtype.type(1)
     mask = ((one << size) - one) << at
@@ -197,7 +198,7 @@ _PRMT_MODES: dict[str, list[list[int]]] = {
 
 
 def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Array:
-    """prmt: four bytes chosen from the eight of b:a."""
+    """prmt: select four of the eight bytes of b:a."""
     pair = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
     out: Any = np.uint32(0)
     for i in range(4):
@@ -213,7 +214,7 @@ def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Arra
 
 
 def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
-    """lop3: the Boolean function whose truth table is given."""
+    """lop3: the Boolean function with a given truth table."""
     out: Any = np.zeros(1, a.dtype)
     for i in range(8):
         if table >> i & 1:
@@ -234,7 +235,7 @@ def dot_bytes(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool) -
 
 
 def dot_halves(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool, high: bool) -> Array:
-    """dp2a: two products of halves of a with the low or high byte pair of b, and c."""
+    """dp2a: two products of halves of a with the low or high byte pair of b, plus c."""
     total = c.astype(np.int64)
     for i in range(2):
         x = (a >> np.uint32(16 * i)).astype(np.uint16)
@@ -246,7 +247,7 @@ def dot_halves(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool, 
 
 
 def add_carry(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Array]:
-    """a + b (+ carry), and whether the unsigned sum left the width."""
+    """a + b (+ carry), and the carry out."""
     u = unsigned(a.dtype)
     s = a + b
     out = s.view(u) < a.view(u)
@@ -257,7 +258,7 @@ def add_carry(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Ar
 
 
 def sub_borrow(a: Array, b: Array, carry: Array | None = None) -> tuple[Array, Array]:
-    """a - b (- 1 unless carry), and the carry out: false where the unsigned difference is negative."""
+    """a - b (- 1 unless carry), and the carry out: false if the unsigned difference is negative."""
     u = unsigned(a.dtype)
     out = a.view(u) >= b.view(u)
     d = a - b

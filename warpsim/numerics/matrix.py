@@ -1,10 +1,11 @@
 """The tensor cores' dot product: align, truncate, add exactly, round once.
 
-Every product is exact; all terms of a block (the products and C) are cut toward zero to F fraction bits below the
+Every product is exact. All terms of a block (the products and C) are truncated toward zero to F fraction bits below the
 largest exponent among the nonzero ones, added exactly, and rounded once: toward zero to f32, to nearest even to f16.
 
-Operands are ``[K, ...]`` arrays whose other axes broadcast to those of C: a batch of small tiles comes with the batch last,
-``[K, M, 1, W]`` and ``[K, 1, N, W]``, so that the inner loops run along it; large tiles come as ``[K, W, M, 1]`` and ``[K, W, 1, N]``.
+Operands are ``[K, ...]`` arrays whose other axes broadcast to those of C. A batch of small tiles has the batch last,
+``[K, M, 1, W]`` and ``[K, 1, N, W]``, so that the inner loops run along it; large tiles are ``[K, W, M, 1]`` and ``[K,
+W, 1, N]``.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO, Factors, decode
 from warpsim.numerics.workspace import WORKSPACE
 
 PRODUCTS = 1 << 18
-"""Products of one piece of work: few calls of NumPy matter more than the second-level cache."""
+"""Products per piece of work: few NumPy calls matter more than the second-level cache."""
 ABSENT = -(1 << 14)
 """The exponent of a sum without a nonzero term, in 64-bit arithmetic."""
 
 
 @attrs.frozen
 class Unit:
-    """A tensor core: fraction bits kept while aligning, bytes of K that one block takes, the least exponent that terms
-    are aligned to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C."""
+    """A tensor core: fraction bits kept while aligning, bytes of K per block, the least exponent that terms are aligned
+    to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C.
+    """
 
     fraction: int
     block_bytes: int
@@ -43,9 +45,11 @@ UNITS: dict[int, Unit] = {
     80: Unit(24, 16, -132, -20),
     90: Unit(25, 32, -133, -21),
 }
-"""By the least capability (times ten) of a generation; sm_90 is measured on an H100, the others are from public models."""
+"""By the least capability (times ten) of a generation. sm_90 was measured on an H100, the others are from public
+models.
+"""
 WGMMA_FP8 = Unit(13, 32, -133, -21, 13)
-"""fp8 of wgmma: 13 fraction bits, also of an f32 result (measured on an H100; the text says more)."""
+"""fp8 of wgmma: 13 fraction bits, also of an f32 result (measured on an H100; the text promises more)."""
 
 
 def unit_of(sm: int) -> Unit:
@@ -56,15 +60,15 @@ def unit_of(sm: int) -> Unit:
 def dot_add(
     a: Array, b: Array, c: Array, kind: str | tuple[str, str], unit: int | Unit, present: Array | None = None
 ) -> Array:
-    """``A . B + C`` by the GPU's blocks, for float operands.
+    """Compute ``A . B + C`` of float operands in the GPU's blocks.
 
     Args:
         a: bits ``[K, ...]``, as `decode` takes them.
-        b: the same of B.
-        c: f32 or f16: its type is the result's.
+        b: bits of B, in the same form.
+        c: f32 or f16, which is also the result's type.
         kind: the type of A and B, or a pair of types.
         unit: the tensor core, or a capability times ten.
-        present: of sparse A, `expand`ed: where it stores elements. A block covers stored elements.
+        present: for sparse A that went through `expand`, a mask of the stored elements. A block covers stored elements.
     """
     kinds = (kind, kind) if isinstance(kind, str) else kind
     unit = unit_of(unit) if isinstance(unit, int) else unit
@@ -76,7 +80,7 @@ def dot_add(
 def multiply_add(
     left: Factors, right: Factors, c: Array, unit: Unit, block: int, present: Array | None = None
 ) -> Array:
-    """The same of decoded operands, ``block`` stored elements of K at a time."""
+    """Compute the same for decoded operands, ``block`` stored elements of K at a time."""
     k, step = len(left.values), block if present is None else 2 * block
     with np.errstate(all="ignore"):
         np.setbufsize(4096)  # broadcast operands are copied into buffers; errstate restores the size
@@ -99,7 +103,7 @@ def _block(left: Factors, right: Factors, c: Array, unit: Unit, present: Array |
     if c.size <= limit and not special:
         return work(left.values, left.exponents, right.values, right.exponents, c, unit)
     finite = right
-    if special and present is not None:  # zeros that stand for nothing must not meet an Inf
+    if special and present is not None:  # zeros that fill gaps must not meet an Inf
         finite = Factors(np.where(np.isfinite(right.values), right.values, F32.type(0)), right.exponents, special=True)
     out = np.empty(c.shape, c.dtype)
     for piece in pieces(c.shape, limit):
@@ -113,7 +117,7 @@ def _block(left: Factors, right: Factors, c: Array, unit: Unit, present: Array |
 
 
 def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
-    """Slices of the leading axes that cut an array into pieces of at most ``limit`` elements (or of one element)."""
+    """Slices of the leading axes that divide an array into pieces of at most ``limit`` elements (or of one element)."""
     inner = 1
     for extent in shape[1:]:
         inner *= extent
@@ -137,8 +141,9 @@ def _cut(factors: Factors, piece: tuple[slice, ...]) -> Factors:
 
 
 def _whole_numbers(av: Array, bv: Array, c: Array, unit: Unit) -> Array | None:
-    """Of tiles ``[K, W, M, 1]`` and ``[K, W, 1, N]`` of small integers, of which every sum is exact in f32 and no term loses bits:
-    a product of matrices. None for all else, which sixteen elements mostly tell."""
+    """Compute tiles ``[K, W, M, 1]`` and ``[K, W, 1, N]`` of small integers, all of whose sums are exact in f32 with no
+    term losing bits, as a matrix product. None for anything else, which sixteen elements mostly reveal.
+    """
     few = av.reshape(-1)[:16]
     if (np.rint(few) != few).any():
         return None
@@ -157,7 +162,7 @@ def _whole_numbers(av: Array, bv: Array, c: Array, unit: Unit) -> Array | None:
 
 
 def _narrow(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
-    """Types whose nonzero products lie between 2**-28 and 2**32, so that nothing leaves the range of f32."""
+    """For types whose nonzero products lie between 2**-28 and 2**32, so that nothing leaves the range of f32."""
     emax = _largest_sums(ae, be, c.shape)
     none = emax < LEAST_SUM if int(emax.min()) < LEAST_SUM else None
     emax += np.uint8(127 - 2 * RAISED)
@@ -168,7 +173,7 @@ def _narrow(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) ->
 
 
 def _wide(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
-    """bf16 and tf32: in f32 too, but where products overflow or results are subnormal."""
+    """For bf16 and tf32: also in f32, except where products overflow or results are subnormal."""
     top = _largest_sums(ae, be, c.shape)
     least = int(top.min())
     none = top < ZERO // 2 if least < ZERO // 2 else None
@@ -178,12 +183,12 @@ def _wide(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> A
         return _in_f64(av, bv, top, c, unit)
     top += np.int16(127)
     np.maximum(top, _exponents(c, unit), out=top)
-    np.maximum(top, np.int16(unit.fraction), out=top)  # less only where no product is left
+    np.maximum(top, np.int16(unit.fraction), out=top)  # less only if no product is nonzero
     return _rounded(av, bv, c, none, top, unit)
 
 
 def _largest_sums(ae: Array, be: Array, shape: tuple[int, ...]) -> Array:
-    """The largest exponent of the products of each output."""
+    """The largest exponent of each output's products."""
     narrow = ae.dtype == np.uint8
     sums = WORKSPACE.take("sums8" if narrow else "sums16", (len(ae), *shape), ae.dtype)
     np.add(ae, be, out=sums)
@@ -191,7 +196,7 @@ def _largest_sums(ae: Array, be: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _exponents(c: Array, unit: Unit) -> Array:
-    """Exponents of C plus 127 in 8 bits; of a zero, less than any other."""
+    """Exponents of C plus 127, in 8 bits; a zero has the least."""
     if c.dtype == F16:
         raw = c.view(np.uint16)
         field = np.maximum(raw >> np.uint16(10) & np.uint16(31), 1) + np.uint16(127 - 15)
@@ -203,10 +208,11 @@ def _exponents(c: Array, unit: Unit) -> Array:
 
 
 def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, unit: Unit) -> Array:
-    """The sum, aligned to exponents ``emax`` (plus 127).
+    """The rounded sum, aligned to exponents ``emax`` (plus 127).
 
-    Products times the power of two that makes their quantum 1 are exact in f32 and truncated by the cast to s32, where
-    as many fit as are added at once; C joins in f64, because the total may need 33 bits."""
+    Products times the power of two that makes their quantum 1 are exact in f32 and truncated by the cast to s32; as
+    many as fit are added at once. C is added in f64, because the total may need 33 bits.
+    """
     take, shape, fraction = WORKSPACE.take, c.shape, unit.fraction
     bits = take("scales", shape, np.int32)
     np.subtract(np.int32(254 + fraction), emax, out=bits, dtype=np.int32)
@@ -228,7 +234,7 @@ def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, un
         total *= back
         d = total.astype(F16)
         raw = d.view(np.uint16)
-        raw *= raw != 0x8000  # what vanishes is +0
+        raw *= raw != 0x8000  # a vanishing result is +0
     else:
         mask = total.view(np.int64)
         mask &= -(1 << 52 - unit.kept)  # toward zero
@@ -238,7 +244,7 @@ def _rounded(av: Array, bv: Array, c: Array, none: Array | None, emax: Array, un
 
 
 def _alone(c: Array, unit: Unit) -> Array:
-    """C where no product is left."""
+    """The result if no product is nonzero: C."""
     if c.dtype == F32 and unit.kept < 23:
         c = (c.view(np.int32) & np.int32(-(1 << 23 - unit.kept))).view(F32)
     return c + c.dtype.type(0)
@@ -248,7 +254,7 @@ def _alone(c: Array, unit: Unit) -> Array:
 
 
 def _in_f64(av: Array, bv: Array, top: Array, c: Array, unit: Unit) -> Array:
-    """Exponents of any size; ``top`` the largest of the products."""
+    """For exponents of any size; ``top`` is the largest of the products."""
     exponent = np.where(top < ZERO // 2, ABSENT, top.astype(np.int32))
     shift = unit.fraction - aligned_exponent(exponent, c, unit)
     products = av.astype(F64) * bv.astype(F64)
@@ -258,7 +264,7 @@ def _in_f64(av: Array, bv: Array, top: Array, c: Array, unit: Unit) -> Array:
 
 
 def aligned_exponent(top: Array, c: Array, unit: Unit) -> Array:
-    """The exponent that all terms are aligned to: the largest of the products' and C's, and the unit's floor."""
+    """The exponent that all terms are aligned to: the largest of the products, C, and the unit's floor."""
     if c.dtype == F16:
         field = ((c.view(np.uint16) >> np.uint16(10)) & np.uint16(0x1F)).astype(np.int32)
         ce, floor = np.maximum(field, 1) - 15, unit.floor16
@@ -269,12 +275,12 @@ def aligned_exponent(top: Array, c: Array, unit: Unit) -> Array:
 
 
 def power_of_two(exponent: Array) -> Array:
-    """2 to an integer, as f64."""
+    """2 to an integer power, as f64."""
     return ((exponent + 1023).astype(np.int64) << 52).view(F64)
 
 
 def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> Array:
-    """The aligned sum of the products and C as the result's type: to nearest even for f16, toward zero for f32."""
+    """Round the aligned sum of the products and C to the result's type: to nearest even for f16, toward zero for f32."""
     total += np.trunc(c.astype(F64) * power_of_two(shift))
     if c.dtype == F16:
         result = (total * power_of_two(-shift)).astype(F16) + F16.type(0)
@@ -284,7 +290,7 @@ def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> 
         tiny = np.abs(value) < 2.0**-126
         if tiny.any():
             value = np.where(tiny, np.trunc(value * 2.0**149) * 2.0**-149, value)
-        result = value.astype(F32) + F32.type(0)  # what vanishes is +0
+        result = value.astype(F32) + F32.type(0)  # a vanishing result is +0
     return np.where(absent, _alone(c, unit), result)
 
 
@@ -292,7 +298,7 @@ def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> 
 
 
 def plain_sum(av: Array, bv: Array, present: Array | None = None) -> Array:
-    """Products added in f64, one k after the other; only those of stored elements."""
+    """Sum products in f64, in order of k; only those of stored elements."""
     total: Array = np.float64(0)  # type: ignore[assignment]
     for k in range(len(av)):
         product = np.multiply(av[k], bv[k], dtype=F64)
@@ -301,7 +307,7 @@ def plain_sum(av: Array, bv: Array, present: Array | None = None) -> Array:
 
 
 def set_specials(d: Array, terms: Array) -> None:
-    """Outputs with an Inf or NaN among their terms, whose sum is ``terms``: Inf of that sign, or the canonical NaN."""
+    """Set outputs with an Inf or NaN among their terms, whose sum is ``terms``: Inf of that sign, or the canonical NaN."""
     bad = ~np.isfinite(terms)
     if bad.any():
         d[bad] = terms[bad].astype(d.dtype)

@@ -1,7 +1,7 @@
-"""Rounding to small floating-point formats, by integer arithmetic on the bits: every mode, subnormals kept.
+"""Rounding to small floating-point formats by integer arithmetic on the bits: every mode, subnormals kept.
 
-A format is its exponent bits, fraction bits and greatest finite code. Codes of one sign are consecutive integers, so
-rounding up is adding one; what exceeds the greatest finite code has overflowed.
+A format has exponent bits, fraction bits and a largest finite code. Codes of one sign are consecutive integers, so
+rounding up adds one, and a code above the largest finite one has overflowed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 @attrs.frozen
 class Format:
-    """A binary format; ``infinity`` and ``nan`` are magnitudes, None where the format has none."""
+    """A binary format; ``infinity`` and ``nan`` are magnitudes, None if the format has none."""
 
     exponent: int
     fraction: int
@@ -28,12 +28,12 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """The exponent's bias."""
+        """The exponent bias."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
     def width(self) -> int:
-        """Bits in all."""
+        """Total number of bits."""
         return 1 + self.exponent + self.fraction
 
 
@@ -52,10 +52,12 @@ _SOURCES = {4: FORMATS["f32"], 8: FORMATS["f64"]}
 
 
 def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Array:
-    """f32 or f64 values as codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and infinities.
+    """Convert f32 or f64 values to codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and
+    infinities.
 
-    NaN gives the target's NaN without sign, or the greatest finite value where it has none; NaN of f64 keeps its sign
-    and the leading bits of its payload."""
+    NaN gives the target's NaN without sign, or the largest finite value if it has none; an f64 NaN keeps its sign and
+    the leading bits of its payload.
+    """
     source, form = _SOURCES[x.dtype.itemsize], FORMATS[target]
     word = x.view(np.int64) if x.dtype.itemsize == 8 else x.view(np.int32).astype(np.int64)
     negative = word < 0
@@ -91,7 +93,7 @@ def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Any:
 
 
 def rounds_up(kept: Array, rest: Array, half: Array | int, negative: Array, mode: str) -> Array:
-    """Whether a magnitude, of which ``rest`` (of ``2 * half``) was cut off, is rounded away from zero."""
+    """Whether a magnitude, from which ``rest`` (of ``2 * half``) was cut off, is rounded away from zero."""
     if mode == "rn":
         return (rest > half) | ((rest == half) & ((kept & 1) != 0))
     if mode == "rna":
@@ -102,7 +104,7 @@ def rounds_up(kept: Array, rest: Array, half: Array | int, negative: Array, mode
 
 
 def relu_bits(code: Array, target: str) -> Array:
-    """Codes with negative values (not NaN) as +0."""
+    """Replace negative codes (not NaN) by +0."""
     form = FORMATS[target]
     sign = 1 << (form.width - 1)
     top = form.greatest if form.infinity is None else form.infinity
@@ -129,6 +131,6 @@ def _table_of(source: str) -> Array:
 
 
 def to_f16(code: Array, source: str) -> Array:
-    """Codes of an 8-bit or smaller format as f16 bits (u16)."""
+    """Convert codes of a format of at most 8 bits to f16 bits (u16)."""
     table = _table_of(source)
     return np.asarray(table[code & (len(table) - 1)])

@@ -1,4 +1,4 @@
-"""Operands of the tensor cores: bits of f16, bf16, tf32 and narrower floats as f32 values with their exponents."""
+"""Tensor core operands: bits of f16, bf16, tf32 and narrower floats as f32 values with their exponents."""
 
 from __future__ import annotations
 
@@ -22,52 +22,54 @@ FORMATS = {
     "e2m3": (2, 3),
     "e2m1": (2, 1),
 }
-"""Bits of the exponent and of the fraction."""
+"""Exponent bits and fraction bits."""
 NARROW = frozenset(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"))
 RAISED = 48
-"""Added to the exponents of types with at most five bits of exponent, so that sums of two fit 8 bits; a zero has 0."""
+"""Added to the exponents of types with at most five exponent bits, so that sums of two fit in 8 bits; a zero has 0."""
 LEAST_SUM = 2 * (RAISED - 14)
-"""The least sum of two such exponents; with a zero, sums are below."""
+"""The least sum of two such nonzero exponents; sums with a zero are below it."""
 ZERO = -1000
-"""The exponent of a zero of bf16 and tf32, whose others are from -126 to 128."""
+"""The exponent of a zero in bf16 and tf32; other exponents are -126 to 128."""
 _WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
-"""Bits from the sign of a narrow type down to the end of its byte in a register: padding stands above, e2m1 has some below."""
+"""Bits from a narrow type's sign to the low end of its byte in a register: padding is above, and for e2m1 also below.
+"""
 
 
 _LOW = {"e2m1": 2}
 """Bits of padding below."""
 FEW = 768
-"""Operands (or words of them) up to which decoding by table is faster."""
+"""Number of operands (or words of them) up to which decoding by table is faster."""
 
 
 @attrs.frozen(eq=False)
 class Factors:
-    """Operands as ``[K, ...]``: values (f32), exponents (u8, raised, or i16) and whether an Inf or NaN is among them."""
+    """Operands as ``[K, ...]``: values (f32), exponents (u8, raised, or i16), and whether any is an Inf or NaN."""
 
     values: Array
     exponents: Array
     special: bool
 
     def of(self, index: Any) -> Factors:
-        """A part of them."""
+        """An indexed part."""
         return Factors(self.values[index], self.exponents[index], self.special)
 
 
 def decode(bits: Array, kind: str, name: str = "") -> Factors:
-    """What the tensor core reads.
+    """Decode operands as the tensor core does.
 
     Args:
-        bits: ``[K, ...]`` unsigned: elements (u16; u8, of which e3m2 and e2m3 take the low six bits and e2m1 the low four;
-            u32 for tf32), or ``[K / 2 or 4, ...]`` u32 words as registers hold them, the lowest element first.
+        bits: ``[K, ...]`` unsigned: elements (u16; u8, of which e3m2 and e2m3 use the low six bits and e2m1 the low
+            four; u32 for tf32), or ``[K / 2 or 4, ...]`` u32 words as in registers, the lowest element first.
         kind: the type.
-        name: where in the workspace the result may lie; by default it is the caller's own.
+        name: the workspace slot for the result; by default it is a fresh array.
     """
     return _looked_up(bits, kind) if bits.size <= FEW and kind != "tf32" else _shifted(bits, kind, name)
 
 
 def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Factors:
-    """By shifts in place: an f16 becomes an f32 by the power of two between their biases. Of words the first elements of
-    all come first where ``by_place``, then the second ones."""
+    """Decode by shifts in place: scaling by the power of two between their biases turns an f16 into an f32. With
+    ``by_place``, the first elements of all words come first, then the second ones.
+    """
     exponent, fraction = FORMATS[kind]
 
     def room(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -113,7 +115,7 @@ def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Fa
 
 
 def _looked_up(bits: Array, kind: str) -> Factors:
-    """The same for few operands, where the number of calls is what counts."""
+    """Decode a few operands, for which the number of calls dominates."""
     slot, low = (8, _LOW.get(kind, 0)) if kind in NARROW else (16, 0)
     values, exponents = _every(kind)
     if bits.dtype.itemsize == 4:
@@ -129,14 +131,14 @@ def _looked_up(bits: Array, kind: str) -> Factors:
 
 @functools.cache
 def _every(kind: str) -> tuple[Array, Array]:
-    """Values and exponents of all bits, those above a narrow type ignored."""
+    """Values and exponents of every bit pattern; bits above a narrow type are ignored."""
     width = 8 if kind in NARROW else 16
     factors = _shifted(np.arange(1 << width, dtype=f"u{width // 8}"), kind, "")
     return factors.values, factors.exponents
 
 
 def _name_specials(values: Array, kind: str) -> bool:
-    """Put Inf and NaN in the place of what their bits would be as numbers; whether there are any."""
+    """Insert Inf and NaN in place of the numbers that their bits would be; returns whether there are any."""
     size = np.abs(values)
     if kind == "e4m3":
         found = size == 480
@@ -149,8 +151,9 @@ def _name_specials(values: Array, kind: str) -> bool:
 
 
 def unpacked(bits: Array, kind: str, together: int, name: str) -> Factors:
-    """fp8 converted to f16, which is exact: what is subnormal in e4m3 is not in f16. The even runs of ``together`` of K come
-    first, then the odd ones."""
+    """Convert fp8 to f16, which is exact: subnormals of e4m3 are normal in f16. The even runs of ``together`` along K
+    come first, then the odd ones.
+    """
     if bits.dtype.itemsize == 1:
         runs = bits.reshape(-1, 2, together, *bits.shape[1:])
         bits = runs.swapaxes(0, 1).reshape(bits.shape)
@@ -171,11 +174,11 @@ def unpacked(bits: Array, kind: str, together: int, name: str) -> Factors:
 
 
 def expand(stored: Array, positions: Array) -> tuple[Array, Array]:
-    """Sparse A ``[K / 2, ...]`` with zeros in the places between, and where it stored something.
+    """Expand sparse A ``[K / 2, ...]`` with zeros for missing elements; also returns a mask of the stored ones.
 
     Args:
         stored: elements.
-        positions: the place of each among K.
+        positions: the k of each element.
     """
     shape = (2 * len(stored), *stored.shape[1:])
     full, present = np.zeros(shape, stored.dtype), np.zeros(shape, np.bool_)

@@ -1,6 +1,6 @@
-"""Matrix products that need no model of a tensor core: integers, bits, f64, and everything in float64.
+"""Matrix products that need no model of a tensor core: integers, bits, f64, and any type in float64.
 
-Where nothing else is said, operands and results have the axes of `numpy.matmul`: ``[..., M, K]``, ``[..., K, N]``, ``[..., M, N]``.
+Unless noted, operands and results have the axes of `numpy.matmul`: ``[..., M, K]``, ``[..., K, N]``, ``[..., M, N]``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from warpsim.numerics.operands import decode
 from warpsim.numerics.workspace import WORKSPACE
 
 AT_ONCE = 1 << 20
-"""Elements of A and B that are converted at a time."""
+"""Elements of A and B converted at a time."""
 
 
 def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Array | None = None) -> Array:
-    """Bits of floats, multiplied and added in float64, rounded once; of sparse A (`operands.expand`) the stored elements."""
+    """Multiply and add bits of floats in float64, rounded once; for sparse A (`operands.expand`), only the stored
+    elements.
+    """
     left, right = (
         decode(np.moveaxis(x, axis, 0), kind).values for x, axis, kind in ((a, -1, kinds[0]), (b, -2, kinds[1]))
     )
@@ -32,7 +34,9 @@ def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Arra
 
 
 def _products(left: Array, right: Array) -> Array:
-    """The products of ``[K, ..., M]`` and ``[K, ..., N]`` added in the order of K, as no BLAS promises on every machine."""
+    """Sum the products of ``[K, ..., M]`` and ``[K, ..., N]`` in order of K, which BLAS does not guarantee on every
+    machine.
+    """
     total = left[0][..., :, None] * right[0][..., None, :]
     term = np.empty_like(total)
     for row, column in zip(left[1:], right[1:], strict=True):
@@ -42,9 +46,11 @@ def _products(left: Array, right: Array) -> Array:
 
 
 def dot_integer(a: Array, b: Array, c: Array, *, saturate: bool) -> Array:
-    """Integer products added to s32: wrapped, or clamped once; ``[W, ...]`` arrays, the result in the memory order of ``c``.
+    """Add integer products to s32, wrapping or clamped once; ``[W, ...]`` arrays, with the result in the memory order
+    of ``c``.
 
-    Operands of at most eight bits and K of at most 256: f32 sums stay below 2**24 and are exact in any order."""
+    Operands have at most eight bits and K is at most 256, so f32 sums stay below 2**24 and are exact in any order.
+    """
     total = np.empty_like(c)
     step = max(AT_ONCE // (a[0].size + b[0].size), 1) if len(c) else 1
     for first in range(0, len(c), step):
@@ -53,12 +59,12 @@ def dot_integer(a: Array, b: Array, c: Array, *, saturate: bool) -> Array:
         sums = np.matmul(left, right.swapaxes(-1, -2), out=WORKSPACE.take("dots", c[part].shape, F32))
         whole = WORKSPACE.take("whole", sums.shape, np.int32)
         whole[...] = sums
-        total[part] = whole  # across, where the batch comes last in c
+        total[part] = whole  # strided, if the batch is last in c
     wrapped: Array = np.add(total, c)
     if not saturate:
         return wrapped
     lost = wrapped ^ total
-    lost &= wrapped ^ c  # negative where both terms have the sign that the sum has not
+    lost &= wrapped ^ c  # negative if both terms have the sign opposite to the sum's
     if int(lost.min(initial=0)) < 0:
         ends = np.where(c < 0, np.int32(-(2**31)), np.int32(2**31 - 1))
         return np.where(lost < 0, ends, wrapped)
@@ -72,8 +78,9 @@ def _as_f32(name: str, integers: Array) -> Array:
 
 
 def nibbles(name: str, packed: Array, *, signed: bool) -> Array:
-    """4-bit integers of bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[..., K]``; in the
-    workspace, by ``name``."""
+    """Unpack 4-bit integers from bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[...,
+    K]``; in the workspace, by ``name``.
+    """
     both = WORKSPACE.take(name, (*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
     np.left_shift(packed, np.uint8(4), out=both[..., 0, :])
     both[..., 1, :] = packed
@@ -83,7 +90,9 @@ def nibbles(name: str, packed: Array, *, signed: bool) -> Array:
 
 
 def dot_bits(a: Array, b: Array, c: Array, *, exclusive: bool) -> Array:
-    """Population counts of words combined by xor or and, added to s32; ``[K, ...]`` arrays that broadcast to C, K at most 15."""
+    """Population counts of words combined by xor or and, added to s32. ``[K, ...]`` arrays broadcast to C; K is at most
+    15.
+    """
     combine = np.bitwise_xor if exclusive else np.bitwise_and
     both, count = np.empty(c.shape, np.uint32), np.empty(c.shape, np.uint8)
     total = np.zeros(c.shape, np.uint16)
@@ -99,8 +108,9 @@ def dot_common_bits(a: Array, b: Array, c: Array) -> Array:
 
 
 def dot_f64(a: Array, b: Array, c: Array, rounding: str) -> Array:
-    """A chain of fmas in ascending k, in the rounding mode given; payloads of NaN go through. Operands are ``[K, ...]``
-    arrays that broadcast to C."""
+    """A chain of fmas in ascending k, in the given rounding mode; NaN payloads propagate. Operands are ``[K, ...]``
+    arrays that broadcast to C.
+    """
     for left, right in zip(a, b, strict=True):
         c = fma64(left, right, c, rounding)
     return c

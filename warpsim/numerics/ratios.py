@@ -1,4 +1,4 @@
-"""Single f64 operations by integers, for exponents where error-free transforms over- or underflow."""
+"""Single f64 operations in integer arithmetic, for exponents where error-free transforms over- or underflow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:
-    """One fma by integers."""
+    """Compute one fma in integers."""
     (na, da), (nb, db), (nc, dc) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()
     exact = na * nb * dc + nc * da * db
     if exact == 0:
@@ -18,13 +18,13 @@ def exact_fma(a: float, b: float, c: float, mode: str) -> float:
 
 
 def exact_quotient(a: float, b: float, mode: str) -> float:
-    """One division of finite numbers other than 0 by integers."""
+    """Divide finite nonzero numbers in integers."""
     (na, da), (nb, db) = a.as_integer_ratio(), b.as_integer_ratio()
     return round_ratio(na * db if nb > 0 else -na * db, da * abs(nb), mode)
 
 
 def round_ratio(numerator: int, denominator: int, mode: str) -> float:
-    """A rational (not 0, the denominator positive) as the f64 of a rounding mode, with overflow as the mode has it."""
+    """Round a nonzero rational (with positive denominator) to f64 in a rounding mode, with the mode's overflow."""
     sign, x = (-1.0 if numerator < 0 else 1.0), abs(numerator)
     exponent = max(x.bit_length() - denominator.bit_length() - 52, -1074)
     n, rest = divmod(x << max(-exponent, 0), one := denominator << max(exponent, 0))

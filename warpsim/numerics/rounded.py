@@ -1,7 +1,7 @@
-"""Functions of f32 numbers, rounded correctly.
+"""Correctly rounded functions of f32 numbers.
 
-They stand in for the units of `approx` where the assembler computes the value itself. Everything is done in integers, so
-that all systems give the same bits; one number at a time, as constants are few.
+They replace the units of `approx` where the assembler computes the value itself. Everything is done in integers, so
+that all systems give the same bits, and one number at a time, because constants are few.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from warpsim.numerics.floating import flush
 
 Array = Any
 BITS = 400
-"""Fraction bits of intermediate values: no f32 has a function whose value lies so near to a tie between two others."""
+"""Fraction bits of intermediate values: enough, because no f32 argument has a function value this close to a tie."""
 ONE = 1 << BITS
 
 
@@ -37,7 +37,7 @@ def nearest(x: Fraction) -> int:
 
 
 def _series(x: int, first: int, ratio: Callable[[int], tuple[int, int]]) -> int:
-    """The sum of fixed-point terms from ``first`` on, each the last times x times ratio(k)."""
+    """The sum of fixed-point terms from ``first`` on; each is the previous one times x times ratio(k)."""
     total = term = first
     k = 1
     while term:
@@ -49,7 +49,7 @@ def _series(x: int, first: int, ratio: Callable[[int], tuple[int, int]]) -> int:
 
 
 def _atanh(x: int) -> int:
-    """The inverse hyperbolic tangent, of at most 1/3."""
+    """The inverse hyperbolic tangent of at most 1/3."""
     square, power, total, k = x * x >> BITS, x, 0, 1
     while power:
         total += power // k
@@ -64,7 +64,7 @@ def _ln2() -> int:
 
 @cache
 def _pi(more: int) -> int:
-    """pi with ``more`` bits behind the usual ones (Machin)."""
+    """pi with ``more`` bits beyond the usual ones (Machin)."""
     one = 1 << (BITS + more)
 
     def arctan(n: int) -> int:
@@ -78,8 +78,8 @@ def _pi(more: int) -> int:
 
 
 def _turned(x: Fraction, quarter: int) -> Fraction:
-    """The sine of x and ``quarter`` right angles."""
-    more = 160  # a multiple of pi is taken off numbers of up to 2^128
+    """The sine of x plus ``quarter`` right angles."""
+    more = 160  # multiples of pi are subtracted from numbers up to 2^128
     scaled = (x.numerator << (BITS + more)) // x.denominator
     right = _pi(more) >> 1
     turns, rest = divmod(scaled, right)
@@ -131,7 +131,7 @@ def _value(function: Callable[[Fraction], Fraction], x: float) -> int:
 
 
 def _instead(unit: Callable[[Array], Array], function: Callable[[Fraction], Fraction]) -> Callable[[Array], Array]:
-    """A unit with results rounded correctly: zeros, infinities and what is no number are its own, and it flushes."""
+    """A unit with correctly rounded results; it handles zeros, infinities, NaNs and flushing itself."""
 
     def rounded(x: Array) -> Array:
         given, out = flush(x).reshape(-1), np.array(unit(x), np.float32)

@@ -1,4 +1,4 @@
-"""Large temporaries that are used again: fresh ones cost page faults."""
+"""Large temporaries for reuse, because fresh ones cost page faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.numerics.bits import Array
 
 KEPT = 1 << 22
-"""Elements of the largest array that is kept."""
+"""Largest array that is kept, in elements."""
 
 
 class _Workspace(threading.local):
@@ -20,7 +20,7 @@ class _Workspace(threading.local):
         self.buffers: dict[str, Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An uninitialised array; of one name always of one type. It holds until the name is taken again."""
+        """An uninitialised array. A name always has the same dtype. The array is valid until the name is taken again."""
         size = 1
         for extent in shape:
             size *= extent

@@ -1,6 +1,6 @@
-"""The syntax tree of a PTX module: uniform, with no knowledge of any opcode.
+"""The syntax tree of a PTX module: uniform, without knowledge of any opcode.
 
-Every node carries the span of its first character, so that any later phase can point at the text.
+Every node carries the span of its first character, so that later phases can point at the text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from warpsim.errors import Span
 
 @attrs.frozen
 class Integer:
-    """An integer literal or folded constant expression; ``unsigned`` where it had a U suffix."""
+    """An integer literal or folded constant expression; ``unsigned`` if it had a U suffix."""
 
     value: int
     unsigned: bool
@@ -58,7 +58,7 @@ class Negated:
 
 @attrs.frozen
 class Negative:
-    """``-name``: an arithmetic minus in front of a name (``-sym`` in old texts)."""
+    """``-name``: a minus in front of a name (``-sym`` in old texts)."""
 
     operand: Operand
     span: Span = attrs.field(eq=False)
@@ -136,9 +136,12 @@ class Guard:
 
 @attrs.frozen
 class Instruction:
-    """``@p opcode.modifier.modifier a, b;``: ``opcode`` is the first word (``mma``, ``cp``, ``wgmma``),
-    ``modifiers`` every following dotted word without its dot (``cp.async.bulk`` has ``async``, ``bulk`` there;
-    ``::`` stays inside a word: ``shared::cta``). ``text`` is the instruction as written."""
+    """``@p opcode.modifier.modifier a, b;``.
+
+    ``opcode`` is the first word (``mma``, ``cp``, ``wgmma``), ``modifiers`` are the following dotted words without
+    their dots (``cp.async.bulk`` has ``async`` and ``bulk``; ``::`` stays inside a word: ``shared::cta``). ``text`` is
+    the instruction as written.
+    """
 
     guard: Guard | None
     opcode: str
@@ -157,8 +160,9 @@ class Label:
 
 @attrs.frozen
 class Initialiser:
-    """One leaf of an initialiser list: a literal, or the address of a symbol (``generic`` for ``generic(sym)``,
-    ``mask`` for ``0xFF(sym)``, whose byte is selected)."""
+    """One leaf of an initialiser list: a literal, or the address of a symbol (``generic`` for ``generic(sym)``;
+    ``mask`` for ``0xFF(sym)``, which selects a byte).
+    """
 
     value: Integer | Float | None
     symbol: Name | None
@@ -170,7 +174,7 @@ class Initialiser:
 
 @attrs.frozen
 class Numbers:
-    """Many leaves that are plain integers, side by side: ``1, 2, 3``."""
+    """Consecutive leaves that are plain integers: ``1, 2, 3``."""
 
     values: tuple[int, ...]
     span: Span = attrs.field(eq=False)
@@ -192,10 +196,10 @@ class Declarator:
 
 @attrs.frozen
 class Variable:
-    """``.space .align N .type declarators``, at module level, in a body, and as a parameter.
+    """``.space .align N .type declarators``, at module level, in a body, or as a parameter.
 
-    ``linkage`` of visible, extern, weak, common or None; ``vector`` 1, 2 or 4; ``pointer`` holds
-    ``(space or None, alignment or None)`` of a parameter's ``.ptr``; ``attributes`` of ``.attribute(...)``
+    ``linkage`` is visible, extern, weak, common or None; ``vector`` is 1, 2 or 4; ``pointer`` is ``(space or None,
+    alignment or None)`` of a parameter's ``.ptr``; ``attributes`` are those of ``.attribute(...)``.
     """
 
     space: str
@@ -212,7 +216,9 @@ class Variable:
 @attrs.frozen
 class Directive:
     """A directive with plain arguments: ``.maxntid 256, 1, 1``, ``.pragma "nounroll"``, ``.file``, ``.loc``,
-    ``.branchtargets``, ``.calltargets``, ``.alias``, ``.noreturn``. A label in front of it stays a Label statement."""
+    ``.branchtargets``, ``.calltargets``, ``.alias``, ``.noreturn``. A label in front of it is a separate Label
+    statement.
+    """
 
     name: str
     arguments: tuple[int | str, ...]
@@ -231,7 +237,7 @@ class CallPrototype:
 
 @attrs.frozen
 class Block:
-    """``{ ... }``: a scope of its own for registers, variables and labels; ``end`` is its closing brace."""
+    """``{ ... }``: a scope for registers, variables and labels; ``end`` is its closing brace."""
 
     statements: tuple[Statement, ...]
     span: Span = attrs.field(eq=False)
@@ -240,7 +246,7 @@ class Block:
 
 @attrs.frozen
 class Section:
-    """``.section .debug_info { ... }``: kept as its text lines, never read."""
+    """``.section .debug_info { ... }``: kept as text lines, never interpreted."""
 
     name: str
     lines: tuple[str, ...]
@@ -252,7 +258,7 @@ Statement = Instruction | Label | Variable | Directive | CallPrototype | Block |
 
 @attrs.frozen
 class Function:
-    """``.entry`` or ``.func``; ``body`` is None for a declaration; ``heading`` is what ends its heading."""
+    """``.entry`` or ``.func``; ``body`` is None for a declaration; ``heading`` is the token that ends its heading."""
 
     name: str
     entry: bool
@@ -268,7 +274,7 @@ class Function:
 
 @attrs.frozen
 class Module:
-    """A whole text. ``items`` keeps the order of everything after the three header directives."""
+    """A whole module. ``items`` keeps the order of everything after the three header directives."""
 
     version: tuple[int, int]
     target: tuple[str, ...]

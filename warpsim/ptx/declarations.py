@@ -9,16 +9,16 @@ from warpsim.ptx.words import LEADING, SPACES, TYPES
 
 MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
-"""Words that the assembler takes for no name."""
+"""Words that the assembler does not accept as names."""
 PARAMETER_SPACES = frozenset({".param", ".reg"})
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
 class DeclarationParser(ExpressionParser):
-    """The part of the parser that reads declarations."""
+    """Parses declarations."""
 
     def attributes(self) -> tuple[str, ...]:
-        """``.attribute(...)``, if it stands here."""
+        """Parse an optional ``.attribute(...)``."""
         s = self.s
         if not s.accept(".attribute"):
             return ()
@@ -41,7 +41,7 @@ class DeclarationParser(ExpressionParser):
         return tuple(words)
 
     def params(self) -> tuple[ast.Variable, ...]:
-        """The parenthesised parameters of a function."""
+        """Parse the parenthesised parameters of a function."""
         s = self.s
         s.expect("(")
         params: list[ast.Variable] = []
@@ -53,8 +53,9 @@ class DeclarationParser(ExpressionParser):
         return tuple(params)
 
     def variable(self, linkage: str | None, *, parameter: bool = False) -> ast.Variable:
-        """``.space .align N .vN .type declarators``, without what ends it; alignments and attributes may stand in front,
-        and of several alignments the largest holds."""
+        """Parse ``.space .align N .vN .type declarators``, up to what ends it. Alignments and attributes may come
+        first; the largest alignment counts.
+        """
         s = self.s
         span = s.span()
         align: int | None = None
@@ -113,7 +114,7 @@ class DeclarationParser(ExpressionParser):
         return ast.Variable(space, type_name, tuple(declarators), span, linkage, align, vector, pointer, attributes)
 
     def _alignment(self) -> int:
-        """``.align N``."""
+        """Parse ``.align N``."""
         s = self.s
         s.skip()
         span = s.span()
@@ -189,7 +190,7 @@ class DeclarationParser(ExpressionParser):
                 )
             return ast.Initialiser(None, name, offset, generic, mask, span)
         if s.kind == "string":
-            raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")
+            raise s.problem("a string is not an initialiser in PTX", "write the bytes as a list of numbers")
         literal = self.literal()
         return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)
 

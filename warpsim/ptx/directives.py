@@ -13,7 +13,7 @@ DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
 
 class DirectiveParser(DeclarationParser):
-    """The part of the parser that reads directives. ``files`` and ``places`` are those that .file and .loc have named."""
+    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
@@ -22,7 +22,7 @@ class DirectiveParser(DeclarationParser):
         self.places: set[object] = set()
 
     def section(self) -> ast.Section:
-        """``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as they stand."""
+        """Parse ``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as text."""
         s = self.s
         span = s.span()
         s.skip()
@@ -48,7 +48,7 @@ class DirectiveParser(DeclarationParser):
         return ast.Section(name, tuple(lines), span)
 
     def _datum(self, width: int) -> None:
-        """One value of a section."""
+        """Parse one value of a section."""
         s = self.s
         negative = s.accept("-")
         if s.kind == "integer":
@@ -67,7 +67,7 @@ class DirectiveParser(DeclarationParser):
             s.skip()
 
     def directive(self, name: str) -> ast.Directive:
-        """``.name arguments`` of a module or a body."""
+        """Parse ``.name arguments`` in a module or a body."""
         s = self.s
         span = s.span()
         s.skip()
@@ -75,7 +75,7 @@ class DirectiveParser(DeclarationParser):
         return ast.Directive(name, tuple(read() if read is not None else self._names()), span)
 
     def _file(self) -> list[int | str]:
-        """``.file 1 "name", time, size``."""
+        """Parse ``.file 1 "name", time, size``."""
         s = self.s
         found: list[int | str] = [self.integer(), self._string()]
         if s.accept(","):
@@ -88,7 +88,7 @@ class DirectiveParser(DeclarationParser):
         return found
 
     def _location(self) -> list[int | str]:
-        """``.loc file line column, function_name label + offset, inlined_at file line column``."""
+        """Parse ``.loc file line column, function_name label + offset, inlined_at file line column``."""
         s = self.s
         span = s.span()
         found: list[int | str] = [self.integer(), self.integer(), self.integer()]
@@ -115,7 +115,7 @@ class DirectiveParser(DeclarationParser):
         return s.take()
 
     def _pragma(self) -> list[int | str]:
-        """``.pragma "a", "b";``."""
+        """Parse ``.pragma "a", "b";``."""
         s = self.s
         found: list[int | str] = [self._string()]
         while s.accept(","):
@@ -124,7 +124,7 @@ class DirectiveParser(DeclarationParser):
         return found
 
     def _alias(self) -> list[int | str]:
-        """``.alias name, function;``."""
+        """Parse ``.alias name, function;``."""
         s = self.s
         found: list[int | str] = [s.word("the name of a function")]
         s.expect(",")
@@ -133,7 +133,7 @@ class DirectiveParser(DeclarationParser):
         return found
 
     def _names(self) -> list[int | str]:
-        """``a, b;``."""
+        """Parse ``a, b;``."""
         s = self.s
         found: list[int | str] = [s.word("a name")]
         while s.accept(","):
@@ -142,14 +142,14 @@ class DirectiveParser(DeclarationParser):
         return found
 
     def performance(self, before: list[ast.Directive], *, entry: bool) -> ast.Directive:
-        """A directive between the parameters of a function and its body; ``before`` are those in front of it."""
+        """Parse a directive between a function's parameters and its body; ``before`` are those already parsed."""
         s = self.s
         span, name = s.span(), s.text[1:]
         if name == "pragma":
             s.skip()
             found = ast.Directive(name, tuple(self._pragma()), span)
             if not entry and s.text != ".pragma":
-                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "it stands in the body")
+                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "write it in the body")
             return found
         limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
         if limit is None or (name == "noreturn" and before):

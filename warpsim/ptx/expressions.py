@@ -1,4 +1,4 @@
-"""Operands, literals and constant expressions."""
+"""Parses operands, literals and constant expressions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PRECEDENCE = {
     )
     for operator in operators.split()
 }
-"""How tightly each binary operator binds; C's order."""
+"""Binding strength of each binary operator, in C's order."""
 
 MAX_FINDINGS = 200
 MAX_NESTING = 100
 MAX_DIGITS = 1000
-"""Of an integer literal; 64 bits, which is all that PTX keeps, take no more than 66."""
+"""Most digits of an integer literal. PTX keeps 64 bits, which need at most 66."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
@@ -67,7 +67,7 @@ FLOAT_OPERATIONS: dict[str, Callable[[float, float], int | float]] = {
 
 
 def decode_integer(text: str) -> tuple[int, bool]:
-    """Value and unsignedness of an integer literal."""
+    """The value and unsignedness of an integer literal."""
     unsigned = text.endswith("U")
     digits = text[:-1] if unsigned else text
     if len(digits) > MAX_DIGITS:
@@ -84,7 +84,7 @@ def decode_integer(text: str) -> tuple[int, bool]:
 
 
 def decode_float(text: str) -> tuple[int, int]:
-    """Bits and width of a floating-point literal."""
+    """The bits and width of a floating-point literal."""
     if text[:2] in ("0f", "0F"):
         return int(text[2:], 16), 32
     if text[:2] in ("0d", "0D"):
@@ -93,7 +93,7 @@ def decode_float(text: str) -> tuple[int, int]:
 
 
 class ExpressionParser:
-    """The part of the parser that reads operands."""
+    """Parses operands."""
 
     def __init__(self, stream: Stream) -> None:
         self.s = stream
@@ -101,7 +101,7 @@ class ExpressionParser:
         self.nesting = 0
 
     def note(self, problem: SyntaxProblem) -> None:
-        """Keep a problem; the parser goes on."""
+        """Record a problem; parsing continues."""
         span = problem.span
         last = self.findings[-1] if self.findings else None
         repeated = last is not None and (last.line, last.column) == (span.line, span.column)
@@ -119,7 +119,7 @@ class ExpressionParser:
             )
 
     def operand(self) -> ast.Operand:
-        """One operand of an instruction."""
+        """Parse one operand of an instruction."""
         s = self.s
         kind, text = s.kind, s.text
         if kind == "word":
@@ -232,7 +232,7 @@ class ExpressionParser:
         return ast.Vector(tuple(elements), span)
 
     def group(self) -> ast.Group:
-        """``(a, b)``: names, numbers and sinks."""
+        """Parse ``(a, b)``: names, numbers and sinks."""
         s = self.s
         span = s.span()
         s.expect("(")
@@ -255,7 +255,7 @@ class ExpressionParser:
     # ---- numbers -----------------------------------------------------------------------------
 
     def integer(self, bits: int = 32) -> int:
-        """A plain integer literal of so many bits."""
+        """Parse a plain integer literal of at most ``bits`` bits."""
         s = self.s
         if s.kind != "integer":
             raise s.problem(f"found {s.shown()} where a number was expected")
@@ -269,10 +269,10 @@ class ExpressionParser:
         try:
             return decode_integer(text)
         except ValueError:
-            raise self.s.problem(f"{text[:40]} is not a number of 64 bits") from None
+            raise self.s.problem(f"{text[:40]} is not a 64-bit number") from None
 
     def literal(self) -> ast.Integer | ast.Float:
-        """An integer or floating-point literal, or a constant expression."""
+        """Parse an integer or floating-point literal, or a constant expression."""
         s = self.s
         span = s.span()
         if s.kind == "integer" and s.texts[s.i + 1] in (",", ";", "}", "]", ")"):
@@ -287,12 +287,12 @@ class ExpressionParser:
 
     def _finite(self, value: float) -> float:
         if math.isinf(value):
-            raise self.s.problem(f"{self.s.shown()} is beyond the numbers of 64 bits")
+            raise self.s.problem(f"{self.s.shown()} does not fit 64 bits")
         self.s.skip()
         return value
 
     def constant(self) -> int:
-        """A constant expression of integers."""
+        """Parse a constant integer expression."""
         span = self.s.span()
         value = self._conditional()
         if isinstance(value, float):
@@ -311,7 +311,7 @@ class ExpressionParser:
         return value
 
     def enter(self) -> None:
-        """Count one more open bracket; texts that nest without end are refused."""
+        """Count one more open bracket; reject unbounded nesting."""
         self.nesting += 1
         if self.nesting > MAX_NESTING:
             raise self.s.problem(f"operands nest deeper than {MAX_NESTING}")

@@ -1,4 +1,4 @@
-"""PTX text to a syntax tree. Every problem of a text is found in one go and raised together."""
+"""Parses PTX text into a syntax tree. Every problem of a text is found in one pass, and all are raised together."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from warpsim.ptx.words import (
 
 LINKAGES = {".visible": "visible", ".extern": "extern", ".weak": "weak", ".common": "common"}
 LABELLED = frozenset({".branchtargets", ".calltargets", ".callprototype"})
-"""What a body declares under a label."""
+"""Statements that a body declares under a label."""
 HEADER = frozenset({".version", ".target", ".address_size"})
 
 
 def parse(text: str, file: str = "<ptx>") -> ast.Module:
-    """The syntax tree of a module.
+    """Parse a module.
 
     Raises:
-        PtxError: with one finding of rule ``syntax`` for each problem.
+        PtxError: with one finding of rule ``syntax`` per problem.
     """
     module, findings = read(text, file)
     if findings or module is None:
@@ -38,7 +38,7 @@ def parse(text: str, file: str = "<ptx>") -> ast.Module:
 
 
 def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Finding, ...]]:
-    """The syntax tree of what can be read of a module, nothing where its head cannot, and the problems of the rest."""
+    """Parse what can be read of a module (None if its header cannot), and return the problems of the rest."""
     parser = _Parser(text, file)
     module = parser.module()
     return module, tuple(parser.findings)
@@ -51,7 +51,7 @@ class _Parser(DirectiveParser):
     # ---- recovery ----------------------------------------------------------------------------
 
     def recover(self, start: int) -> None:
-        """Go on behind the statement that began at token ``start``: its semicolon, or the brace that closes round it."""
+        """Skip the statement that began at token ``start``: up to its semicolon, or the enclosing closing brace."""
         s = self.s
         texts = s.texts
         depth = texts[start : s.i].count("{") - texts[start : s.i].count("}")
@@ -69,7 +69,7 @@ class _Parser(DirectiveParser):
             s.skip()
 
     def recover_item(self, start: int) -> None:
-        """Go on behind the module-level item that began at token ``start``."""
+        """Skip the module-level item that began at token ``start``."""
         s = self.s
         texts = s.texts
         depth = texts[start : s.i].count("{") - texts[start : s.i].count("}")
@@ -223,7 +223,7 @@ class _Parser(DirectiveParser):
         )
 
     def _starts_item(self) -> bool:
-        """Whether something of the module begins here: a function that is only declared may end without a semicolon."""
+        """Whether a module-level item begins here, because a function declaration may end without a semicolon."""
         text = self.s.text
         return text in LINKAGES or text in DECLARING or text[1:] in ("entry", "func", "section", "file", "alias")
 
@@ -318,7 +318,7 @@ class _Parser(DirectiveParser):
         return ast.Instruction(guard, opcode, tuple(modifiers), tuple(operands), span)
 
     def _call(self) -> list[ast.Operand]:
-        """``(returned), name, (arguments), label``; all but the name may be absent."""
+        """Parse ``(returned), name, (arguments), label``; all but the name are optional."""
         s = self.s
         found: list[ast.Operand] = []
         if s.text == "(":
@@ -338,7 +338,7 @@ class _Parser(DirectiveParser):
         return ast.Name(self.s.word(what), span)
 
     def _check_name(self, opcode: str, count: int) -> None:
-        """Names of several words (wmma.load.a) are written without blanks."""
+        """Check that an instruction name of several words (wmma.load.a) contains no blanks."""
         s = self.s
         first = s.i - count
         for at in range(first, min(first + TOGETHER[opcode].get(s.texts[first], 1), s.i)):
@@ -358,14 +358,14 @@ class _Parser(DirectiveParser):
             directives.append(self.performance(directives, entry=False))
         noreturn = any(d.name == "noreturn" for d in directives)
         if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in returns):
-            self.note(SyntaxProblem("a result without a size", span, rule="directive"))
+            self.note(SyntaxProblem("the result has no size", span, rule="directive"))
         s.expect(";")
         if returns and noreturn:
-            self.note(SyntaxProblem("a prototype returns a value, and is .noreturn", span, rule="directive"))
+            self.note(SyntaxProblem("a prototype that returns a value cannot be .noreturn", span, rule="directive"))
         return ast.CallPrototype(returns, params, noreturn, span)
 
 
 def _is_target(name: str) -> bool:
-    """Whether a name is that of a GPU: ``sm_90a``."""
+    """Whether a name is a GPU target such as ``sm_90a``."""
     match = re.fullmatch(r"(?:sm|compute)_(\d{2,3})[af]?", name)
     return match is not None and int(match[1]) in TARGETS

@@ -1,4 +1,4 @@
-"""A syntax tree as PTX text that parses back to the same tree."""
+"""Prints a syntax tree as PTX text that parses back to the same tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from warpsim.ptx import ast
 
 
 def print_module(module: ast.Module) -> str:
-    """The text of a module."""
+    """Print a module."""
     lines = [
         f".version {module.version[0]}.{module.version[1]}",
         f".target {', '.join(module.target)}",
@@ -136,7 +136,7 @@ def _initialiser(tree: ast.InitialiserTree) -> str:
 
 
 def instruction(node: ast.Instruction) -> str:
-    """One instruction."""
+    """Print an instruction."""
     guard = f"@{'!' if node.guard.negated else ''}{node.guard.register.text} " if node.guard else ""
     opcode = ".".join((node.opcode, *node.modifiers))
     operands = ", ".join(operand(o) for o in node.operands)
@@ -144,7 +144,7 @@ def instruction(node: ast.Instruction) -> str:
 
 
 def operand(node: ast.Operand) -> str:
-    """One operand."""
+    """Print an operand."""
     if isinstance(node, ast.Integer):
         return f"{node.value}{'U' if node.unsigned else ''}"
     if isinstance(node, ast.Float):

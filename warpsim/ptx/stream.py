@@ -1,4 +1,4 @@
-"""A cursor over tokens, with spans and syntax problems."""
+"""A cursor over tokens, which makes spans and syntax problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpsim.ptx.tokens import Tokens
 
 
 class SyntaxProblem(Exception):
-    """One problem in the text; the parser notes it and goes on."""
+    """A problem in the text; the parser records it and continues."""
 
     def __init__(self, message: str, span: Span, advice: str = "", rule: str = "syntax") -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class SyntaxProblem(Exception):
 
 
 class Stream:
-    """The tokens of a text and the place where the parser is."""
+    """The tokens of a text, and the parser's position."""
 
     def __init__(self, text: str, file: str) -> None:
         tokens = Tokens(text, file)
@@ -32,64 +32,64 @@ class Stream:
 
     @property
     def kind(self) -> str:
-        """Kind of the present token."""
+        """Kind of the current token."""
         return self.kinds[self.i]
 
     @property
     def text(self) -> str:
-        """Text of the present token."""
+        """Text of the current token."""
         return self.texts[self.i]
 
     def peek(self, ahead: int) -> str:
-        """Text of a later token."""
+        """Text of the token ``ahead`` positions further on."""
         at = self.i + ahead
         return self.texts[at] if at < len(self.texts) else ""
 
     def skip(self) -> None:
-        """Go on by one token; the end stays the end."""
+        """Advance by one token, but not past the end."""
         if self.kinds[self.i] != "end":
             self.i += 1
 
     def take(self) -> str:
-        """The present text; goes on."""
+        """Return the current text and advance."""
         text = self.texts[self.i]
         self.skip()
         return text
 
     def accept(self, text: str) -> bool:
-        """Go on if the present token is ``text``."""
+        """Advance if the current token is ``text``; returns whether it was."""
         if self.texts[self.i] == text and self.kinds[self.i] != "end":
             self.i += 1
             return True
         return False
 
     def expect(self, text: str) -> None:
-        """Go on behind ``text``, or fail."""
+        """Advance past ``text``, or raise."""
         if not self.accept(text):
             raise self.problem(f"found {self.shown()} where {text!r} was expected")
 
     def word(self, what: str) -> str:
-        """An identifier."""
+        """Take an identifier."""
         if self.kinds[self.i] != "word":
             raise self.problem(f"found {self.shown()} where {what} was expected")
         return self.take()
 
     def shown(self) -> str:
-        """The present token for a message."""
+        """Format the current token for a message."""
         return "the end of the text" if self.kind == "end" else repr(self.text[:40])
 
     def line_of(self, token: int) -> int:
-        """Line of a token by its number."""
+        """The line of a token."""
         return bisect(self.newlines, self.starts[min(token, len(self.starts) - 1)])
 
     def span(self) -> Span:
-        """Span of the present token."""
+        """The span of the current token."""
         start = self.starts[self.i]
         line = bisect(self.newlines, start)
         return Span(self.file, line, start - self.newlines[line - 1] + 1, len(self.texts[self.i]) or 1)
 
     def problem(self, message: str, advice: str = "", rule: str = "syntax") -> SyntaxProblem:
-        """A problem at the present token."""
+        """Make a problem at the current token."""
         return SyntaxProblem(message, self.span(), advice, rule)
 
     def line_text(self, line: int) -> str:

@@ -1,4 +1,4 @@
-"""PTX text to tokens: parallel lists, made in one pass by one regular expression."""
+"""Splits PTX text into tokens: parallel lists, made in one pass by one regular expression."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ MASTER = re.compile(
 
 
 class Tokens:
-    """Kinds, texts and character offsets, ended by one token of kind ``end``.
+    """Kinds, texts and character offsets, ending with a token of kind ``end``.
 
-    A long list of plain numbers in braces (the initial values of a table) is one token of kind ``numbers``."""
+    A long list of plain numbers in braces (the initial values of a table) is a single token of kind ``numbers``.
+    """
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text

@@ -1,17 +1,17 @@
-"""The words of PTX's grammar that are no instructions: which directives stand where, and the types of variables."""
+"""Words of PTX's grammar other than instructions: which directives may appear where, and the types of variables."""
 
 from __future__ import annotations
 
 SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared"})
 LEADING = frozenset({".align", ".attribute"})
-"""What may stand in front of the state space of a declaration."""
+"""Directives that may precede the state space of a declaration."""
 DECLARING = SPACES | LEADING
 TYPES = frozenset(
     [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)]
     + ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"]
     + ["pred", "texref", "samplerref", "surfref"]
 )
-"""What a variable may be declared as; .bf16 and .tf32 are types of instructions only."""
+"""Types of variables; .bf16 and .tf32 are types of instructions only."""
 
 ENTRY_DIRECTIVES = {
     "maxntid": 3,
@@ -25,10 +25,10 @@ ENTRY_DIRECTIVES = {
     "blocksareclusters": 0,
     "pragma": 1,
 }
-"""Directives between the parameters and the body of an .entry, with the most numbers each takes."""
+"""Directives between the parameters and the body of an .entry, with the maximum number of arguments."""
 
 FUNC_DIRECTIVES = {"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
-"""The same of a .func: .noreturn is the first, each stands once."""
+"""The same for a .func: .noreturn comes first, and each appears once."""
 POSITIVE = frozenset({"maxntid", "reqntid", "minnctapersm", "maxnreg"})
 LISTS = frozenset({"maxntid", "reqntid", "reqnctapercluster"})
 NEWER = {"blocksareclusters": (9, 0), "abi_preserve": (9, 0), "abi_preserve_control": (9, 0)}
@@ -40,7 +40,7 @@ VERSIONS = frozenset(
     for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 9))
     for minor in range(last + 1)
 )
-"""Those that were published, and all that may follow 9.0."""
+"""Published versions, and all that may follow 9.0."""
 TARGETS = frozenset(
     (
         *(10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75),
@@ -51,4 +51,4 @@ TARGET_OPTIONS = frozenset({"debug", "texmode_unified", "texmode_independent", "
 RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
 """Directives that are never a modifier of an instruction."""
 TOGETHER = {"wmma": {".mma": 1, ".load": 2, ".store": 2}, "wgmma": {}}
-"""Names whose first modifiers (one, or as many as said) are part of the name: no blank may stand before them."""
+"""Names whose first modifiers (one, or as many as given) are part of the name, so no blank may precede them."""
