@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, registers_of
+from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
@@ -101,15 +101,20 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
     )
 
 
+PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
+"""Operations whose result may be constant where not all of their operands are."""
+
+
 class Constants:
     """The constants of a function: sparse for registers with a single writer, by block for the others."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.blocks, self.place = blocks_of(function)
+        self.blocks, self.place = blocks_of(function, entered=True)
         count: dict[int, int] = {}
-        self.touched = [[r for o in i.operands[: i.form.n_dest] for r in registers_of(o)] for i in function.code]
+        self.touched = [(i.uses or reads_and_writes(i))[1] for i in function.code]
         self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
+        self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
         self.shows = [_shows(i) and isinstance(i.operands[0], Reg) for i in function.code]
         for instruction, writes in zip(function.code, self.touched, strict=True):
             for r in writes:
@@ -180,10 +185,12 @@ class Constants:
     def _apply(self, at: int, state: State) -> None:
         """Update a state for an instruction, and note its transformation."""
         instruction, writes = self.function.code[at], self.touched[at]
-        holds = self._holds(instruction, state)
+        holds = instruction.guard is None or self._holds(instruction, state)
         if holds is False:
             return
-        made = self._made(instruction, state) if self.computed[at] else None
+        made = None
+        if self.computed[at] and (self.partly[at] or self._knows(instruction, state)):
+            made = self._made(instruction, state)
         if self.shows[at]:
             self._note(at, made, state)
         if made is not None and len(made) != len(writes):
@@ -194,6 +201,13 @@ class Constants:
                 state[r] = value if holds or (r in state and state[r] == value) else None
             elif self.once.setdefault(r, value) != value:
                 self.once[r] = None
+
+    def _knows(self, instruction: Instruction, state: State) -> bool:
+        """Whether every register that it reads is constant."""
+        for r in (instruction.uses or reads_and_writes(instruction))[0]:
+            if (state if r in self.often else self.once).get(r) is None:
+                return False
+        return True
 
     def _note(self, at: int, made: list[int] | None, state: State) -> None:
         instruction = self.function.code[at]

@@ -47,7 +47,7 @@ def contract(function: Function) -> Function:
     if not any(_is_product(i) for i in function.code):
         return function
     code, registers = list(function.code), list(function.registers)
-    blocks, _ = blocks_of(function)
+    blocks, _ = blocks_of(function, entered=True)
     for run in _runs(blocks):
         live = {r for s in run[-1].successors for r in blocks[s].live_in}
         if KEEP in function.directives and not run[-1].successors:
@@ -124,8 +124,14 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
     dead = _dead(function, places, live)
     for at in places:
         instruction = function.code[at]
-        kind, product_here = _kind(instruction), _is_product(instruction)
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.uses or reads_and_writes(instruction)
+        if not holds and instruction.traits.contraction is None:  # most instructions
+            for r in writes:
+                for overwritten in users.pop(r, ()):
+                    overwritten.written = True
+            continue
+        kind = _kind(instruction)
+        product_here = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
         if at in dead:  # the assembler drops it; here it still writes
             kind, reads = (), ()
         held = {r: holds[r] for r in reads if r in holds} if holds else {}
@@ -212,7 +218,7 @@ def _dead(function: Function, places: range, live: set[int]) -> set[int]:
     live, dead = set(live), set()
     for at in reversed(places):
         instruction = function.code[at]
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.uses or reads_and_writes(instruction)
         form = instruction.form
         plain = form.scope is Scope.THREAD and not form.ports
         if plain and writes and live.isdisjoint(writes):

@@ -45,8 +45,10 @@ class Block:
     waits: bool = False
 
 
-def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
-    """The blocks in scheduling order, and the block of each instruction that starts one."""
+def blocks_of(function: Function, *, entered: bool = False) -> tuple[list[Block], dict[int, int]]:
+    """The blocks in scheduling order, and the block of each instruction that starts one.
+
+    With ``entered``, liveness is needed only for blocks that others enter: a function without such blocks has none."""
     code = function.code
     leaders = {0, *(i for i in function.labels.values() if i < len(code))}
     for i, instruction in enumerate(code):
@@ -62,7 +64,8 @@ def blocks_of(function: Function) -> tuple[list[Block], dict[int, int]]:
         block.index = place[old]
         block.successors = tuple(place[s] for s in edges[old])
     ordered = [blocks[old] for old in order]
-    _liveness(function, ordered)
+    if not entered or any(edges):
+        _liveness(function, ordered)
     return ordered, {block.first: block.index for block in ordered}
 
 
@@ -117,7 +120,7 @@ def used_registers(function: Function) -> frozenset[int]:
         return frozenset(range(len(function.registers)))
     found = set(returned_by(function))
     for instruction in function.code:
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.uses or reads_and_writes(instruction)
         found.update(reads if instruction.guard is None else reads[: len(reads) - len(writes)])
     return frozenset(found)
 
@@ -149,15 +152,14 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
     for block in blocks:
         used: set[int] = set()
         killed: set[int] = set()
-        for instruction in function.code[block.first : block.last]:
-            reads, writes = reads_and_writes(instruction)
-            if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
-                reads = (*reads, *in_flight)
-            for r in reads:
-                if r not in killed:
-                    used.add(r)
+        for instruction in reversed(function.code[block.first : block.last]):
+            reads, writes = instruction.uses or reads_and_writes(instruction)
             if instruction.guard is None:
+                used.difference_update(writes)
                 killed.update(writes)
+            used.update(reads)
+            if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
+                used.update(in_flight)
         uses.append(used)
         kills.append(killed)
     # Most registers are local to one block, so the sets have bits only for those that some block reads before writing them.
@@ -205,7 +207,8 @@ def _read_in_flight(function: Function) -> list[int]:
     found: dict[int, None] = {}
     for instruction in function.code:
         if (
-            instruction.traits.is_async(Family.WGMMA)
+            instruction.traits.asynchronous is not None
+            and instruction.traits.is_async(Family.WGMMA)
             and len(instruction.operands) > 1
             and isinstance(instruction.operands[1], Vec)
         ):

@@ -43,8 +43,12 @@ def bind_function(plan: FunctionPlan) -> None:
         else:
             bound.end = jump(following)
         for number, instruction in enumerate(body, block.first):
-            step = bind_fence(plan, instruction, bind_step(plan, instruction, unread=number in plan.unread))
-            bound.steps.append(watch_registers(plan, instruction, step))
+            step = bind_step(plan, instruction, unread=number in plan.unread)
+            if instruction.traits.fence is not None:
+                step = bind_fence(plan, instruction, step)
+            if plan.wgmma_rows:
+                step = watch_registers(plan, instruction, step)
+            bound.steps.append(step)
 
 
 def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozenset[int]) -> set[int]:
@@ -56,7 +60,7 @@ def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozens
     found = set()
     for at in range(block.last - 1, block.first - 1, -1):
         instruction = plan.function.code[at]
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.uses or reads_and_writes(instruction)
         if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
             found.add(at)
         if instruction.guard is None:
@@ -69,10 +73,11 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = Fa
     """The closure of one instruction."""
     form = instruction.form
     if form.scope is Scope.THREAD:
-        special = bind_parameter_load(plan, instruction)
-        if special is not None:
-            return special
-        step = bind_plain(plan, instruction) or bind_thread(plan, instruction, unread=unread)
+        step = (
+            bind_plain(plan, instruction)
+            or bind_parameter_load(plan, instruction)
+            or bind_thread(plan, instruction, unread=unread)
+        )
         if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)
     elif form.scope is Scope.WARPGROUP:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def bind_fence(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """``step``, and the window told of it where it is a fence."""
-    if instruction.traits.fence is None:
-        return step
+    """``step`` of a fence, and the window told of it."""
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
 
     def told(machine: Machine, group: Group) -> object:

@@ -70,9 +70,12 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         return None
     pairs: list[tuple[int, Any]] = []
     for source in sources:
-        if isinstance(source, Reg):
-            plain = not source.negated
-        elif isinstance(source, Special):
+        if type(source) is Reg:
+            if source.negated:
+                return None
+            pairs.append((source.register.index, source.type.dtype))
+            continue
+        if isinstance(source, Special):
             plain = source.name not in CLOCKS
         else:
             plain = isinstance(source, Imm) or (isinstance(source, SymbolAddress) and not in_frame(plan, source))

@@ -68,7 +68,7 @@ def _tell_accumulator(machine: Machine, group: Group, issue: Issue, scale_d: Cal
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """``step`` of another instruction, with a look at the wgmma in flight where it touches their registers."""
-    if instruction.form.scope is Scope.WARPGROUP or not plan.wgmma_rows:
+    if instruction.form.scope is Scope.WARPGROUP:
         return step
     reads, writes = (
         np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
