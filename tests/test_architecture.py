@@ -286,8 +286,6 @@ def test_watchers_and_rules_are_found(planted):
 
 LONG = {"native/helpers.py", "native/emit.py", "native/lower.py", "native/runs.py", "native/trace.py"} | {
     "isa/spec.py",
-    "program/build.py",
-    "program/operands.py",
 }
 """Files that are longer than a file should be; none may join them, and one that is short again leaves them."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from warpsim.program.names import BUILTINS
 from warpsim.program.operands import Operands
-from warpsim.program.problems import Mismatch
+from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import (
     Arguments,
     Discard,
@@ -35,27 +37,8 @@ def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
     arguments = _arguments(operands, rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
     label = rest.pop(0) if rest else None
     assert label is None or isinstance(label, ast.Name)
-    symbol = operands.need(name)
-    if isinstance(symbol, Register):
-        if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
-            raise Mismatch(
-                "operand-type", name.span, f"{name.text} is a .{symbol.type.name} register: no address", weight=2
-            )
-        out.append(Reg(symbol, symbol.type))
-        targets, signatures = _targets(operands, name, label)
-    elif isinstance(symbol, ast.Function):
-        if symbol.entry:
-            raise Mismatch("linkage", name.span, f"{symbol.name} is a kernel: it cannot be called", weight=3)
-        if label is not None:
-            raise Mismatch(
-                "operand-type", label.span, f"{name.text} is a function: a call of it takes no label", weight=3
-            )
-        if symbol.body is None and symbol.name in BUILTINS:
-            _builtin(operands, name, symbol)
-        out.append(FunctionRef(symbol.name))
-        targets, signatures = None, [(symbol.returns, symbol.params)]
-    else:
-        raise Mismatch("operand-type", name.span, f"{name.text} is not a function", weight=2)
+    callee, targets, signatures = _callee(operands, name, label)
+    out.append(callee)
     for returns, params in signatures:
         _signature(node, name.text, "returns", returns, returned)
         _signature(node, name.text, "takes", params, arguments)
@@ -67,11 +50,28 @@ def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
 
 
 Formals = tuple[ast.Variable, ...]
+Signatures = list[tuple[Formals, Formals]]
 
 
-def _targets(
-    operands: Operands, name: ast.Name, label: ast.Name | None
-) -> tuple[Targets, list[tuple[Formals, Formals]]]:
+def _callee(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple[Operand, Targets | None, Signatures]:
+    """What is called, the list of targets of an indirect call, and what is known of results and parameters."""
+    symbol = operands.need(name)
+    if isinstance(symbol, Register):
+        if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
+            raise unfit(name.span, f"{name.text} is a .{symbol.type.name} register: no address", 2)
+        return Reg(symbol, symbol.type), *_targets(operands, name, label)
+    if not isinstance(symbol, ast.Function):
+        raise unfit(name.span, f"{name.text} is not a function", 2)
+    if symbol.entry:
+        raise Mismatch("linkage", name.span, f"{symbol.name} is a kernel: it cannot be called", weight=3)
+    if label is not None:
+        raise unfit(label.span, f"{name.text} is a function: a call of it takes no label", 3)
+    if symbol.body is None and symbol.name in BUILTINS:
+        _builtin(operands, name, symbol)
+    return FunctionRef(symbol.name), None, [(symbol.returns, symbol.params)]
+
+
+def _targets(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple[Targets, Signatures]:
     """The list of targets or the prototype of an indirect call, which stands before it, and what it says of signatures."""
     if label is None:
         advice = "put the label of a .callprototype or .calltargets behind it"
@@ -84,9 +84,7 @@ def _targets(
     if isinstance(found, Prototype):
         return Targets(), [(found.returns, found.params)]
     if isinstance(found, LabelRef) or not found.functions:
-        raise Mismatch(
-            "operand-type", label.span, f"{label.text} is neither a prototype nor a list of functions", weight=3
-        )
+        raise unfit(label.span, f"{label.text} is neither a prototype nor a list of functions", 3)
     functions = [operands.resolver.globals.get(n) for n in found.functions]
     return found, [(f.returns, f.params) for f in functions if isinstance(f, ast.Function)][-1:]
 
@@ -124,39 +122,44 @@ def _signature(node: ast.Instruction, name: str, verb: str, formal: Formals, arg
 def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
     """Why an argument does not fit a parameter or result of a function, or nothing."""
     type, item = TYPES[declared.type], declared.declarators[0]
-    found, array, align = type, False, type.bytes * declared.vector
     if isinstance(operand, Discard):
         return "" if verb == "returns" else "has no value"
-    if isinstance(operand, Imm):
-        if verb == "returns" and operand.type.kind != "f":
-            return "is a result, which a number cannot take"
-        alike = type.kind in ("b" + operand.type.kind if operand.type.kind == "f" else "bus")
-    elif isinstance(operand, Vec):
-        registers = [e.register.type for e in operand.elements if isinstance(e, Reg)]
-        bits = sum(register.bits for register in registers)
-        alike = bits == type.bits * declared.vector and (declared.vector == 1 or _alike(type, registers[0]))
-    elif isinstance(operand, Reg):
-        found = operand.register.type
-        alike = declared.vector == 1 and _alike(type, found)
-    else:
-        assert isinstance(operand, Variable)
-        found, array = operand.type, operand.array
-        align = operand.align
+    if isinstance(operand, Imm) and verb == "returns" and operand.type.kind != "f":
+        return "is a result, which a number cannot take"
+    if isinstance(operand, Variable):
+        alike = _holds(declared, operand)
         wanted = declared.align or type.bytes * declared.vector
-        if item.dimensions:
-            size = type.bytes * declared.vector
-            for dimension in item.dimensions:
-                size *= dimension or 0
-            alike = array and size in (operand.size, 0)
-        else:
-            alike = not array and _alike(type, found)
-        if alike and align != wanted:
-            return f"is aligned to {wanted} bytes, the argument to {align}"
-    if not alike or (item.dimensions and not isinstance(operand, Variable)):
+        if alike and operand.align != wanted:
+            return f"is aligned to {wanted} bytes, the argument to {operand.align}"
+    else:
+        alike = not item.dimensions and _matches(declared, operand)
+    if not alike:
         return f"is .{type.name}{' []' if item.dimensions else ''}, which the argument is not"
     if type.bits < 32 and type.kind in "usp":
         return f"is .{type.name}: predicates and narrow integers cannot be handed over"
     return ""
+
+
+def _matches(declared: ast.Variable, operand: Operand) -> bool:
+    """Whether a number or registers have the type of a parameter."""
+    type = TYPES[declared.type]
+    if isinstance(operand, Imm):
+        return type.kind in ("bf" if operand.type.kind == "f" else "bus")
+    if isinstance(operand, Vec):
+        registers = [e.register.type for e in operand.elements if isinstance(e, Reg)]
+        bits = sum(register.bits for register in registers)
+        return bits == type.bits * declared.vector and (declared.vector == 1 or _alike(type, registers[0]))
+    assert isinstance(operand, Reg)
+    return declared.vector == 1 and _alike(type, operand.register.type)
+
+
+def _holds(declared: ast.Variable, variable: Variable) -> bool:
+    """Whether a variable in .param has the type and size of a parameter."""
+    type, dimensions = TYPES[declared.type], declared.declarators[0].dimensions
+    if not dimensions:
+        return not variable.array and _alike(type, variable.type)
+    size = math.prod((type.bytes * declared.vector, *(d or 0 for d in dimensions)))
+    return variable.array and size in (variable.size, 0)
 
 
 def _alike(type: ScalarType, other: ScalarType) -> bool:
@@ -180,7 +183,7 @@ def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
             elif isinstance(symbol, Variable) and symbol.space is StateSpace.PARAM:
                 out.append(symbol)  # type: ignore[arg-type]
             else:
-                raise Mismatch("operand-type", element.span, f"{element.text} cannot be an argument", weight=2)
+                raise unfit(element.span, f"{element.text} cannot be an argument", 2)
         elif isinstance(element, (ast.Integer, ast.Float)):
             bits = element.value if isinstance(element, ast.Integer) else element.bits
             type = TYPES["b64" if isinstance(element, ast.Integer) else "f64"]
@@ -188,7 +191,5 @@ def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
         elif isinstance(element, ast.Sink):
             out.append(Discard())
         else:
-            raise Mismatch(
-                "operand-type", element.span, "an argument is a register, a .param variable or a number", weight=2
-            )
+            raise unfit(element.span, "an argument is a register, a .param variable or a number", 2)
     return Arguments(tuple(out))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from warpsim.errors import Span
 from warpsim.program.fitting import float_bits
 from warpsim.program.problems import Problems
-from warpsim.program.program import Variable
+from warpsim.program.program import Relocation, Variable
 from warpsim.ptx import ast
 from warpsim.types import ScalarType, StateSpace
 
@@ -18,14 +17,14 @@ from warpsim.types import ScalarType, StateSpace
 class InitialValues:
     """Reads initialisers; ``symbols`` are those of the module that are declared so far."""
 
-    def __init__(self, symbols: Mapping[str, Any], problems: Problems) -> None:
+    def __init__(self, symbols: Mapping[str, object], problems: Problems) -> None:
         self._symbols = symbols
         self._problems = problems
 
-    def bytes_of(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Any, ...]]:
+    def bytes_of(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Relocation, ...]]:
         """The bytes of an initialiser and the symbol addresses in it."""
         data = bytearray()
-        relocations: list[Any] = []
+        relocations: list[Relocation] = []
         for leaf in _leaves(tree):
             if isinstance(leaf, ast.Numbers):
                 if type.kind == "f":
@@ -36,7 +35,8 @@ class InitialValues:
                     data += np.array(leaf.values, np.uint64).astype(f"<u{type.bytes}").tobytes()
             elif leaf.symbol is not None:
                 self._address(leaf, leaf.symbol.text, type)
-                relocations.append((len(data), type.bytes, leaf.symbol.text, leaf.offset, leaf.generic, leaf.mask))
+                place = len(data), type.bytes, leaf.symbol.text
+                relocations.append(Relocation(*place, leaf.offset, leaf.generic, leaf.mask))
                 data += bytes(type.bytes)
             else:
                 data += self._literal(leaf, type)

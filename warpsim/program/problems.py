@@ -13,6 +13,12 @@ class Mismatch(Exception):
         self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
 
 
+def unfit(span: Span, message: str, weight: int, advice: str = "") -> Mismatch:
+    """An operand that the form does not take; of the forms that an instruction may be, the one with the greatest ``weight``
+    is reported."""
+    return Mismatch("operand-type", span, message, advice, weight)
+
+
 MAX_FINDINGS = 2000
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -24,10 +24,22 @@ class Register:
     type: ScalarType
 
 
+class Relocation(NamedTuple):
+    """The address of a symbol among initial values: at which byte it stands, with how many bytes, what is added to it,
+    whether it is generic, and which byte of it is taken (None: all)."""
+
+    offset: int
+    width: int
+    symbol: str
+    addend: int
+    generic: bool
+    mask: int | None
+
+
 @attrs.frozen
 class Variable:
     """A variable in memory. ``size`` in bytes (0 for ``[]``); ``initial`` its bytes before symbols are placed;
-    ``relocations`` are (byte offset, width in bytes, symbol name, addend, generic, mask) of symbol addresses.
+    ``relocations`` are the addresses of symbols among the initial values.
     ``array`` where it has dimensions.
     ``unique`` tells equal names of different scopes apart (``function::name``, ``function::name#2``)."""
 
@@ -38,7 +50,7 @@ class Variable:
     size: int
     align: int
     initial: bytes = b""
-    relocations: tuple[tuple[int, int, str, int, bool, int | None], ...] = ()
+    relocations: tuple[Relocation, ...] = ()
     linkage: str | None = None
     span: Span | None = None
     array: bool = False
@@ -94,7 +106,7 @@ class Special:
 class SymbolAddress:
     """The address of a variable in its own space, or of a function or kernel, as an operand (``mov``, ``cvta``)."""
 
-    symbol: Variable | str
+    symbol: Variable | Param | str
     offset: int
     type: ScalarType
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TypeAlias
 
 import attrs
 
@@ -10,11 +11,12 @@ from warpsim.errors import Span
 from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
-from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Targets, Variable
+from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Relocation, Targets, Variable
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
-Symbol = Any
+Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function | None"
+"""What a name means."""
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
 OF_INSTRUCTIONS = frozenset(["bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2"])
 """Types that nothing can be declared as."""
@@ -129,7 +131,7 @@ class Resolver:
         self.variables: list[Variable] = []
         self.counts: dict[str, int] = {}
         self.files: dict[int, str] = {}
-        self.aliases: set[str] = set()
+        self.aliases: dict[str, str] = {}
         self.order: dict[str, int] = {}  # the item of the module that first declares a name
         self.item = 0  # the item that is looked at
 
@@ -154,49 +156,17 @@ class Resolver:
         type = self.type_of(node.type, node.span)
         self._declarable(node, type, scope)
         for item in node.declarators:
-            if item.count is not None:
-                names = [f"{item.name}{i}" for i in range(item.count if item.count <= MOST_VARIABLES else 1)]
-                if item.count > MOST_VARIABLES:
-                    self.problems.add(
-                        "unsupported",
-                        item.span,
-                        f"{item.name}<{item.count}> declares more than {MOST_VARIABLES:,} variables",
-                        "declare one array, or several ranges",
-                    )
-            else:
-                names = [item.name]
-            dimensions = list(item.dimensions)
-            data, relocations = b"", ()
-            if item.initialiser is not None:
-                if node.linkage == "extern":
-                    self.problems.add("linkage", item.span, f"{item.name} is .extern, and has an initial value here")
-                if node.space not in ("global", "const"):
-                    self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
-                else:
-                    shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
-                    self._shaped(item.initialiser, shape, item, vector=node.vector > 1)
-                    data, relocations = InitialValues(self.globals, self.problems).bytes_of(
-                        item.initialiser, type, item.span
-                    )
-                if dimensions and not dimensions[0]:
-                    dimensions[0] = _length(item.initialiser)
-            elif not all(d != 0 and d is not None for d in dimensions) and node.linkage != "extern":
-                self.problems.add(
-                    "directive", item.span, f"{item.name} has no size: [] needs .extern or initial values"
-                )
-            size = type.bytes * node.vector
-            for d in dimensions:
-                size *= d or 0
-            align = node.align or type.bytes * node.vector
+            names = [item.name] if item.count is None else self._numbered(item, item.count)
+            dimensions, data, relocations = self._initialised(node, item, type)
+            size = math.prod((type.bytes * node.vector, *(d or 0 for d in dimensions)))
             for name in names:
-                unique = self.unique(f"{owner}::{name}" if owner else name)
                 variable = Variable(
                     name,
-                    unique,
+                    self.unique(f"{owner}::{name}" if owner else name),
                     StateSpace(node.space),
                     type,
                     size,
-                    align,
+                    node.align or type.bytes * node.vector,
                     data,
                     relocations,
                     node.linkage,
@@ -207,6 +177,37 @@ class Resolver:
                 made.append(variable)
                 self.declare(name, variable, item.span, scope, at)
         return made
+
+    def _numbered(self, item: ast.Declarator, count: int) -> list[str]:
+        """The names of ``name<count>``."""
+        if count > MOST_VARIABLES:
+            message = f"{item.name}<{count}> declares more than {MOST_VARIABLES:,} variables"
+            self.problems.add("unsupported", item.span, message, "declare one array, or several ranges")
+            count = 1
+        return [f"{item.name}{i}" for i in range(count)]
+
+    def _initialised(
+        self, node: ast.Variable, item: ast.Declarator, type: ScalarType
+    ) -> tuple[list[int | None], bytes, tuple[Relocation, ...]]:
+        """The dimensions of a variable, with that which its initial values give, and these values."""
+        dimensions = list(item.dimensions)
+        if item.initialiser is None:
+            if not all(dimensions) and node.linkage != "extern":
+                message = f"{item.name} has no size: [] needs .extern or initial values"
+                self.problems.add("directive", item.span, message)
+            return dimensions, b"", ()
+        if node.linkage == "extern":
+            self.problems.add("linkage", item.span, f"{item.name} is .extern, and has an initial value here")
+        values: tuple[bytes, tuple[Relocation, ...]] = b"", ()
+        if node.space in ("global", "const"):
+            shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
+            self._shaped(item.initialiser, shape, item, vector=node.vector > 1)
+            values = InitialValues(self.globals, self.problems).bytes_of(item.initialiser, type, item.span)
+        else:
+            self.problems.add("initialiser", item.span, f"a .{node.space} variable cannot have an initialiser")
+        if dimensions and not dimensions[0]:
+            dimensions[0] = _length(item.initialiser)
+        return dimensions, *values
 
     def _declarable(self, node: ast.Variable, type: ScalarType, scope: Scope | None) -> None:
         """What a declaration may not be, whatever it declares."""
@@ -276,7 +277,7 @@ class Resolver:
             if wrong:
                 self.problems.add("redeclared", span, f"{name} {wrong}")
                 return
-            if symbol.linkage == "extern" and not (known.linkage == "extern" and known.size == 0):
+            if isinstance(symbol, Variable) and symbol.linkage == "extern" and not _is_open(known):
                 return
         table[name] = symbol
         if scope is None:
@@ -360,6 +361,11 @@ def _first(numbers: ast.Numbers) -> ast.Initialiser:
         mask=None,
         span=numbers.span,
     )
+
+
+def _is_open(symbol: Symbol) -> bool:
+    """Whether another declaration may say the size of an array."""
+    return isinstance(symbol, Variable) and symbol.linkage == "extern" and symbol.size == 0
 
 
 def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver) -> Symbol:

@@ -1,0 +1,144 @@
+"""Blocks of a function's body, flattened into its registers, variables, labels and instructions."""
+
+from __future__ import annotations
+
+from warpsim.program.program import LabelRef, Targets
+from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Prototype, Resolver, Scope
+from warpsim.ptx import ast
+from warpsim.types import ScalarType
+
+
+class Blocks:
+    """Flattens the blocks of one function; labels are known before its instructions are checked."""
+
+    def __init__(self, builder: FunctionBuilder, resolver: Resolver) -> None:
+        self.builder, self.resolver, self.problems = builder, resolver, resolver.problems
+        self.source: tuple[str, int] | None = None
+        """File and line of the last ``.loc``."""
+
+    def add(self, node: ast.Block, scope: Scope) -> None:
+        """A block, whose names are those of ``scope``."""
+        label: str | None = None
+        for statement in node.statements:
+            previous, label = label, None
+            match statement:
+                case ast.Instruction():
+                    self.builder.code.append((statement, scope, self.source))
+                case ast.Label():
+                    label = self._label(statement, scope)
+                case ast.Variable(space="reg"):
+                    self._registers(statement, scope)
+                case ast.Variable():
+                    at, name = len(self.builder.code), self.builder.name
+                    self.builder.variables += self.resolver.variable(statement, name, scope, at)
+                case ast.Block():
+                    self.add(statement, Scope(scope))
+                case ast.Directive(name="loc"):
+                    number, line = map(int, statement.arguments[:2])
+                    self.source = self.resolver.files.get(number, str(number)), line
+                case ast.CallPrototype() | ast.Directive() if previous is not None:
+                    self._labelled(previous, statement, scope)
+
+    # ---- labels ------------------------------------------------------------------------------
+
+    def _label(self, node: ast.Label, scope: Scope) -> str | None:
+        """A label of the next instruction or declaration; None where it cannot be one."""
+        name, at, labels = node.name, len(self.builder.code), self.builder.labels
+        if name in scope.labels:
+            self.problems.add("redeclared", node.span, f"label {name} is defined twice in this scope")
+            return None
+        if name in scope.symbols:
+            self.problems.add("redeclared", node.span, f"{name} is declared in this scope, and a label here")
+        scope.labels[name] = LabelRef(name, at)
+        labels[name if name not in labels else f"{name}#{at}"] = at
+        return name
+
+    def _labelled(self, label: str, node: ast.CallPrototype | ast.Directive, scope: Scope) -> None:
+        """A prototype or a list of targets, which instructions name by its label."""
+        if isinstance(node, ast.Directive) and node.name == "branchtargets":
+            self.builder.pending.append((label, node, scope))  # its labels may come later
+            return
+        if isinstance(node, ast.CallPrototype):
+            scope.labels[label] = self._prototype(node)
+        elif node.name == "calltargets":
+            scope.labels[label] = self._functions(node)
+        else:
+            return
+        scope.since.setdefault(label, len(self.builder.code))
+
+    def _prototype(self, node: ast.CallPrototype) -> Prototype:
+        if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
+            self.problems.add("directive", node.span, "several results lie in registers", "use .reg")
+        return Prototype(node.params, node.returns)
+
+    def _functions(self, node: ast.Directive) -> Targets:
+        """The functions of a ``.calltargets``."""
+        names = tuple(map(str, node.arguments))
+        for name in names:
+            if not isinstance(self.resolver.globals.get(name), ast.Function):
+                self.problems.add("undeclared", node.span, f"{name} of .calltargets is not a function")
+        return Targets(functions=names)
+
+    def branch_targets(self) -> None:
+        """The lists of labels, when all labels are known."""
+        for name, directive, scope in self.builder.pending:
+            labels = []
+            for argument in map(str, directive.arguments):
+                found = _label_of(scope, argument)
+                if found is not None:
+                    labels.append(found)
+                    continue
+                message = f"label {argument} of .branchtargets is not defined in this function"
+                self.problems.add("undeclared", directive.span, message)
+            scope.labels[name] = Targets(labels=tuple(labels))
+            scope.lists[name] = directive.span
+
+    # ---- registers ---------------------------------------------------------------------------
+
+    def _registers(self, node: ast.Variable, scope: Scope) -> None:
+        type = self.resolver.type_of(node.type, node.span)
+        for item in node.declarators:
+            self._judge_register(node, item, type)
+            if item.count is None:
+                self._register(node, item, type, scope)
+                continue
+            known = min(scope.numbers.get(item.name, ()), default=item.count) < item.count
+            if known or item.name in scope.ranges.by_prefix:
+                message = f"{item.name}<{item.count}> is declared twice in this scope"
+                self.problems.add("redeclared", item.span, message)
+            scope.ranges.by_prefix[item.name] = (item.count, type, node.vector)
+            scope.since[item.name + "<"] = len(self.builder.code)
+
+    def _register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, scope: Scope) -> None:
+        if scope.ranges.find(item.name) is not None:
+            self.problems.add("redeclared", item.span, f"{item.name} is declared twice in this scope")
+            return
+        symbol = self.builder.declared(item.name, type, node.vector)
+        self.resolver.declare(item.name, symbol, item.span, scope, len(self.builder.code))
+
+    def _judge_register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType) -> None:
+        """What cannot be a register."""
+        add = self.problems.add
+        if item.initialiser is not None:
+            add("initialiser", item.span, "a .reg variable cannot have an initialiser")
+        if node.vector > 1 and type.kind == "p":
+            add("directive", item.span, "a .pred register cannot be a vector")
+        elif node.vector > 1 and node.vector * type.bits > 128:
+            add("directive", item.span, f"a vector of {node.vector} .{type.name} is over 128 bits")
+        if type.name in OF_INSTRUCTIONS or type.bits == 4:
+            message = f"no register can be declared .{type.name}"
+            add("directive", node.span, message, f"use .b{max(type.bits, 8)}")
+        if item.dimensions:
+            message = f"{item.name} is an array: it cannot lie in registers"
+            add("directive", item.span, message, "use %name<N>, or .local")
+
+
+def _label_of(scope: Scope, name: str) -> LabelRef | None:
+    """A label by name, from the inside outwards."""
+    at: Scope | None = scope
+    while at is not None:
+        found = at.labels.get(name)
+        if isinstance(found, LabelRef):
+            return found
+        at = at.outer
+    return None

@@ -1,0 +1,114 @@
+"""What only a whole module shows: its target, its constant memory, and what a link of it would find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpsim.errors import Span
+from warpsim.isa.traits import Ending
+from warpsim.program.names import BUILTINS
+from warpsim.program.problems import Problems
+from warpsim.program.program import Addr, Function, FunctionRef, Instruction, SymbolAddress, Variable
+from warpsim.program.resolve import Resolver, Symbol
+from warpsim.ptx import ast
+
+MAX_CONST_BYTES = 65536
+MAX_SHARED_BYTES = 227 * 1024
+"""Of an sm_90 or sm_100, which have the most."""
+LEAST_VERSION = {
+    **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
+    **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
+    **{100: (8, 6), 101: (8, 6), 103: (8, 8), 110: (9, 0), 120: (8, 7), 121: (8, 8)},
+}
+"""The PTX version that introduced a target."""
+LEAST_OF_SUFFIX = {"a": (8, 0), "f": (8, 8)}
+"""Likewise, of the targets of one architecture or family."""
+
+
+def judge_head(module: ast.Module, problems: Problems) -> None:
+    """The target and the size of addresses that a module begins with."""
+    target = module.target[0] if module.target else ""
+    if not _known_target(target):
+        problems.add("target", _first_span(module), f"{target} is not a target", "for example sm_80, sm_90a")
+    if module.address_size == 32:
+        line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
+        span = Span(module.file, line, 1)
+        problems.add("unsupported", span, "addresses of 32 bits are not simulated", "compile for .address_size 64")
+
+
+def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
+    """What only the whole module shows: its target against its version, its constant memory."""
+    target = module.target[0] if module.target else ""
+    if _known_target(target):
+        least = max(LEAST_VERSION.get(int(target[3:].rstrip("af")), (1, 0)), LEAST_OF_SUFFIX.get(target[-1], (1, 0)))
+        if module.version < least:
+            line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
+            have = f"{module.version[0]}.{module.version[1]}"
+            message = f"PTX .version {have} does not know {target}"
+            problems.add("target", Span(module.file, line, 1), message, f"it needs .version {least[0]}.{least[1]}")
+    constant = sum(v.size for v in resolver.variables if v.space.value == "const")
+    if constant > MAX_CONST_BYTES:
+        message = f"{constant} bytes of .const variables; {MAX_CONST_BYTES} is the limit"
+        problems.add("directive", _first_span(module), message, "use .global")
+
+
+def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems: Problems) -> None:
+    """What a link finds: names that are used and defined nowhere, and too much shared memory."""
+    for name, item in resolver.globals.items():
+        if isinstance(item, ast.Function):
+            if _lacks_body(name, item, resolver) and item.linkage != "extern":
+                advice = "define it, or declare it .extern"
+                problems.add("linkage", item.span, f"{name} has no body in this module", advice)
+        elif isinstance(item, Variable) and _lacks_definition(item) and item.space.value != "shared":
+            span = item.span or _first_span(resolver.module)
+            problems.add("linkage", span, f"{name} is defined nowhere in this module", "link its definition in")
+    for function in functions.values():
+        _judge_function(function, resolver, problems)
+
+
+def _judge_function(function: Function, resolver: Resolver, problems: Problems) -> None:
+    """What the instructions of a function call and access, and the shared memory of a kernel."""
+    shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
+    for instruction in function.code:
+        for operand in instruction.operands:
+            if isinstance(operand, FunctionRef) and instruction.traits.ending is Ending.CALL:
+                if _lacks_body(operand.name, resolver.globals[operand.name], resolver):
+                    message = f"{operand.name} has no body in this module"
+                    problems.add("linkage", instruction.span, message, "link its definition in")
+            elif isinstance(operand, (Addr, SymbolAddress)):
+                _judge_access(instruction, operand, shared, problems)
+    used = sum(shared.values())
+    if function.entry and used > MAX_SHARED_BYTES:
+        message = f"{function.name} has {used} bytes of shared memory; {MAX_SHARED_BYTES} is the limit"
+        problems.add("directive", function.span, message)
+
+
+def _judge_access(
+    instruction: Instruction, operand: Addr | SymbolAddress, shared: dict[str, int], problems: Problems
+) -> None:
+    """Count a shared variable of the module that a function uses, once; an access needs a definition."""
+    symbol = operand.base if isinstance(operand, Addr) else operand.symbol
+    if not isinstance(symbol, Variable) or symbol.unique in shared or not symbol.size:
+        return
+    if symbol.space.value == "shared" and (symbol.linkage != "extern" or symbol.size < 1 << 32):
+        shared[symbol.unique] = symbol.size
+    elif symbol.linkage == "extern" and isinstance(operand, Addr):
+        message = f"{symbol.name} is defined nowhere in this module"
+        problems.add("linkage", instruction.span, message, "link its definition in")
+
+
+def _lacks_body(name: str, function: Symbol, resolver: Resolver) -> bool:
+    defined = name in resolver.aliases or name in BUILTINS
+    return isinstance(function, ast.Function) and function.body is None and not defined
+
+
+def _lacks_definition(variable: Variable) -> bool:
+    return variable.linkage == "extern" and not variable.size
+
+
+def _known_target(name: str) -> bool:
+    return name.startswith("sm_") and name[3:].rstrip("af").isdigit() and len(name) < 10
+
+
+def _first_span(module: ast.Module) -> Span:
+    return Span(module.file, 1, 1)

@@ -1,0 +1,271 @@
+"""One value of an instruction, held against what its form wants there: a register, a number, an address as a number."""
+
+from __future__ import annotations
+
+import attrs
+
+from warpsim.errors import Span
+from warpsim.isa import matching
+from warpsim.isa.matching import TypedOperand
+from warpsim.isa.spec import Op
+from warpsim.isa.traits import PLAIN, Access
+from warpsim.program.fitting import fits, float_bits, limits_in_words, within
+from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
+from warpsim.program.problems import Mismatch, unfit
+from warpsim.program.program import (
+    Discard,
+    FunctionRef,
+    Imm,
+    Operand,
+    Param,
+    Reg,
+    Register,
+    Special,
+    SymbolAddress,
+    Variable,
+)
+from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, Symbol, VectorRegister, lookup
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType, StateSpace
+
+
+class Values:
+    """Checks the values of one function's instructions; `begin` sets the instruction that is being checked,
+    ``traits`` what is known of the form that it is held against.
+
+    ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name, and
+    ``negative`` the names of operands behind a minus."""
+
+    def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
+        self.resolver, self.builder = resolver, builder
+        self.scope, self.opcode, self.traits = Scope(None), "", PLAIN
+        self.selectors: dict[str, str] = {}
+        self.negative: set[str] = set()
+
+    def begin(self, scope: Scope, opcode: str) -> None:
+        """Look names up in ``scope`` from now on, for an instruction of this opcode."""
+        self.scope, self.opcode = scope, opcode
+
+    # ---- names -------------------------------------------------------------------------------
+
+    def find(self, node: ast.Name) -> Symbol:
+        """What a name means here, or None."""
+        return lookup(self.scope, node.text, self.builder, self.resolver)
+
+    def need(self, node: ast.Name) -> Symbol:
+        """What a name means here; `Mismatch` where it means nothing."""
+        found = self.find(node)
+        if found is None and is_special(node):
+            message = f"{node.text} is a special register: no address can be made of it"
+            raise unfit(node.span, message, 9, "read it with mov into a register")
+        if found is None:
+            raise _undeclared(node)
+        return found
+
+    # ---- a value -----------------------------------------------------------------------------
+
+    def value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
+        """One value, of one register's size."""
+        s = typed.spec
+        if isinstance(node, ast.Name) and not s.sign:
+            return self._named(op, typed, type, node)
+        negated = isinstance(node, ast.Negated)
+        node = self._without_sign(op, typed, type, node)
+        match node:
+            case ast.Sink():
+                return _discard(op, typed, type, node)
+            case ast.Integer() | ast.Float():
+                return self.immediate(op, typed, type, node)
+            case ast.Component() if node.component in s.selectors:
+                self.selectors[s.name] = node.component
+                return self._named(op, typed, type, node.base, negated=negated)
+            case ast.Component():
+                return self._component(op, typed, type, node)
+            case ast.SymbolOffset():
+                return self._symbol(op, typed, type, self.need(node.symbol), node.offset, node.span)
+            case ast.Name():
+                return self._named(op, typed, type, node, negated=negated)
+        raise unfit(node.span, f"operand {s.name} of {op.text} cannot have this form", 1)
+
+    def _without_sign(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> ast.Operand:
+        """What stands behind a ``!`` or a minus."""
+        s = typed.spec
+        if isinstance(node, ast.Negated):
+            if s.dest or (not s.negatable and type.kind != "p"):
+                raise unfit(node.span, f"operand {s.name} of {op.text} cannot be negated", 2)
+            node = node.operand
+        if isinstance(node, ast.Negative) and s.sign:
+            self.negative.add(s.name)
+            return node.operand
+        if s.sign == "-":
+            raise unfit(node.span, f"operand {s.name} of {op.text} needs a minus here", 2)
+        return node
+
+    def _named(
+        self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name, *, negated: bool = False
+    ) -> Operand:
+        """What has a name: a register, a variable, a function, or what every PTX program has."""
+        symbol = self.find(node)
+        if isinstance(symbol, Register):
+            return self.register(op, typed, type, symbol, node.span, negated=negated)
+        if symbol is not None:
+            return self._symbol(op, typed, type, symbol, 0, node.span)
+        if is_special(node):
+            return self._special(op, typed, type, node)
+        if node.text == "WARP_SZ":
+            return self.immediate(op, typed, type, ast.Integer(32, unsigned=False, span=node.span))
+        raise _undeclared(node)
+
+    def _component(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Component) -> Reg:
+        """An element of a vector register (``%v.x``)."""
+        s = typed.spec
+        if s.selectors:
+            raise unfit(node.span, f".{node.component} does not select of operand {s.name} of {op.text}", 3)
+        vector = self.find(node.base)
+        if not isinstance(vector, VectorRegister):
+            raise unfit(node.span, f"{node.base.text} is not a vector register", 2)
+        at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
+        if at >= len(vector.elements):
+            raise unfit(node.span, f"{node.base.text} has no component .{node.component}", 2)
+        return self.register(op, typed, type, vector.elements[at], node.span)
+
+    def _special(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Special:
+        """A special register: read by mov, by the targets and in the widths that have it."""
+        s, name = typed.spec, node.text[1:]
+        special, root = TYPES[SPECIALS[name]], name.split(".")[0]
+        if not self.traits.special_registers:
+            message = f"a special register cannot be an operand of {self.opcode}"
+            raise unfit(node.span, message, 3, "read it with mov")
+        gate, module = SPECIAL_GATES.get(root), self.resolver.module
+        if gate and not matching.satisfies(gate, module.target[0] if module.target else "sm_90", module.version):
+            needs = f".target sm_{gate[0]} and " if gate[0] else ""
+            message = f"{node.text} needs {needs}PTX .version {gate[1][0]}.{gate[1][1]}"
+            raise Mismatch("target", node.span, message, weight=5)
+        if type.bits not in SPECIAL_WIDTHS.get(root, (special.bits,)) or type.kind == "f":
+            message = f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}"
+            raise unfit(node.span, message, 2)
+        if s.dest:
+            raise unfit(node.span, f"{node.text} cannot be written", 2)
+        return Special(name, type if special.kind != "p" else special)
+
+    # ---- registers and numbers ---------------------------------------------------------------
+
+    def register(
+        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, *, negated: bool = False
+    ) -> Reg:
+        """A register, of a type that fits."""
+        s = typed.spec
+        if s.constant:
+            message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
+            raise Mismatch("immediate-range", span, message, weight=3)
+        if register.type is not type and not _takes(op, typed, type, register.type):
+            kind = register.type.name
+            message = f"{register.name} is a .{kind} register; operand {s.name} of {op.text} is .{type.name}"
+            raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
+        return Reg(register, type, negated)
+
+    def immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+        """A number, within the limits of its form."""
+        s = typed.spec
+        if s.register:
+            raise unfit(node.span, f"operand {s.name} of {op.text} must be a register", 2)
+        if typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, typed.limit)):
+            message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
+            raise Mismatch("immediate-range", node.span, message, weight=4)
+        if s.dest:
+            raise unfit(node.span, f"a destination of {op.text} must be a register", 2)
+        if isinstance(node, ast.Float):
+            return _of_float(op, typed, type, node)
+        if type.kind == "f" or "x2" in type.name:
+            message = f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})"
+            raise unfit(node.span, message, 2, "write 0f... or a decimal point")
+        if type.kind == "p":
+            seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler has it
+            return Imm(int(bool(seen)), type)
+        return Imm(node.value & ((1 << type.bits) - 1), type)
+
+    # ---- addresses as numbers ----------------------------------------------------------------
+
+    def _symbol(
+        self, op: Op, typed: TypedOperand, type: ScalarType, symbol: Symbol, offset: int, span: Span
+    ) -> Operand:
+        """The address of a variable or a function."""
+        s = typed.spec
+        if self.traits.symbols is None:
+            message = f"operand {s.name} of {self.opcode} must be a register"
+            raise unfit(span, message, 2, "take the address with mov")
+        if s.dest or type.kind in "fp" or type.bits < 32:
+            raise unfit(span, f"an address cannot stand as operand {s.name} of type .{type.name}", 2)
+        narrow = type.bits == 32 and not self.traits.symbols and not offset
+        if narrow and isinstance(symbol, Variable) and symbol.space is StateSpace.GLOBAL:
+            raise unfit(span, f"the address of {symbol.name} has 64 bits", 3, "take it as .u64")
+        if isinstance(symbol, ast.Function):
+            if self.traits.symbols:
+                raise unfit(span, f"{symbol.name} is a function: take its address with mov", 2)
+            return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
+        if not isinstance(symbol, (Variable, Param)):
+            raise unfit(span, "this name cannot stand here", 2)
+        if s.name != "a":
+            raise unfit(span, f"operand {s.name} of {op.text} is a number", 2)
+        if self.traits.symbols:
+            self.lies_in(symbol, span, op, attrs.evolve(typed, spaces=frozenset({self.traits.symbols})))
+        return SymbolAddress(symbol, offset, type)
+
+    def lies_in(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
+        """Hold the state space of a variable or parameter against those that the instruction accesses."""
+        own = "param" if isinstance(symbol, Param) else symbol.space.value
+        if isinstance(symbol, Param):
+            self._parameter(symbol, span)
+        if own in ("param", "const") and not typed.spaces:
+            raise unfit(span, f"{symbol.name} lies in .{own}; write {self.opcode}.{own}", 3)
+        if typed.spaces and own not in typed.spaces:
+            spaces = " or .".join(sorted(typed.spaces))
+            raise unfit(span, f"{symbol.name} lies in .{own}; {op.text} accesses .{spaces}", 3)
+
+    def _parameter(self, symbol: Param, span: Span) -> None:
+        """A kernel's parameters are read, a function's too; its results are written."""
+        access = self.traits.access
+        if self.builder.entry:
+            if access is Access.STORE:
+                raise unfit(span, f"{symbol.name} is a parameter of the kernel: it cannot be written", 3)
+        elif symbol.name in self.builder.results:
+            if access is Access.LOAD:
+                raise unfit(span, f"{symbol.name} is a result of the function: it cannot be read", 3)
+        elif access is Access.STORE:
+            raise unfit(span, f"{symbol.name} is a parameter: it cannot be written", 3)
+
+
+def is_special(node: ast.Name) -> bool:
+    """Whether a special register has this name."""
+    return node.text.startswith("%") and node.text[1:] in SPECIALS
+
+
+def _undeclared(node: ast.Name) -> Mismatch:
+    return Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
+
+
+def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> Discard:
+    """A result that goes nowhere."""
+    s = typed.spec
+    if not s.dest:
+        raise unfit(node.span, "_ can only stand for a destination", 2)
+    in_braces = typed.count is not None and (typed.count != 1 or s.braces)
+    if s.register or not (s.sink or in_braces):
+        raise unfit(node.span, f"the result of {op.text} cannot be discarded with _", 2)
+    return Discard(type)
+
+
+def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType) -> bool:
+    """Whether an operand of a type takes a register of another."""
+    s = typed.spec
+    if s.exact(op) if callable(s.exact) else s.exact:
+        return register.name == f"b{type.bits}"
+    packed = "b" if s.rule == ".u32" else "bu" if s.braces else "bus"  # counts, fragments, operands of the form's type
+    return fits(type, register, packed, relaxed=s.relaxed)
+
+
+def _of_float(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Float) -> Imm:
+    if (type.kind == "f" and type.bits in (32, 64)) or (type.name in ("b32", "b64") and type.bits == node.width):
+        return Imm(float_bits(node, type.bits), type)
+    message = f"a floating-point literal cannot be operand {typed.spec.name} of {op.text} (.{type.name})"
+    raise unfit(node.span, message, 2)
