@@ -71,6 +71,17 @@ def test_split_and_union(shape, selection):
     assert members(from_positions(shape, np.array(sorted(members(selection))))) == sorted(members(selection))
 
 
+@pytest.mark.parametrize(
+    "shape", [Shape(1, 9, 1, 2), Shape(3, 4, 1, 1), Shape(2, 3, 1, 3)], ids=lambda s: str(s.extents)
+)
+def test_runs_of_positions(shape):
+    """Neighbours in the batch, from any of them to any other: those and no others, wherever CTAs begin."""
+    for first in range(shape.n):
+        for last in range(first, shape.n):
+            run = np.arange(first, last + 1)
+            assert members(from_positions(shape, run)) == run.tolist()
+
+
 @pytest.mark.parametrize(("shape", "selection"), CUT)
 def test_counts(shape, selection):
     """Warps, CTAs and warpgroups of the threads."""
