@@ -51,6 +51,15 @@ def test_tasks(monkeypatch):
     assert set(told) <= set(tasks)
 
 
+def test_what_contributing_names():
+    """Files and folders are where it says."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w/.])(?:benchmarks|docs|programs|tests|warpsim)(?:/[\w.-]+)+", text))
+
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path.rstrip(".")).exists()] == []
+
+
 def test_profile(monkeypatch, capsys):
     """The task that shows where a launch spends its time runs a bundled program."""
     monkeypatch.syspath_prepend(ROOT)

@@ -71,6 +71,15 @@ def test_split_and_union(shape, selection):
     assert members(from_positions(shape, np.array(sorted(members(selection))))) == sorted(members(selection))
 
 
+def test_every_cut_of_eight_threads():
+    """Each of the 254 ways to cut them in two, in two CTAs side by side."""
+    whole = Shape(1, 8, 1, 2).whole
+    for bits in range(1, 255):
+        flags = np.array([bits >> t & 1 for t in range(8)], np.bool_)
+        for part, wanted in zip(split(whole, flags.reshape(1, 8, 1, 1)), (flags, ~flags), strict=True):
+            assert members(part) == [2 * t + c for t in range(8) for c in (0, 1) if wanted[t]]
+
+
 @pytest.mark.parametrize(
     "shape", [Shape(1, 9, 1, 2), Shape(3, 4, 1, 1), Shape(2, 3, 1, 3)], ids=lambda s: str(s.extents)
 )
