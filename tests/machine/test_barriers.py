@@ -64,18 +64,25 @@ def test_ends_are_not_waited_for(stage):
     assert s.runnable() == [(1, t) for t in range(48)]
     arrivals.leave(s.machine, s.group(*range(60, 64), cta=0))
     assert s.runnable() == [(0, t) for t in range(48)]
+    passed = s.batch.meetings
+    arrivals.leave(s.machine, s.group(*range(48), cta=1))
+    assert s.batch.meetings == passed
 
 
 @pytest.mark.parametrize(
-    ("operation", "destination", "results"),
-    [("popc.u32", "r0", [3 + 5, 3]), ("and.pred", "p0", [False, False]), ("or.pred", "p0", [True, True])],
+    ("operation", "destination", "below", "results"),
+    [
+        ("popc.u32", "r0", (3, 37, 0), [3 + 5, 3]),
+        ("and.pred", "p0", (32, 64, 63), [True, False]),
+        ("or.pred", "p0", (0, 33, 0), [True, False]),
+    ],
 )
-def test_votes(stage, operation, destination, results):
+def test_votes(stage, operation, destination, below, results):
     """Threads of one CTA learn how many of it voted, whether all or any did; a CTA that is not complete keeps its votes."""
     s = stage(64, 2, body=f"bar.red.{operation} {destination}, 0, p1;")
     low, high = s.group(*range(32)), [s.group(*range(32, 64), cta=c) for c in (0, 1)]
     index = next(o.register.index for o in low.instruction.operands if o.register.name == destination)
-    votes = (low.selection.threads < 3), (high[0].selection.threads < 37), (high[1].selection.threads < 0)
+    votes = [group.selection.threads < limit for group, limit in zip((low, *high), below, strict=True)]
 
     assert arrivals.arrive(s.machine, low, 0, 0, waits=True, vote=votes[0])
     assert arrivals.arrive(s.machine, high[0], 0, 0, waits=True, vote=votes[1])

@@ -111,7 +111,7 @@ def test_fetch_and_write(shape, selection):
     steps = Affine(5, tuple(k + 1 if e > 1 else 0 for k, e in enumerate(shape.extents)), shape.extents, U32)
     affine = selection.fetch(steps)
     affine = affine.array() if isinstance(affine, Affine) else affine
-    row = full[:1, :, :1, :1]
+    row = full[:1, :, :1, :]
     expected = np.broadcast_to(row, shape.extents).reshape(-1)[members(selection)]
 
     assert np.broadcast_to(selection.fetch(full), selection.shape).reshape(-1).tolist() == flat[members(selection)].tolist()  # fmt: skip
