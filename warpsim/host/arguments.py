@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import struct
 from collections.abc import Sequence, Sized
 from typing import Any
 
@@ -15,6 +16,9 @@ from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of,
 from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
 from warpsim.program.program import Function, Param
+
+_LEAST_INFINITE = 3.4e38
+"""`struct` refuses what rounds to an infinity of 32 bits."""
 
 
 def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
@@ -31,41 +35,44 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
             f"{name} takes {len(params)} arguments, not {len(args)}: "
             + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
         )
-    block = bytearray(max([p.offset + p.size for p in params], default=0))
+    block = bytearray(_size(function))
     values: list[Any] = []
-    for index, (param, value) in enumerate(zip(params, args, strict=True)):
-        with _of_argument(index, param, name):
-            values.append(value if param.array or isinstance(value, TensorMap) else _readable(value))
-    tensors = [a.array for a in args if isinstance(a, TensorMap)]
-    known = Mappings(device, mapped, [a for a in [*values, *tensors] if isinstance(a, np.ndarray) and a.ndim > 0])
-    for index, (param, value) in enumerate(zip(params, values, strict=True)):
-        with _of_argument(index, param, name):
+    arrays: list[Array] = []
+    param = None
+    try:
+        for param, value in zip(params, args, strict=True):
+            given = value if param.array or isinstance(value, TensorMap) else _readable(value)
+            values.append(given)
+            array = value.array if isinstance(value, TensorMap) else given
+            if isinstance(array, np.ndarray) and array.ndim > 0:
+                arrays.append(array)
+        known = Mappings(device, mapped, arrays)
+        for param, value in zip(params, values, strict=True):
             raw = _argument(param, value, known)
-        block[param.offset : param.offset + len(raw)] = raw
+            block[param.offset : param.offset + len(raw)] = raw
+    except LaunchError as error:
+        assert param is not None
+        index = params.index(param)
+        raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {name}: {error}") from None
     return bytes(block)
+
+
+def _size(function: Function) -> int:
+    """The size of the parameter block in bytes."""
+    size = 0
+    for param in function.params:
+        end = param.offset + param.size
+        if end > size:
+            size = end
+    return size
 
 
 def _packed(function: Function, block: bytes) -> bytes:
     """A parameter block packed by the caller. It may be longer than the parameters, as a driver's may be."""
-    size = max([p.offset + p.size for p in function.params], default=0)
+    size = _size(function)
     if len(block) < size:
         raise LaunchError(f"{function.name} takes {size} bytes of parameters, not {len(block)}")
     return block[:size]
-
-
-class _of_argument:
-    """Adds the argument's name to a `LaunchError`."""
-
-    def __init__(self, index: int, param: Param, kernel: str) -> None:
-        self.place = index, param, kernel
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, LaunchError):
-            index, param, kernel = self.place
-            raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {kernel}: {error}") from None
 
 
 def _readable(value: Any) -> Any:
@@ -137,13 +144,13 @@ class Mappings:
         if not array.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
         plain(array.dtype)
-        start, stop = extent(array)
+        start, stop = next((first, last) for first, last, other in self.arrays if other is array)
         for low, high, address in self.placed:
             if low <= start and stop <= high and start < high:
                 return address + start - low
         sharing, low, high = [array], start, stop
-        grown = True
-        while grown and array.nbytes:
+        grown = len(self.arrays) > 1
+        while grown and start < stop:
             grown = False
             for first, last, other in self.arrays:
                 if first < high and low < last and not any(other is s for s in sharing):
@@ -194,6 +201,8 @@ def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:
         raise LaunchError(f"takes a number, not {shown(value)}") from None
     if bits not in (16, 32, 64):
         raise LaunchError(f"a float does not fit {bits} bits")
+    if bits == 64 or (bits == 32 and abs(number) < _LEAST_INFINITE):
+        return struct.pack("<d" if bits == 64 else "<f", number)
     with np.errstate(all="ignore"):
         return np.array(number).astype(f"<f{bits // 8}").tobytes()
 

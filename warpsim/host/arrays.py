@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from typing import Any
 
@@ -187,6 +188,7 @@ def _from_dlpack(value: Any) -> Array:
     return np.ctypeslib.as_array(memory).view(found.dtype).reshape(found.shape)
 
 
+@functools.cache
 def plain(dtype: np.dtype[Any]) -> None:
     """Reject elements that a GPU cannot read: Python objects and big-endian numbers."""
     if dtype.hasobject:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
+KNOWN = 64
+"""Combinations of options of which a kernel remembers that they are good."""
 MAX_CLUSTER = 16
 """Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
 
@@ -143,6 +145,7 @@ class Kernel:
         self.params = tuple(
             KernelParam(p.name, p.type.name, p.size, p.align, p.offset, bool(p.array)) for p in function.params
         )
+        self._known: dict[tuple[Any, ...], tuple[KernelPlan, Settings]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self.module).get_function, (self.module, self.name)
@@ -316,34 +319,72 @@ class Kernel:
         holds the device's lock.
         """
         grid3, block3 = dims("grid", grid), dims("block", block)
-        shared_mem = integer("shared_mem", shared_mem)
         usual = defaults.current
-        chosen = resolve_checks(_first(checks, device.checks, usual.checks))
         order = None if by_warp else _order(_first(schedule, usual.schedule))
         late = "at_wait" if order is not None and order.late else "eager"
-        effects = _first(async_effects, usual.async_effects, late)
+        options = (
+            shared_mem,
+            cooperative,
+            _first(checks, device.checks, usual.checks),
+            on_finding,
+            _first(async_effects, usual.async_effects, late),
+            max_instructions,
+            _first(max_seconds, device.max_seconds, usual.max_seconds),
+            batch_threads,
+            by_warp,
+            keeps,
+        )
+        plan = self.module.image(device).plan(self.name)
+        settings = self._settings(plan, device, grid3, block3, cluster, order, options)
+        params = pack(self.function, args, device, mapped)
+        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
+
+    def _settings(
+        self,
+        plan: KernelPlan,
+        device: Device,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        cluster: Dim | None,
+        order: Schedule | None,
+        options: tuple[Any, ...],
+    ) -> Settings:
+        """Check the options of a launch, and whether it fits the device; the same ones as before are not checked again."""
+        plain = cluster is None and order is None
+        key = (device.target, grid, block, *options, *map(type, options))  # 1.0 equals 1, and is refused
+        try:
+            known = self._known.get(key) if plain else None
+        except TypeError:  # a set of rules
+            known, plain = None, False
+        if known is not None and known[0] is plan:
+            return known[1]
+        shared_mem, cooperative, checks, on_finding, effects, most, seconds, batch_threads, by_warp, keeps = options
+        shared_mem = integer("shared_mem", shared_mem)
+        chosen = resolve_checks(checks)
         batch_threads = integer("batch_threads", batch_threads, 1)
         if order is not None and order.ctas:
-            batch_threads = min(batch_threads, order.ctas * math.prod(block3))
+            batch_threads = min(batch_threads, order.ctas * math.prod(block))
         settings = Settings(
             dynamic_shared=shared_mem,
-            cluster=self._cluster(cluster, grid3, device),
+            cluster=self._cluster(cluster, grid, device),
             cooperative=bool(integer("cooperative", cooperative, 0, 1)),
             checks=chosen,
             on_finding=choice("on_finding", on_finding, ("raise", "collect")),
             async_effects=choice("async_effects", effects, ("eager", "at_wait")),
-            max_instructions=budget("max_instructions", max_instructions),
-            max_seconds=budget("max_seconds", _first(max_seconds, device.max_seconds, usual.max_seconds)),
+            max_instructions=budget("max_instructions", most),
+            max_seconds=budget("max_seconds", seconds),
             batch_threads=batch_threads,
             batch_bytes=bytes_at_once(chosen),
             whole_warps=DIVERGENCE in chosen,
             by_warp=by_warp,
             keeps=keeps,
         )
-        plan = self.module.image(device).plan(self.name)
-        self._check(plan, device, grid3, block3, shared_mem)
-        params = pack(self.function, args, device, mapped)
-        return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
+        self._check(plan, device, grid, block, shared_mem)
+        if plain:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[key] = plan, settings
+        return settings
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:
         return Finding(

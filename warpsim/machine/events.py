@@ -149,11 +149,12 @@ class Window:
         self.pausing = False
         """A watcher asks the launch to pause before the next step."""
         everybody = tuple(watchers)
+        told = vars(self)
         for name, numbers in _heard(tuple([w.events for w in everybody])):
             if len(numbers) == 1:
-                setattr(self, name, getattr(everybody[numbers[0]], name))
+                told[name] = getattr(everybody[numbers[0]], name)
             else:
-                setattr(self, name, _together([getattr(everybody[k], name) for k in numbers]))
+                told[name] = _together([getattr(everybody[k], name) for k in numbers])
 
 
 @functools.lru_cache(maxsize=256)

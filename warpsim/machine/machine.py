@@ -107,9 +107,12 @@ class Machine:
         key = offset, type.name
         value = self._parameters.get(key)
         if value is None:
-            size = type.dtype.itemsize
-            raw = np.frombuffer(self.launch.params[offset : offset + size].ljust(size, b"\0"), type.dtype)
-            value = Affine.constant(int(raw[0]), type.dtype) if type.dtype.kind in "iu" else raw.copy()
+            size, dtype = type.dtype.itemsize, type.dtype
+            raw = self.launch.params[offset : offset + size]
+            if dtype.kind in "iu":
+                value = Affine.constant(int.from_bytes(raw, "little"), dtype)
+            else:
+                value = np.frombuffer(raw.ljust(size, b"\0"), dtype).copy()
             self._parameters[key] = value
         return value
 

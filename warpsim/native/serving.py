@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def compiled_for(
 
     if not available():
         return None
-    heard = frozenset(e for w in watchers for e in w.events if e not in w.compiled)
+    heard = _heard(tuple([(w.events, w.compiled) for w in watchers]))
     usual = not state.settings.by_warp and state.schedule is None
     units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
     from warpsim.native.engine import Compiled
@@ -55,3 +56,9 @@ def compiled_for(
         units=units,
         barriers=not heard & BARRIERS,
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _heard(watchers: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> frozenset[str]:
+    """The events that somebody wants to be told of by compiled code, too."""
+    return frozenset(e for events, compiled in watchers for e in events if e not in compiled)

@@ -84,7 +84,9 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         pairs.append((slot_of(plan, source), source.type.dtype))  # type: ignore[union-attr]
     linear = form.linear and all(t.kind in "iu" and t.itemsize <= 8 for _, t in pairs)
     step = _plain(instruction, target, tuple(pairs), linear=linear)
-    return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear) if len(pairs) == 2 else step
+    if len(pairs) == 2:
+        return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear)
+    return _of_affine(instruction, target, tuple(pairs), step) if linear else step
 
 
 def _of_two(
@@ -105,6 +107,10 @@ def _of_two(
     def step(machine: Machine, group: Group) -> None:
         env = group.env
         a, b = env[i], env[j]
+        if a is None:
+            a = group.fetch(i)
+        if b is None:
+            b = group.fetch(j)
         if type(a) is np.ndarray:
             if a.size == 1:
                 return general(machine, group)
@@ -133,6 +139,33 @@ def _of_two(
                 result = _fit_linear(result, width, signed=signed)
         else:
             return general(machine, group)
+        env[d] = result
+        group.dirty.add(d)
+        return None
+
+    return step
+
+
+def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], general: Step) -> Step:
+    """Likewise of one register or three: affine values go straight to the body."""
+    op, function = instruction.op, instruction.form.function
+    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+
+    def step(machine: Machine, group: Group) -> None:
+        env, given = group.env, []
+        try:
+            for slot, dtype in pairs:
+                value = env[slot]
+                if value is None:
+                    value = group.fetch(slot)
+                if type(value) is not Affine:
+                    return general(machine, group)
+                given.append(value if value.dtype is dtype else value.view(dtype))
+            result = function(op, *given)
+        except NotAffine:
+            return general(machine, group)
+        if result.dtype.itemsize != width:
+            result = _fit_linear(result, width, signed)
         env[d] = result
         group.dirty.add(d)
         return None
