@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from warpsim.host.device import SHARED_LIMIT
-from warpsim.host.kernel import MAX_BLOCK, MAX_GRID
+from warpsim.host.launch_options import MAX_BLOCK, MAX_GRID
 from warpsim.machine.state.global_memory import CAPACITY
 
 

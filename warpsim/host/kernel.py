@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from warpsim.checks.convergence import DIVERGENCE
-from warpsim.checks.watchers import bytes_at_once, watchers_of
+from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, plural, shown
 from warpsim.host import defaults
 from warpsim.host.arguments import pack
-from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
 from warpsim.host.engines import chosen_engine
 from warpsim.host.executors import workers_of
-from warpsim.host.options import Dim, budget, choice, dims, integer
+from warpsim.host.launch_options import LaunchOptions
+from warpsim.host.options import Dim, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
-from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
-from warpsim.machine.plan import Image, KernelPlan
-from warpsim.machine.state.launch import BATCH_THREADS, LaunchState, Settings
+from warpsim.machine.plan import Image
+from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.window import Watcher
 from warpsim.native.serving import compiled_for
@@ -35,13 +32,6 @@ if TYPE_CHECKING:
     from warpsim.observe.profiler import Profiler
     from warpsim.report.notebook import KernelFacts
     from warpsim.report.profile import Profile
-
-MAX_GRID = (2**31 - 1, 65535, 65535)
-MAX_BLOCK = (1024, 1024, 64)
-KNOWN = 64
-"""Combinations of options of which a kernel remembers that they are good."""
-MAX_CLUSTER = 16
-"""Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
 
 
 @attrs.frozen
@@ -145,7 +135,7 @@ class Kernel:
         self.params = tuple(
             KernelParam(p.name, p.type.name, p.size, p.align, p.offset, bool(p.array)) for p in function.params
         )
-        self._known: dict[tuple[Any, ...], tuple[KernelPlan, Settings]] = {}
+        self._options = LaunchOptions(module.program.target, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self.module).get_function, (self.module, self.name)
@@ -335,56 +325,9 @@ class Kernel:
             keeps,
         )
         plan = self.module.image(device).plan(self.name)
-        settings = self._settings(plan, device, grid3, block3, cluster, order, options)
+        settings = self._options.settings(plan, device, (grid3, block3), cluster, order, options)
         params = pack(self.function, args, device, mapped)
         return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
-
-    def _settings(
-        self,
-        plan: KernelPlan,
-        device: Device,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        cluster: Dim | None,
-        order: Schedule | None,
-        options: tuple[Any, ...],
-    ) -> Settings:
-        """Check the options of a launch, and whether it fits the device; the same ones as before are not checked again."""
-        plain = cluster is None and order is None
-        key = (device.target, grid, block, *options, *map(type, options))  # 1.0 equals 1, and is refused
-        try:
-            known = self._known.get(key) if plain else None
-        except TypeError:  # a set of rules
-            known, plain = None, False
-        if known is not None and known[0] is plan:
-            return known[1]
-        shared_mem, cooperative, checks, on_finding, effects, most, seconds, batch_threads, by_warp, keeps = options
-        shared_mem = integer("shared_mem", shared_mem)
-        chosen = resolve_checks(checks)
-        batch_threads = integer("batch_threads", batch_threads, 1)
-        if order is not None and order.ctas:
-            batch_threads = min(batch_threads, order.ctas * math.prod(block))
-        settings = Settings(
-            dynamic_shared=shared_mem,
-            cluster=self._cluster(cluster, grid, device),
-            cooperative=bool(integer("cooperative", cooperative, 0, 1)),
-            checks=chosen,
-            on_finding=choice("on_finding", on_finding, ("raise", "collect")),
-            async_effects=choice("async_effects", effects, ("eager", "at_wait")),
-            max_instructions=budget("max_instructions", most),
-            max_seconds=budget("max_seconds", seconds),
-            batch_threads=batch_threads,
-            batch_bytes=bytes_at_once(chosen),
-            whole_warps=DIVERGENCE in chosen,
-            by_warp=by_warp,
-            keeps=keeps,
-        )
-        self._check(plan, device, grid, block, shared_mem)
-        if plain:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[key] = plan, settings
-        return settings
 
     def _out_of_memory(self, problem: MemoryError) -> Finding:
         return Finding(
@@ -394,59 +337,3 @@ class Kernel:
             kernel=self.name,
             file=self.module.program.file,
         )
-
-    # ---- limits ------------------------------------------------------------------------------
-
-    def _cluster(self, cluster: Dim | None, grid: tuple[int, int, int], device: Device) -> tuple[int, int, int] | None:
-        declared = self.function.directives.get("reqnctapercluster")
-        fixed = dims(".reqnctapercluster", [int(v) for v in declared]) if declared else None
-        chosen = fixed if cluster is None else dims("cluster", cluster)
-        if chosen is None:
-            return None
-        if fixed is not None and chosen != fixed:
-            raise LaunchError(
-                f"{self.name} requires clusters of {fixed} CTAs (.reqnctapercluster), not {shown(chosen)}"
-            )
-        size = math.prod(chosen)
-        if size > MAX_CLUSTER:
-            raise LaunchError(f"a cluster of {shown(chosen)} has {shown(size)} CTAs; the limit is {MAX_CLUSTER}")
-        if size > 1 and device.sm < 90:
-            raise LaunchError(f"{device.target} has no clusters; they need sm_90 or newer")
-        if any(g % c for g, c in zip(grid, chosen, strict=True)):
-            raise LaunchError(f"a grid of {shown(grid)} CTAs cannot be divided into clusters of {chosen}")
-        return chosen
-
-    def _check(
-        self, plan: KernelPlan, device: Device, grid: tuple[int, int, int], block: tuple[int, int, int], shared_mem: int
-    ) -> None:
-        needed = self.module.program.target
-        number = int(needed[3:].rstrip("af"))
-        alone = (
-            needed.endswith("a") and number != device.sm
-        )  # `a` targets run on that GPU only, `f` targets on its generation
-        if number > device.sm or alone or (needed.endswith("f") and number // 10 != device.sm // 10):
-            raise LaunchError(f"the module is for {needed}; {device.target} cannot run it")
-        for given, limit, what in ((grid, MAX_GRID, "grid"), (block, MAX_BLOCK, "block")):
-            if any(g > m for g, m in zip(given, limit, strict=True)):
-                raise LaunchError(f"a {what} of {shown(given)} exceeds the limit {limit}")
-        threads = block[0] * block[1] * block[2]
-        if threads > 1024:
-            raise LaunchError(f"a block of {block} has {threads} threads; the limit is 1024")
-        directives = self.function.directives
-        if "reqntid" in directives:
-            required = tuple([*(int(v) for v in directives["reqntid"]), 1, 1][:3])
-            if block != required:
-                raise LaunchError(f"{self.name} requires blocks of {required} threads (.reqntid), not {block}")
-        if "maxntid" in directives:
-            most = math.prod(int(v) for v in directives["maxntid"])
-            if threads > most:
-                raise LaunchError(f"{self.name} allows at most {most} threads per block (.maxntid), not {threads}")
-        if plan.main.frame_size > MAX_LOCAL:
-            raise LaunchError(
-                f"{self.name} needs {plan.main.frame_size} bytes of local memory per thread; the limit is {MAX_LOCAL}"
-            )
-        total = plan.dynamic_offset + shared_mem
-        if total > device.max_shared:
-            raise LaunchError(
-                f"{self.name} needs {total} bytes of shared memory per CTA; {device.target} has {device.max_shared}"
-            )

@@ -165,7 +165,7 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, An
         except NotAffine:
             return general(machine, group)
         if result.dtype.itemsize != width:
-            result = _fit_linear(result, width, signed)
+            result = _fit_linear(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
