@@ -99,7 +99,7 @@ CASES = {
     ),
     "a petabyte of .local": (
         kernel(f".local .b8 x[{PETABYTE}]; ret;"),
-        f"launch: {PETABYTE} bytes of local memory in a thread; a GPU has 524288",
+        f"launch: k needs {PETABYTE} bytes of local memory per thread; the limit is 524288",
     ),
     "a petabyte of .const": (kernel("ret;", before=f".const .b8 x[{PETABYTE}];"), "directive"),
     "a petabyte of .param": (kernel("ret;", params=f".param .b8 p[{PETABYTE}]"), "directive"),

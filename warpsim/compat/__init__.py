@@ -1,1 +1,1 @@
-"""Adapters for programs that would launch on a GPU: Triton and tinygrad. Each imports its client only when it is used."""
+"""Adapters for GPU clients: Triton and tinygrad. Each imports its client on first use."""

@@ -1,11 +1,11 @@
-"""tinygrad's mock GPU (``DEV=MOCK+CUDA:PTX``, ``DEV=MOCK+NV``): its kernels run here instead of on gpuocelot.
+"""Runs the kernels of tinygrad's mock GPU (``DEV=MOCK+CUDA:PTX``, ``DEV=MOCK+NV``) in warpsim instead of gpuocelot.
 
-From the root of a checkout of tinygrad:
+From the root of a tinygrad checkout:
 
     DEV=MOCK+CUDA:PTX python -m pytest -p warpsim.compat.tinygrad test/backend/test_ops.py
 
-or `install` before the first kernel. ``WARPSIM_DEVICE`` names another GPU than the one that the PTX is for,
-``WARPSIM_CHECKS`` the rules.
+or call `install` before the first kernel. ``WARPSIM_DEVICE`` overrides the GPU that the PTX is for; ``WARPSIM_CHECKS``
+selects the rules.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from warpsim.host.module import load_text
 
 HELPERS = "test.mockgpu.helpers"
 USERS = ("test.mockgpu.cuda.cuda", "test.mockgpu.nv.nvgpu")
-"""The modules of tinygrad's tests that have ``ptx_run``."""
+"""Modules of tinygrad's tests that use ``ptx_run``."""
 _LOCK = threading.Lock()
 
 
 def install() -> None:
-    """Let the mock GPU of the checkout on ``sys.path`` run its PTX here."""
+    """Make the mock GPU of the checkout on ``sys.path`` run its PTX here."""
     for name in (HELPERS, *(user for user in USERS if user in sys.modules)):
         vars(importlib.import_module(name))["ptx_run"] = ptx_run
 
 
 @functools.lru_cache(maxsize=4096)
 def kernel_of(source: bytes) -> Kernel:
-    """The only kernel of a module."""
+    """The single kernel of a module."""
     return next(iter(load_text(source.decode(), "tinygrad.ptx").kernels.values()))
 
 
@@ -61,7 +61,7 @@ def ptx_run(
     grid_z: int,
     shared: int,
 ) -> None:
-    """Run the kernel of a module: ``args`` are the values of its parameters, as wide as pointers."""
+    """Run a module's kernel; ``args`` are its parameters' values, each as wide as a pointer."""
     text = source if isinstance(source, bytes) else ctypes.string_at(source)
     kernel = kernel_of(text)
     device = device_of(kernel.module.target)
@@ -90,7 +90,7 @@ def ptx_run(
 
 
 def _holding(address: int) -> Iterator[tuple[int, int]]:
-    """First byte and size of what the mock GPU has allocated around an address."""
+    """First byte and size of the mock GPU's allocation that contains an address."""
     for low, size in _regions():
         if low <= address < low + size:
             yield low, size
@@ -107,5 +107,5 @@ def _regions() -> Iterator[tuple[int, int]]:
 
 
 def pytest_configure(config: Any) -> None:
-    """As a plugin of pytest (``-p warpsim.compat.tinygrad``): `install`."""
+    """Hook for pytest (``-p warpsim.compat.tinygrad``): call `install`."""
     install()

@@ -1,4 +1,5 @@
-"""The CUDA driver's model: devices, modules, memory by address, packed launches, streams, events, graphs.
+"""The CUDA driver's model: devices, modules, memory by address, launches with packed parameters, streams, events,
+graphs.
 
     from warpsim import driver
 
@@ -8,7 +9,7 @@
     gpu.launch(function, (4, 1, 1), (256, 1, 1), struct.pack("<if4xQQ", 1024, 2.0, x, x))
     gpu.check()
 
-The driver library (``libcuda.so.1``, ``libcudart.so``) and the adapters in `warpsim.compat` stand on it.
+The driver libraries (``libcuda.so.1``, ``libcudart.so``) and the adapters in `warpsim.compat` are built on it.
 """
 
 from warpsim.driver.driver import Driver

@@ -1,4 +1,4 @@
-"""The driver: devices with one memory, modules, streams, launches, and the error that sticks once a kernel has failed."""
+"""The driver: devices that share one memory, modules, streams, launches, and the sticky error of a failed kernel."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
 
 VERSION = 13090
-"""The version of CUDA whose driver this claims to be: run times up to it accept it."""
+"""The CUDA version that this driver reports; runtimes up to it accept it."""
 
 
 class Driver:
     """The CUDA driver of a simulated machine.
 
     Args:
-        devices: the GPUs, for example ``("sm_90a",)``. They share one memory, so that each can reach the others'.
+        devices: the GPUs, for example ``("sm_90a",)``. They share one memory, so each can access the others'.
         checks: as for a kernel.
-        on_finding: ``raise`` ends a launch at its first error, ``collect`` lets it go on where it can.
-        report: a file that gets a JSON document for each finding.
-        quiet: findings do not go to standard error.
-        ptx: a directory that gets the text of each module, under the name that findings have for it.
-        options: more arguments of every launch: ``max_instructions``, ``max_seconds``, ``async_effects``.
+        on_finding: ``raise`` ends a launch at its first error; ``collect`` continues where it can.
+        report: a file that receives a JSON document per finding.
+        quiet: do not print findings to standard error.
+        ptx: a directory that receives the text of each module, under the name that findings use.
+        options: more options for every launch: ``max_instructions``, ``max_seconds``, ``async_effects``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Driver:
 
     @classmethod
     def from_environment(cls, **more: Any) -> Driver:
-        """A driver as the ``WARPSIM_`` variables of the environment describe it."""
+        """Make a driver from the ``WARPSIM_`` environment variables."""
         asked = os.environ.get
         options: dict[str, Any] = {}
         for name, make in (("max_instructions", int), ("max_seconds", float), ("async_effects", str)):
@@ -90,17 +90,17 @@ class Driver:
     # ---- modules ---------------------------------------------------------------------------------
 
     def load(self, image: bytes | str, ordinal: int = 0, name: str | None = None) -> DriverModule:
-        """A module from PTX text, or a fatbin that has PTX; it is read now.
+        """Load a module from PTX text, or from a fatbin that contains PTX.
 
         Raises:
-            DriverError: what it holds cannot run.
+            DriverError: the image cannot run.
         """
         module = DriverModule(self, image.encode() if isinstance(image, str) else image, ordinal, name)
         module.functions()
         return module
 
     def file_of(self, text: str) -> str:
-        """The file that findings name for a module's text; it exists where a directory was asked for."""
+        """The file name that findings use for a module's text. The file exists if a directory was given."""
         with self._lock:
             known = self._texts.get(text)
             if known is None:
@@ -118,7 +118,7 @@ class Driver:
     # ---- work ------------------------------------------------------------------------------------
 
     def submit(self, work: Work, stream: Stream | None = None) -> None:
-        """Give work to a stream."""
+        """Submit work to a stream."""
         (stream or self.stream).submit(work)
 
     def launch(
@@ -136,17 +136,17 @@ class Driver:
         """Launch a kernel with its parameter block.
 
         Raises:
-            DriverError: the launch does not fit the kernel or the GPU. What goes wrong in the kernel is the result of
-                a later call, as on a GPU: `error` has it.
+            DriverError: the launch does not fit the kernel or the GPU. As on a GPU, an error inside the kernel is
+                reported by a later call and is kept in `error`.
         """
         self.check()
         self.submit(self.checked(Launch(function, grid, block, params, shared, cluster, cooperative)), stream)
 
     def checked(self, work: Launch) -> Launch:
-        """A launch that fits."""
+        """Check that a launch fits."""
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
         if min(*work.grid, *work.block) < 1 or threads > 1024:
-            raise DriverError(Result.INVALID_VALUE, f"a grid of {work.grid} and blocks of {work.block}")
+            raise DriverError(Result.INVALID_VALUE, f"invalid launch: grid {work.grid}, block {work.block}")
         if len(work.params) < function.parameter_bytes:
             raise DriverError(
                 Result.INVALID_VALUE, f"{function.name} takes {function.parameter_bytes} bytes of parameters"
@@ -154,22 +154,25 @@ class Driver:
         if work.shared > function.max_dynamic:
             raise DriverError(
                 Result.INVALID_VALUE,
-                f"{function.name}: {work.shared} bytes of dynamic shared memory, {function.max_dynamic} allowed; "
+                f"{function.name}: {work.shared} bytes of dynamic shared memory exceed the limit {function.max_dynamic}; "
                 "ask for more: cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
             )
         if work.cooperative:
             resident = occupancy.resident_blocks(function, threads, work.shared)
             if work.grid[0] * work.grid[1] * work.grid[2] > resident:
-                raise DriverError(Result.COOPERATIVE_LAUNCH_TOO_LARGE, f"a grid of {work.grid}; {resident} blocks fit")
+                raise DriverError(
+                    Result.COOPERATIVE_LAUNCH_TOO_LARGE,
+                    f"a cooperative grid of {work.grid} is too large; {resident} blocks fit",
+                )
         return work
 
     def check(self) -> None:
-        """Raise the error of an earlier kernel: it sticks until `reset`."""
+        """Raise the error of an earlier kernel. It is sticky until `reset`."""
         if self.error:
             raise DriverError(self.error)
 
     def reset(self) -> None:
-        """Forget the error, and give back all memory."""
+        """Clear the error, and free all memory."""
         self.error = Result.SUCCESS
         self.memory.reset()
 
@@ -180,11 +183,11 @@ class Driver:
         self.submit(Copy(Side(target), Side(source), nbytes), stream)
 
     def fill(self, address: int, value: int, unit: int, count: int, stream: Stream | None = None) -> None:
-        """Set ``count`` elements of ``unit`` bytes."""
+        """Fill ``count`` elements of ``unit`` bytes."""
         self.submit(Fill(address, value, unit, count), stream)
 
     def replay(self, graph: GraphExec, stream: Stream | None = None) -> None:
-        """Do what a graph keeps."""
+        """Launch a graph."""
         self.check()
         self.submit(graph, stream)
 

@@ -1,4 +1,4 @@
-"""Graphs: work that is kept and done again, in an order that its edges allow."""
+"""Graphs: recorded work that is launched repeatedly, in an order that its edges allow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHILD = 4
 
 @attrs.define(eq=False)
 class Node:
-    """A piece of work and the nodes that come before it."""
+    """A piece of work, and the nodes that it depends on."""
 
     graph: Graph
     work: Work
@@ -30,29 +30,29 @@ class Graph:
         self.nodes: list[Node] = []
 
     def add(self, work: Work, before: Iterable[Node] = ()) -> Node:
-        """A node that follows others."""
+        """Add a node that depends on others."""
         wanted = list(dict.fromkeys(before))
         if any(node.graph is not self for node in wanted):
-            raise DriverError(Result.INVALID_VALUE, "a dependency is a node of another graph")
+            raise DriverError(Result.INVALID_VALUE, "a dependency belongs to another graph")
         node = Node(self, work, wanted)
         self.nodes.append(node)
         return node
 
     def remove(self, node: Node) -> None:
-        """Take a node out, with its edges."""
+        """Remove a node and its edges."""
         self.nodes.remove(node)
         for other in self.nodes:
             other.before = [n for n in other.before if n is not node]
 
     def edges(self) -> list[tuple[Node, Node]]:
-        """Pairs of a node and one that follows it."""
+        """Pairs of a node and a dependent node."""
         return [(first, node) for node in self.nodes for first in node.before]
 
     def order(self) -> list[Node]:
-        """The nodes so that each comes after those before it; among them, as they were added.
+        """Topological order of the nodes; ties in the order in which they were added.
 
         Raises:
-            DriverError: where they go round in a circle.
+            DriverError: the graph has a cycle.
         """
         left = {node: len(node.before) for node in self.nodes}
         after: dict[Node, list[Node]] = {node: [] for node in self.nodes}
@@ -71,7 +71,7 @@ class Graph:
         return found
 
     def clone(self) -> tuple[Graph, dict[Node, Node]]:
-        """A copy, and which of its nodes stands for which."""
+        """Copy the graph; also returns a map from its nodes to the copies."""
         twin, copies = Graph(), {}
         for node in self.nodes:
             copies[node] = twin.add(node.work)
@@ -89,13 +89,13 @@ class GraphWork:
         self.graph = graph
 
     def run(self, driver: Owner) -> None:
-        """Do all of it."""
+        """Run all of its work."""
         for node in self.graph.order():
             node.work.run(driver)
 
 
 class GraphExec:
-    """A graph made ready: later changes of the graph do not reach it, changes of a node's work do."""
+    """An instantiated graph. Later changes of the graph do not affect it, but changes of a node's work do."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -103,13 +103,13 @@ class GraphExec:
         self._works = {node: node.work for node in self._order}
 
     def replace(self, node: Node, work: Work) -> None:
-        """Other arguments for one node."""
+        """Replace the arguments of one node."""
         if node not in self._works or node.work.kind != work.kind:
-            raise DriverError(Result.INVALID_VALUE, "no such node in the graph that was made ready")
+            raise DriverError(Result.INVALID_VALUE, "the instantiated graph has no such node")
         self._works[node] = work
 
     def update(self, graph: Graph) -> bool:
-        """Take the arguments of a graph of the same shape; False where it has another."""
+        """Take over the arguments of a graph of the same shape; False if the shapes differ."""
         order = graph.order()
         if [n.work.kind for n in order] != [n.work.kind for n in self._order]:
             return False
@@ -119,10 +119,10 @@ class GraphExec:
 
     @property
     def kind(self) -> int:
-        """That of a graph in a graph."""
+        """The node type of a child graph."""
         return CHILD
 
     def run(self, driver: Owner) -> None:
-        """Do all of it."""
+        """Run all of its work."""
         for node in self._order:
             self._works[node].run(driver)

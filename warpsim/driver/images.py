@@ -1,4 +1,4 @@
-"""The PTX in what a program hands to the driver: text, a fatbin, the wrapper that nvcc registers, or linked PTX."""
+"""Finds the PTX in an image passed to the driver: text, a fatbin, the wrapper that nvcc registers, or linked PTX."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TARGET = re.compile(rb"\.target\s+(sm_(\d+)([af]?))")
 
 
 def image_at(address: int) -> bytes:
-    """The bytes of an image in memory, as long as its header says."""
+    """Read an image from memory, as long as its header says."""
     if not address:
         raise DriverError(Result.INVALID_VALUE, "the image is null")
     magic, _, data = struct.unpack("<IIQ", ctypes.string_at(address, 16))
@@ -39,7 +39,7 @@ def ptx_of(image: bytes, sm: int) -> bytes:
     """The PTX of an image for a GPU (its capability times ten).
 
     Raises:
-        DriverError: where it holds none.
+        DriverError: the image contains none.
     """
     if image[:4] == fatbin.MAGIC:
         return _of_fatbin(image, sm)
@@ -67,7 +67,7 @@ def _of_fatbin(image: bytes, sm: int) -> bytes:
 
 
 def runs(text: bytes, sm: int) -> bool:
-    """Whether a GPU runs PTX for its target."""
+    """Whether a GPU can run PTX, according to its target."""
     match = _TARGET.search(text)
     if match is None:
         return True
@@ -78,10 +78,11 @@ def runs(text: bytes, sm: int) -> bool:
 
 
 def linked(texts: list[bytes]) -> bytes:
-    """Several PTX modules as one, of the newest version and target among them.
+    """Link several PTX modules into one, with the newest version and target among them.
 
-    What one declares as external and another defines is a forward declaration of that definition; variables are defined
-    by modules that come first."""
+    A name that one module declares external and another defines becomes a forward declaration of the definition.
+    Variables are defined by the modules that come first.
+    """
     if len(texts) == 1:
         return texts[0]
     heads = [re.search(rb"\.version\s+(\d+)\.(\d+)", text) for text in texts]

@@ -1,4 +1,4 @@
-"""Building ``libcuda.so.1`` and ``libcudart.so``, and the environment in which a program finds them."""
+"""Builds ``libcuda.so.1`` and ``libcudart.so``, and makes the environment in which a program finds them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LIBRARIES = {
     "libnvrtc.so.13": ("nvrtc", ()),
     "libnvrtc.so.12": ("nvrtc", ()),
 }
-"""Files, the functions that they have, and the options of the compiler."""
+"""The libraries' files, their functions, and compiler options."""
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
 RUNTIME, LINKED = "libcudart.so.13", "libwarpsim-linked.so"
-"""The run time that goes before all others, and what leads programs there that have NVIDIA's linked in."""
+"""The runtime library that is preloaded, and the library that redirects programs with a statically linked runtime."""
 
 
 def compiler() -> list[str]:
-    """The C compiler: ``CC``, the machine's, or the one of the package ziglang."""
+    """The C compiler: ``CC``, the system's, or that of the ziglang package."""
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
             return name.split()
@@ -44,7 +44,7 @@ def compiler() -> list[str]:
 
 
 def python_library() -> str:
-    """The shared library of this Python, which programs that are no Python programs load."""
+    """The shared library of this Python, which non-Python programs load."""
     name = sysconfig.get_config_var("INSTSONAME") or sysconfig.get_config_var("LDLIBRARY") or ""
     for folder in (sysconfig.get_config_var("LIBDIR"), os.path.join(sys.base_prefix, "lib")):
         path = os.path.join(folder or "", name)
@@ -54,7 +54,7 @@ def python_library() -> str:
 
 
 def cache() -> Path:
-    """Where built libraries are kept: ``WARPSIM_CACHE``, or the user's folder for such things."""
+    """The directory of built libraries: ``WARPSIM_CACHE``, or the user's cache directory."""
     base = os.environ.get("WARPSIM_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "warpsim"
     )
@@ -62,10 +62,10 @@ def cache() -> Path:
 
 
 def build(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder with the libraries, compiled where they are not there yet.
+    """The folder with the libraries; compiles those that are missing.
 
     Raises:
-        LaunchError: there is no compiler, or it fails; or the system is not Linux.
+        LaunchError: there is no compiler, it fails, or the system is not Linux.
     """
     if not sys.platform.startswith("linux"):
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
@@ -103,20 +103,20 @@ def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, 
 
 
 def _run(*words: str) -> None:
-    command = [*compiler(), "-fno-sanitize=undefined", *words]  # Zig would add its run time for it
+    command = [*compiler(), "-fno-sanitize=undefined", *words]  # otherwise Zig would add its runtime
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LaunchError(f"{command[0]} cannot build the driver library: {done.stderr.strip()[-400:]}")
 
 
 def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = True) -> dict[str, str]:
-    """The variables with which a program finds the libraries, and they find this Python and this package.
+    """The environment variables with which a program finds the libraries, and these find this Python and this package.
 
     Args:
-        libraries: the folder that `build` gives.
-        given: the environment so far.
-        preload: all our libraries go before those that the program brings; otherwise libcudart alone, where programs that
-            have NVIDIA's linked in are led.
+        libraries: the folder returned by `build`.
+        given: the environment to extend.
+        preload: preload all libraries ahead of those that the program brings; otherwise only libcudart, for programs
+            with a statically linked NVIDIA runtime.
     """
     env = dict(given)
     runtime = str(libraries / RUNTIME)
@@ -127,7 +127,9 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     env["WARPSIM_CUDART"] = runtime
     _compiler(env)
     env.setdefault("CUPY_CACHE_DIR", str(cache() / "cupy"))  # that of a real GPU has machine code
-    env.setdefault("CUPY_ACCELERATORS", "")  # CuPy does not ask whether its machine code (CUB) ran; its own kernels do
+    env.setdefault(
+        "CUPY_ACCELERATORS", ""
+    )  # CuPy does not check whether its machine code (CUB) ran; its own kernels run
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)
     home = str(Path(__file__).resolve().parents[2])

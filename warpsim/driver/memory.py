@@ -1,8 +1,8 @@
-"""Memory by address: what the driver allocates, registers, copies and sets.
+"""Memory by address: what the driver allocates, registers, copies and fills.
 
-Device memory has addresses of the simulator's own, far enough apart that a stray access hits nothing. Pinned and managed
-memory is the host's, and the device sees it at the host's own addresses, so that pointers stored in memory work on both
-sides. An address that no allocation holds is the host's.
+Device memory has the simulator's own addresses, far enough apart that a stray access hits nothing. Pinned and managed
+memory is host memory, which the device sees at the host's addresses, so that pointers stored in memory work on both
+sides. An address outside all allocations is a host address.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from warpsim.host.pages import pages
 from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
 
 SIMULATED = ((FIRST_ADDRESS - GUARD, 1 << 45), (CONST_ADDRESS - GUARD, CONST_ADDRESS + (1 << 40)))
-"""Where the simulator's own addresses lie: nothing of the host is there."""
+"""Ranges of the simulator's own addresses, which contain no host memory."""
 
 
 class Kind(enum.Enum):
-    """What an allocation is."""
+    """The kind of an allocation."""
 
     DEVICE = "device"
     PINNED = "pinned"
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 
 @attrs.define(eq=False)
 class Block:
-    """One allocation: ``keeps`` holds its memory alive, ``ordinal`` is the device that it belongs to."""
+    """An allocation. ``keeps`` keeps its memory alive; ``ordinal`` is its device."""
 
     address: int
     nbytes: int
@@ -49,7 +49,7 @@ class Block:
 
 @attrs.frozen
 class Side:
-    """One side of a copy of a box: the address of its first byte, and the bytes from row to row and plane to plane."""
+    """One side of a box copy: the address of its first byte, and the pitch of rows and planes."""
 
     address: int
     pitch: int = 0
@@ -57,7 +57,7 @@ class Side:
 
 
 class Memory:
-    """The address space that the devices of a driver and the host share."""
+    """The address space shared by the devices of a driver and the host."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -69,7 +69,7 @@ class Memory:
     # ---- allocating ------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, ordinal: int = 0) -> int:
-        """Device memory that nothing has written."""
+        """Allocate uninitialised device memory."""
         self._sized(nbytes)
         try:
             array = self.device.empty(nbytes, np.uint8)
@@ -80,18 +80,18 @@ class Memory:
         return array.ptr
 
     def allocate_host(self, nbytes: int, kind: Kind = Kind.PINNED, ordinal: int = 0) -> int:
-        """Memory of the host that the device sees at the same address."""
+        """Allocate host memory that the device sees at the same address."""
         self._sized(nbytes, most=1 << 44)
         try:
             data = pages(nbytes)
         except (OSError, ValueError, OverflowError):
-            raise DriverError(Result.OUT_OF_MEMORY, f"the host has no {nbytes} bytes") from None
+            raise DriverError(Result.OUT_OF_MEMORY, f"the host cannot allocate {nbytes} bytes") from None
         mapping = self.device.map(data, address=data.ctypes.data)
         self._add(mapping.ptr, nbytes, kind, ordinal, (mapping, data))
         return mapping.ptr
 
     def register(self, address: int, nbytes: int, *, read_only: bool = False) -> None:
-        """Let the device see memory that the host has already."""
+        """Make existing host memory visible to the device."""
         self._sized(nbytes, most=1 << 44)
         if self.holding(address) is not None or self.space.overlapped_by(address, nbytes):
             raise DriverError(Result.HOST_MEMORY_ALREADY_REGISTERED)
@@ -101,14 +101,14 @@ class Memory:
         self._add(address, nbytes, Kind.REGISTERED, 0, (self.device.map(data, address=address), data))
 
     def unregister(self, address: int) -> None:
-        """Take registered memory from the device again."""
+        """Undo `register`."""
         block = self.blocks.get(address)
         if block is None or block.kind is not Kind.REGISTERED:
             raise DriverError(Result.HOST_MEMORY_NOT_REGISTERED)
         self._drop(block)
 
     def free(self, address: int, *kinds: Kind) -> None:
-        """Give memory back; null is allowed."""
+        """Free memory; null is allowed."""
         if not address:
             return
         block = self.blocks.get(address)
@@ -130,31 +130,31 @@ class Memory:
             self.used -= block.nbytes
 
     def reset(self) -> None:
-        """Give everything back."""
+        """Free everything."""
         for block in list(self.blocks.values()):
             self._drop(block)
 
     @staticmethod
     def _sized(nbytes: int, most: int = CAPACITY) -> None:
         if nbytes <= 0:
-            raise DriverError(Result.INVALID_VALUE, "an allocation of no bytes")
+            raise DriverError(Result.INVALID_VALUE, "cannot allocate 0 bytes")
         if nbytes > most:
-            raise DriverError(Result.OUT_OF_MEMORY, f"{nbytes} bytes; the GPU has {CAPACITY}")
+            raise DriverError(Result.OUT_OF_MEMORY, f"cannot allocate {nbytes} bytes; the GPU has {CAPACITY}")
 
     # ---- asking ----------------------------------------------------------------------------------
 
     def holding(self, address: int) -> Block | None:
-        """The block that the byte at an address belongs to."""
+        """The block that contains an address."""
         found = self.space.find(address, address + 1)
         return None if found is None else self.blocks.get(found.start)
 
     def extent(self, address: int) -> tuple[int, int] | None:
-        """First byte and size of whatever of the device's memory holds an address, module variables too."""
+        """First byte and size of the device memory, including module variables, that contains an address."""
         found = self.space.find(address, address + 1)
         return None if found is None else (found.start, found.data.size)
 
     def bytes_at(self, address: int, nbytes: int) -> Array:
-        """The bytes themselves, of the device or the host."""
+        """A view of device or host memory."""
         return self._place(address, nbytes)[0]
 
     def _place(self, address: int, nbytes: int) -> tuple[Array, Allocation | None]:
@@ -166,7 +166,9 @@ class Memory:
         held = self.space.find(address, address + 1)
         if held is not None:
             block = self.blocks.get(held.start)
-            if block is None or block.kind is not Kind.REGISTERED:  # registered memory may be a part of what is copied
+            if (
+                block is None or block.kind is not Kind.REGISTERED
+            ):  # registered memory may be only a part of what is copied
                 over = address + nbytes - held.end
                 raise DriverError(
                     Result.INVALID_VALUE,
@@ -174,13 +176,13 @@ class Memory:
                     f"at 0x{held.start:x}",
                 )
         if any(low <= address < high for low, high in SIMULATED) or address < 4096:
-            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is in no allocation of the device")
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any device allocation")
         return _host(address, nbytes), None
 
     # ---- copying and setting ---------------------------------------------------------------------
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy bytes from anywhere to anywhere; what is undefined stays so."""
+        """Copy bytes between any two addresses; undefined bytes stay undefined."""
         with self.space.lock:
             read, origin = self._place(source, nbytes)
             written, place = self._place(target, nbytes)
@@ -191,7 +193,7 @@ class Memory:
                 _define(place, target - place.start, (nbytes,), (1,), known)
 
     def copy_box(self, target: Side, source: Side, width: int, height: int, depth: int = 1) -> None:
-        """Copy rows of ``width`` bytes, ``height`` of them in each of ``depth`` planes."""
+        """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes."""
         if 0 in (width, height, depth):
             return
         shape = depth, height, width
@@ -213,18 +215,18 @@ class Memory:
     def _box(self, side: Side, shape: tuple[int, int, int]) -> tuple[Array, Allocation | None]:
         depth, height, width = shape
         if (height > 1 and side.pitch < width) or (depth > 1 and side.plane < side.pitch * (height - 1) + width):
-            raise DriverError(Result.INVALID_VALUE, f"a pitch of {side.pitch} bytes for rows of {width}")
+            raise DriverError(Result.INVALID_VALUE, f"the pitch {side.pitch} is less than the row size {width}")
         return self._place(side.address, (depth - 1) * side.plane + (height - 1) * side.pitch + width)
 
     def fill(self, address: int, value: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> None:
-        """Set ``rows`` rows of ``count`` elements of ``unit`` bytes."""
+        """Fill ``rows`` rows of ``count`` elements of ``unit`` bytes."""
         if address % unit or (rows > 1 and pitch % unit):
             raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not a multiple of {unit}")
         if 0 in (count, rows):
             return
         width = unit * count
         if rows > 1 and pitch < width:
-            raise DriverError(Result.INVALID_VALUE, f"a pitch of {pitch} bytes for rows of {width}")
+            raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
         with self.space.lock:
             data, place = self._place(address, (rows - 1) * pitch + width)
             element = np.frombuffer((value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little"), np.uint8)
@@ -234,17 +236,17 @@ class Memory:
                 _define(place, address - place.start, shape, steps, None)
 
     def total(self) -> Iterator[Block]:
-        """Blocks in the order in which they were allocated."""
+        """The blocks in allocation order."""
         yield from self.blocks.values()
 
 
 def _host(address: int, nbytes: int) -> Array:
-    """Memory of the host at an address."""
+    """A view of host memory."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
 def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Any) -> None:
-    """What was copied is as defined as where it came from: ``known`` has its bits, None for all of them."""
+    """Mark copied bytes as defined where the source is: ``known`` has its bits, or None if all are defined."""
     if known is not None and bool(known.all()):
         known = None
     if place.companion is None:

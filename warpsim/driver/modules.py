@@ -1,4 +1,4 @@
-"""Modules, functions and module variables as the driver knows them, and its linker."""
+"""The driver's modules, functions and module variables, and its linker."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from warpsim.host.kernel import Kernel
 from warpsim.host.module import Module, load_text
 
 DEFAULT_SHARED = 48 << 10
-"""Shared memory that a launch may have without having asked for more."""
+"""Dynamic shared memory that a launch may use without opting in to more."""
 REGISTERS = 32
-"""What is said about the registers of a thread: PTX does not tell."""
+"""Reported registers per thread, because PTX does not determine them."""
 
 
 @attrs.define(eq=False)
 class Function:
-    """A kernel with the attributes that a program may set."""
+    """A kernel with its settable attributes."""
 
     kernel: Kernel
     module: DriverModule
@@ -45,17 +45,17 @@ class Function:
 
     @property
     def static_shared(self) -> int:
-        """Bytes of shared memory that the kernel declares."""
+        """Static shared memory in bytes."""
         return self.kernel.module.image(self.module.device).plan(self.name).dynamic_offset
 
     @property
     def local_bytes(self) -> int:
-        """Bytes of local memory of a thread."""
+        """Local memory per thread in bytes."""
         return self.kernel.module.image(self.module.device).plan(self.name).main.frame_size
 
     @property
     def max_threads(self) -> int:
-        """Threads that a block may have."""
+        """Most threads per block."""
         directives = self.kernel.function.directives
         most = 1024
         for word in ("maxntid", "reqntid"):
@@ -68,7 +68,7 @@ class Function:
 
     @property
     def required_cluster(self) -> tuple[int, int, int]:
-        """CTAs of a cluster that the kernel asks for, 0 where it does not."""
+        """The cluster size that the kernel requires, 0 if none."""
         declared = self.kernel.function.directives.get("reqnctapercluster")
         if not declared:
             return 0, 0, 0
@@ -77,7 +77,7 @@ class Function:
 
 
 class DriverModule:
-    """PTX that is loaded when something of it is first asked for, as CUDA does it lazily."""
+    """PTX that is loaded on first use, as CUDA's lazy loading does."""
 
     def __init__(self, driver: Owner, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
         self.driver, self.image, self.ordinal = driver, image, ordinal
@@ -89,7 +89,7 @@ class DriverModule:
 
     @property
     def module(self) -> Module:
-        """The module, loaded by now."""
+        """The loaded module."""
         with self._lock:
             if self._module is None:
                 self._module = self._load()
@@ -107,7 +107,7 @@ class DriverModule:
             raise DriverError(result, str(problem), problem.findings) from None
 
     def functions(self) -> list[str]:
-        """Names of its kernels."""
+        """Names of the kernels."""
         return list(self.module.kernels)
 
     def function(self, name: str) -> Function:
@@ -118,7 +118,7 @@ class DriverModule:
                 kernels = self.module.kernels
                 if name not in kernels:
                     raise DriverError(
-                        Result.NOT_FOUND, f"the module has no kernel {name}; it has: {', '.join(kernels) or 'none'}"
+                        Result.NOT_FOUND, f"the module has no kernel {name}; kernels: {', '.join(kernels) or 'none'}"
                     )
                 found = self._functions[name] = Function(kernels[name], self, 0)
                 found.max_dynamic = max(DEFAULT_SHARED - found.static_shared, 0)
@@ -133,7 +133,7 @@ class DriverModule:
         return found.ptr, found.nbytes
 
     def unload(self) -> None:
-        """Take its variables out of the device's memory."""
+        """Remove its variables from device memory."""
         with self._lock:
             module, self._module = self._module, None
             self._functions.clear()
@@ -142,18 +142,18 @@ class DriverModule:
 
 
 class Linker:
-    """cuLink: PTX modules that become one."""
+    """cuLink: links PTX modules into one."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self.result: Any = None
 
     def add(self, image: bytes, sm: int) -> None:
-        """One more module."""
+        """Add a module."""
         self.texts.append(images.ptx_of(image, sm))
 
     def add_file(self, path: str, sm: int) -> None:
-        """One more module, from a file."""
+        """Add a module from a file."""
         try:
             with open(path, "rb") as stream:
                 data = stream.read(images.LARGEST)
@@ -162,7 +162,7 @@ class Linker:
         self.add(data, sm)
 
     def complete(self) -> bytes:
-        """The linked module: PTX, which the driver loads as it would machine code."""
+        """The linked module as PTX, which the driver loads in place of machine code."""
         if not self.texts:
             raise DriverError(Result.INVALID_VALUE, "nothing to link")
         return images.linked(self.texts) + b"\0"

@@ -1,4 +1,4 @@
-"""How many blocks fit a multiprocessor: by threads, blocks and shared memory, registers being unknown."""
+"""Occupancy from threads, blocks and shared memory; registers are unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REGISTER_FILE = 65536
 
 
 def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:
-    """Blocks of a kernel that are resident on one multiprocessor at a time."""
+    """Resident blocks of a kernel per multiprocessor."""
     sm = function.module.device.sm
     gpu = properties.model(sm)
     if not 0 < threads <= function.max_threads:
@@ -28,7 +28,7 @@ def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:
 
 
 def best_block(function: Function, shared_of: Callable[[int], int], limit: int) -> tuple[int, int]:
-    """The grid that just fills the GPU, and the block with which most threads are resident; the largest such block."""
+    """The grid that fills the GPU, and the block size with the most resident threads; the largest such block."""
     sms = properties.model(function.module.device.sm).sms
     most = min(limit or 1024, function.max_threads)
     best, chosen, fitting = -1, 0, 0
@@ -40,7 +40,7 @@ def best_block(function: Function, shared_of: Callable[[int], int], limit: int) 
 
 
 def free_shared(function: Function, blocks: int, threads: int) -> int:
-    """Dynamic shared memory of a block with which so many of them are resident."""
+    """Dynamic shared memory per block with which ``blocks`` are resident."""
     sm = function.module.device.sm
     if blocks <= 0 or blocks_per_sm(function, threads, 0) < blocks:
         return 0
@@ -50,5 +50,5 @@ def free_shared(function: Function, blocks: int, threads: int) -> int:
 
 
 def resident_blocks(function: Function, threads: int, dynamic_shared: int) -> int:
-    """Blocks that are resident on the whole GPU: what a cooperative launch may have."""
+    """Resident blocks on the whole GPU, which limit a cooperative launch."""
     return blocks_per_sm(function, threads, dynamic_shared) * properties.model(function.module.device.sm).sms

@@ -1,4 +1,4 @@
-"""What modules, streams and pieces of work need of the driver that they belong to."""
+"""What modules, streams and work need of their driver."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Owner(Protocol):
     memory: Memory
     report: Report
     error: Result
-    """What a kernel did wrong; it sticks."""
+    """The sticky error of a kernel."""
     captures: int
-    """How many captures have begun."""
+    """Number of captures begun."""
     options: Mapping[str, Any]
-    """Arguments of every launch."""
+    """Options of every launch."""
 
     def file_of(self, text: str) -> str:
-        """The file that findings name for a module's text."""
+        """The file name that findings use for a module's text."""

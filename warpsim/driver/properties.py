@@ -1,4 +1,4 @@
-"""What a program is told about the GPU that is simulated."""
+"""Properties that the simulated GPU reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsim.machine.state.global_memory import CAPACITY
 
 @attrs.frozen
 class Model:
-    """Numbers of one GPU that do not follow from its capability: clocks are in kHz, sizes in bytes."""
+    """Properties of a GPU that do not follow from its capability; clocks in kHz, sizes in bytes."""
 
     name: str
     sms: int
@@ -32,28 +32,28 @@ _MODELS = {
     90: Model("NVIDIA H100 (simulated)", 132, 1_980_000, 2_619_000, 5120, 50 << 20),
 }
 _SHARED_SM = {70: 96, 72: 96, 75: 64, 80: 164, 86: 100, 87: 164, 88: 100, 89: 100}
-"""Shared memory of a multiprocessor in KiB; 228 on newer ones, 100 on those of consumers."""
+"""Shared memory per multiprocessor in KiB; 228 on newer data-centre GPUs, 100 on consumer GPUs."""
 RESERVED = 1024
-"""Bytes of shared memory that the system keeps in every block from sm_80 on."""
+"""Bytes of shared memory that the system reserves in every block from sm_80 on."""
 
 
 def model(sm: int) -> Model:
-    """The GPU that stands for a capability."""
+    """The GPU that represents a capability."""
     return _MODELS.get(sm) or _MODELS[max(n for n in _MODELS if n <= sm)]
 
 
 def name(sm: int) -> str:
-    """What the GPU calls itself."""
+    """The GPU's name."""
     return model(sm).name if sm in _MODELS else f"NVIDIA sm_{sm} (simulated)"
 
 
 def shared_of_sm(sm: int) -> int:
-    """Bytes of shared memory of a multiprocessor."""
+    """Shared memory per multiprocessor, in bytes."""
     return (_SHARED_SM.get(sm) or (228 if SHARED_LIMIT[sm] > 200 else 100)) * 1024
 
 
 def attribute(sm: int, number: int, ordinal: int = 0) -> int:
-    """A CUdevice_attribute by its number in cuda.h; 0 for what is not there."""
+    """A CUdevice_attribute by its number in cuda.h; 0 for unknown ones."""
     return attributes(sm, ordinal).get(number, 0)
 
 
@@ -115,5 +115,5 @@ def attributes(sm: int, ordinal: int = 0) -> dict[int, int]:
 
 
 def total_memory() -> int:
-    """Bytes of global memory."""
+    """Global memory in bytes."""
     return CAPACITY

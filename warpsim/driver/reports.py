@@ -1,4 +1,4 @@
-"""Where findings go when a program runs on the driver: standard error, and a report file that was asked for."""
+"""Where findings of a program on the driver go: standard error, and optionally a report file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from warpsim.errors import Finding, describe
 
 NO_KERNEL = "CUDA_ERROR_NO_BINARY_FOR_GPU"
 SHOWN = 20
-"""Findings that standard error gets in full; the rest are in the report."""
+"""Findings printed in full to standard error; the rest are only in the report."""
 
 
 class Report:
-    """Findings of one process. The file has one JSON document a line, appended as they come."""
+    """The findings of one process. The file is appended one JSON document per line."""
 
     def __init__(self, path: str | None = None, *, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
@@ -25,7 +25,7 @@ class Report:
         self._lock = threading.Lock()
 
     def finding(self, finding: Finding, result: str) -> None:
-        """Tell of a finding once for each place that it is about."""
+        """Report a finding, once per place."""
         key = finding.rule, finding.file, finding.line, finding.kernel, finding.message
         with self._lock:
             if key in self._known:
@@ -54,9 +54,9 @@ class Report:
         )
 
     def problem(self, what: str, message: str, result: str) -> None:
-        """Tell of a call that was refused for a reason that the code alone does not say.
+        """Report a call that was refused for a reason that its code does not reveal.
 
-        A kernel that cannot be had is an error even if the program goes on without it, as some do, with wrong values.
+        A missing kernel is an error even if the program continues without it, as some do, with wrong values.
         """
         with self._lock:
             key = what, message
@@ -68,7 +68,7 @@ class Report:
         self._append({"rule": "refused", "severity": severity, "result": result, "function": what, "message": message})
 
     def finish(self) -> None:
-        """The program has ended."""
+        """Note that the program has ended."""
         self._append({"rule": "end", "severity": "note", "launches": self.launches})
 
     def _say(self, text: str) -> None:

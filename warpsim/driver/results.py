@@ -1,4 +1,4 @@
-"""The driver's error codes, and which of them a finding of the simulator becomes."""
+"""The driver's error codes, and the code of each finding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warpsim.errors import Finding, PtxError, WarpsimError
 
 
 class Result(enum.IntEnum):
-    """CUresult: the names are those of cuda.h without ``CUDA_ERROR_``."""
+    """CUresult, with the names of cuda.h without ``CUDA_ERROR_``."""
 
     SUCCESS = 0
     INVALID_VALUE = 1
@@ -148,7 +148,7 @@ TEXTS = {
     Result.STREAM_CAPTURE_UNJOINED: "unjoined work in a stream that is captured",
     Result.UNKNOWN: "unknown error",
 }
-"""What the run time says about the codes that it meets most."""
+"""The runtime's texts for common codes."""
 
 _BY_RULE = {
     "out-of-bounds": Result.ILLEGAL_ADDRESS,
@@ -161,7 +161,7 @@ _BY_RULE = {
     "limit": Result.LAUNCH_TIMEOUT,
     "tensor-map": Result.ILLEGAL_INSTRUCTION,
 }
-"""What a GPU reports; every other rule is a failed launch."""
+"""The code that a GPU reports; all other rules give a launch failure."""
 
 
 class DriverError(WarpsimError):
@@ -174,12 +174,12 @@ class DriverError(WarpsimError):
 
 
 def text_of(result: Result) -> str:
-    """What the driver says about a code."""
+    """The driver's text for a code."""
     return TEXTS.get(result, result.name.lower().replace("_", " "))
 
 
 def of_finding(finding: Finding) -> Result:
-    """The code of a launch that a finding ended."""
+    """The code of a launch ended by a finding."""
     return _BY_RULE.get(finding.rule, Result.LAUNCH_FAILED)
 
 

@@ -1,4 +1,4 @@
-"""Streams, events and capture. What a stream is given is done at once, which is one of the orders that CUDA allows."""
+"""Streams, events and capture. Work submitted to a stream is done at once, which is one of the orders that CUDA allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warpsim.driver.work import Nothing, Work
 
 
 class Capture:
-    """Streams whose work goes into a graph, until the one that began ends it."""
+    """Streams being captured into a graph, until the stream that began the capture ends it."""
 
     def __init__(self, origin: Stream, graph: Graph, mode: int, number: int) -> None:
         self.origin, self.graph, self.mode, self.number = origin, graph, mode, number
@@ -27,14 +27,14 @@ class Stream:
         self.tail: list[Node] = []
 
     def submit(self, work: Work) -> None:
-        """Do a piece of work, or keep it for the graph that is being captured."""
+        """Do a piece of work, or add it to the graph being captured."""
         if self.capture is not None:
             self.tail = [self.capture.graph.add(work, self.tail)]
             return
         work.run(self.driver)
 
     def begin(self, mode: int = 0, graph: Graph | None = None, before: list[Node] | None = None) -> None:
-        """Capture what comes."""
+        """Begin capturing."""
         if self.capture is not None:
             raise DriverError(Result.ILLEGAL_STATE, "the stream is captured already")
         self.driver.captures += 1
@@ -42,7 +42,7 @@ class Stream:
         self.tail = list(before or [])
 
     def end(self) -> Graph:
-        """The graph that was captured."""
+        """End capturing, and return the graph."""
         capture = self.capture
         if capture is None:
             raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
@@ -62,12 +62,12 @@ class Stream:
         return capture.graph
 
     def synchronize(self) -> None:
-        """Wait for the work that was given: it has been done."""
+        """Wait for submitted work, which has been done already."""
         if self.capture is not None:
             raise DriverError(Result.STREAM_CAPTURE_UNSUPPORTED)
 
     def record(self, event: Event) -> None:
-        """An event that stands for the work so far."""
+        """Record an event after the work so far."""
         if self.capture is not None:
             event.capture, event.nodes = self.capture, list(self.tail)
             return
@@ -75,7 +75,7 @@ class Stream:
         event.nanoseconds = time.perf_counter_ns()
 
     def wait(self, event: Event) -> None:
-        """Let later work come after an event; a captured one draws this stream into its capture."""
+        """Make later work wait for an event; a captured event draws this stream into its capture."""
         if event.capture is None:
             return
         if event.capture.origin.capture is not event.capture:
@@ -89,7 +89,7 @@ class Stream:
 
 
 class Event:
-    """A point in a stream, and the host's time when it was passed."""
+    """A point in a stream, and the host time at which it was passed."""
 
     def __init__(self, flags: int = 0) -> None:
         self.flags = flags
@@ -99,17 +99,17 @@ class Event:
         self.nodes: list[Node] = []
 
     def synchronize(self) -> None:
-        """Wait for it: it has been passed."""
+        """Wait for the event, which has been passed already."""
         if self.capture is not None:
             raise DriverError(Result.CAPTURED_EVENT)
 
     def since(self, other: Event) -> float:
-        """Milliseconds of this machine's time from another event to this one."""
+        """Host time between two events, in milliseconds."""
         if not (self.recorded and other.recorded) or (self.flags | other.flags) & 2:
-            raise DriverError(Result.INVALID_HANDLE, "an event that was not recorded, or keeps no time")
+            raise DriverError(Result.INVALID_HANDLE, "the event was not recorded, or was created without timing")
         return (self.nanoseconds - other.nanoseconds) / 1e6
 
 
 def empty() -> Work:
-    """A node without work."""
+    """Make a node without work."""
     return Nothing()

@@ -1,4 +1,4 @@
-"""What a stream does: launches, copies, sets, calls of the host. A graph keeps them to be done again."""
+"""The work of a stream: launches, copies, fills, host calls. A graph keeps it for repeated launches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Dims = tuple[int, int, int]
 
 
 class Work(Protocol):
-    """One piece of work; pieces of one stream are done in their order."""
+    """A piece of work; work of one stream is done in order."""
 
     @property
     def kind(self) -> int:
-        """Which kind of node it is in a graph: a CUgraphNodeType."""
+        """Its CUgraphNodeType."""
 
     def run(self, driver: Owner) -> None:
-        """Do it."""
+        """Do the work."""
 
 
 @attrs.frozen(eq=False)
@@ -41,7 +41,7 @@ class Launch:
     kind: int = 0
 
     def run(self, driver: Owner) -> None:
-        """Run it to its end; what it did wrong is kept as the driver's error.
+        """Run it to its end; an error in the kernel becomes the driver's sticky error.
 
         Raises:
             DriverError: the launch does not fit.
@@ -74,7 +74,7 @@ class Launch:
 
 @attrs.frozen(eq=False)
 class Copy:
-    """A copy of a box of bytes; a plain one is a box of one row."""
+    """A copy of a box of bytes; a linear copy is a box of one row."""
 
     target: Side
     source: Side
@@ -93,7 +93,7 @@ class Copy:
 
 @attrs.frozen(eq=False)
 class Fill:
-    """Rows of one value."""
+    """A fill of rows with one value."""
 
     address: int
     value: int
@@ -104,13 +104,13 @@ class Fill:
     kind: int = 2
 
     def run(self, driver: Owner) -> None:
-        """Set the memory."""
+        """Fill the memory."""
         driver.memory.fill(self.address, self.value, self.unit, self.count, self.pitch, self.rows)
 
 
 @attrs.frozen(eq=False)
 class Call:
-    """A function of the host; ``address`` and ``data`` are what the program gave."""
+    """A host function; ``address`` and ``data`` are the program's."""
 
     function: Callable[[], object]
     address: int = 0
@@ -124,7 +124,7 @@ class Call:
 
 @attrs.frozen(eq=False)
 class Nothing:
-    """A node that only orders others."""
+    """An empty node, for ordering only."""
 
     kind: int = 5
 

@@ -1,4 +1,4 @@
-"""A launch in parts: whether it may be, into which, and its result."""
+"""Divides a launch into parts if that is allowed, and assembles its result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from warpsim.parallel.threads import Threads
 from warpsim.program.program import Instruction
 
 PARTS_OF_A_WORKER = 2
-"""More parts than workers, for a worker that is slower than the others; where that takes no more batches in all."""
+"""More parts than workers, to compensate for a slow worker, unless it needs more batches in total."""
 TRIES = 3
-"""How often a part is given to workers that are lost, before it runs here."""
+"""How often a part is given to workers that get lost before it runs here."""
 HEAP = frozenset({"malloc", "free"})
 TOGETHER = "parallel"
-"""Under this name a kernel's plan keeps why its CTAs run together."""
+"""The key under which a kernel's plan caches why its CTAs must run together."""
 
 
 def divided(
@@ -41,10 +41,11 @@ def divided(
     progress: Progress | None = None,
     engine: str = "auto",
 ) -> bool:
-    """Run a launch that has not begun in parts; False where it has to run in one piece, and nothing has changed.
+    """Run a launch in parts. Returns False, with nothing changed, if it has to run in one piece.
 
     Raises:
-        ExecutionError: as the launch in one piece does: memory holds what CTAs before the finding and with it wrote.
+        ExecutionError: as the launch in one piece would; memory holds what CTAs up to and including the one with the
+            finding wrote.
     """
     settings = state.settings
     threads = state.n_ctas * state.block[0] * state.block[1] * state.block[2]
@@ -68,7 +69,7 @@ def divided(
 
 
 def _done(state: LaunchState, executor: Executor, parts: list[Part], progress: Progress | None) -> list[Outcome]:
-    """The outcomes of parts in their order, up to the first that ends the launch."""
+    """The outcomes of parts in order, up to the first that ends the launch."""
     done = list[Outcome]()
     futures = [executor.submit(perform, part) for part in parts]
     try:
@@ -83,13 +84,13 @@ def _done(state: LaunchState, executor: Executor, parts: list[Part], progress: P
         for future in futures:
             future.cancel()
         if len(done) < len(futures) and (not done or done[-1].error is None) and independent(done):
-            apply(state.memory, done)  # interrupted: what was written so far stays
+            apply(state.memory, done)  # interrupted: keep what was written so far
     return done
 
 
 @contextlib.contextmanager
 def _shipped(executor: Executor, memory: GlobalMemory) -> Iterator[Callable[[], Memory]]:
-    """What gives each part its memory, as its executor can have it."""
+    """Provide each part's memory in a form that its executor can use."""
     if isinstance(executor, Threads):
         yield lambda: Here(memory)
         memory.settle()
@@ -125,13 +126,13 @@ def _parts(state: LaunchState, bounds: Sequence[int], ship: Callable[[], Memory]
 
 
 def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome:
-    """The outcome of a part, which other workers do again where one was lost, and this process in the end."""
+    """The outcome of a part. If its worker is lost, other workers repeat it, and finally this process."""
     for _ in range(TRIES):
         try:
             return future.result()
         except WarpsimError:
             raise
-        except (Exception, CancelledError):  # a worker that was lost is told of in as many ways as there are executors
+        except (Exception, CancelledError):  # every executor reports a lost worker in its own way
             try:
                 future = executor.submit(perform, part)
             except Exception:  # the executor itself is broken
@@ -140,7 +141,7 @@ def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome
 
 
 def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], object]) -> None:
-    """Bring a launch to its end, as its parts came to theirs."""
+    """End a launch with the results of its parts."""
     apply(state.memory, done)
     state.memory.nanoseconds += sum(outcome.cycles for outcome in done)
     for outcome in done:
@@ -166,7 +167,7 @@ def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], obj
 
 
 def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
-    """Why CTAs of a launch cannot run apart, in words; None where they can."""
+    """Why the CTAs of a launch cannot run apart, in words; None if they can."""
     if cooperative:
         return "a cooperative launch"
     notes = plan.main.notes
@@ -177,7 +178,9 @@ def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
 
 
 def why_together(plan: KernelPlan) -> str | None:
-    """Likewise of all launches of a kernel that are not cooperative: CTAs do not talk to each other, as far as its text tells."""
+    """Why the CTAs of a kernel's non-cooperative launches cannot run apart; None if its code shows no communication
+    between CTAs.
+    """
     if plan.program.externs.keys() & HEAP:
         return "memory from the device's heap"
     for function in reachable(plan):
@@ -193,14 +196,16 @@ def why_together(plan: KernelPlan) -> str | None:
 
 
 def reachable(plan: KernelPlan) -> list[FunctionPlan]:
-    """The functions that a kernel may call, itself among them: all of the module, if it calls any."""
+    """The functions that a kernel may call, including itself: all of the module's if it calls any."""
     if not any(i.traits.ending is Ending.CALL for i in plan.entry.code):
         return [plan.main]
     return [plan.function(name) for name, f in plan.program.functions.items() if not f.entry or f is plan.entry]
 
 
 def _talks(instruction: Instruction) -> bool:
-    """Whether other CTAs may see when an instruction happens: it polls, or combines with memory that all share."""
+    """Whether other CTAs can observe when an instruction executes: it polls, or does an atomic on memory that CTAs
+    share.
+    """
     traits = instruction.traits
     shared = bool(traits.spaces) and all(
         s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces
@@ -210,7 +215,7 @@ def _talks(instruction: Instruction) -> bool:
 
 
 def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:
-    """Whether it is an integer reduction whose order nobody sees."""
+    """Whether it is an integer reduction whose order cannot be observed."""
     op, traits = instruction.op, instruction.traits
     if traits.access is not Access.ATOMIC or traits.asynchronous is not None or op.get("op") not in JOINED:
         return False

@@ -1,4 +1,4 @@
-"""Which bytes of global memory a launch touches, and how."""
+"""Records which bytes of global memory a launch accesses, and how."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ ONES = 0x0101010101010101
 
 
 class Footprint(Watcher):
-    """Marks the bytes of each allocation (by its address) that are read, written, and reduced into: arrays of uint8, one
-    for each byte. Compiled units tell what they have touched by themselves (`warpsim.native.extents.Noted`)."""
+    """Marks the bytes of each allocation (by address) that are read, written and reduced into, in arrays of one uint8
+    per byte. Compiled units report their accesses themselves (`warpsim.native.extents.Noted`).
+    """
 
     compiled: ClassVar[frozenset[str]] = frozenset({"memory_accessed"})
 
@@ -34,7 +35,7 @@ class Footprint(Watcher):
         self._seen: set[tuple[Any, ...]] = set()
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Mark what lanes access."""
+        """Mark accesses of lanes."""
         allocation = access.allocation
         if allocation is None:
             return
@@ -62,7 +63,7 @@ class Footprint(Watcher):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Mark what bulk copies access."""
+        """Mark accesses of bulk copies."""
         memory = machine.launch.memory
         owner = memory.owners(address, nbytes)
         for index in np.unique(owner[owner >= 0]):
@@ -73,14 +74,14 @@ class Footprint(Watcher):
     # ---- what compiled units tell -----------------------------------------------------------------
 
     def extents_read(self, memory: GlobalMemory, extents: Extents) -> None:
-        """Mark all of them as read."""
+        """Mark extents as read."""
         for allocation, first, last in _within(memory, extents):
             marks_of(self.read, allocation.start, allocation)[first:last] = 1
 
     def extents_written(
         self, memory: GlobalMemory, extents: Extents, mark: Callable[[int, int, int], None] | None
     ) -> None:
-        """Mark what was stored, or all of them where nobody knows."""
+        """Mark what was stored, or the whole extents if that is unknown."""
         if mark is None:
             for allocation, first, last in _within(memory, extents):
                 marks_of(self.written, allocation.start, allocation)[first:last] = 1
@@ -91,13 +92,13 @@ class Footprint(Watcher):
             mark(host, host + allocation.data.size, marks.ctypes.data)
 
     def extents_reduced(self, memory: GlobalMemory, extents: Extents, reduction: Reduction) -> None:
-        """Mark all of them as reduced into: elements that are as they were do no harm (`merge`)."""
+        """Mark extents as reduced into; unchanged elements do no harm (`merge`)."""
         for allocation, first, last in _within(memory, extents):
             marks_of(self.reduced, (allocation.start, reduction), allocation)[first:last] = 1
 
 
 def _within(memory: GlobalMemory, extents: Extents) -> Iterator[tuple[Allocation, int, int]]:
-    """The parts of allocations that extents of addresses reach."""
+    """The parts of allocations within address extents."""
     every = memory.everything()
     for low, high in extents:
         found = memory.find(low, high)
@@ -108,7 +109,7 @@ def _within(memory: GlobalMemory, extents: Extents) -> Iterator[tuple[Allocation
 
 
 def marks_of(marks: dict[Any, Array], key: Any, allocation: Allocation) -> Array:
-    """The marks of an allocation; with room for whole elements at its end."""
+    """The marks of an allocation, padded to whole elements."""
     found = marks.get(key)
     if found is None:
         found = marks[key] = np.zeros(-(-allocation.data.size // 16) * 16, np.uint8)
@@ -116,7 +117,7 @@ def marks_of(marks: dict[Any, Array], key: Any, allocation: Allocation) -> Array
 
 
 def mark(marks: Array, place: Array, nbytes: int) -> None:
-    """Mark ``nbytes`` from each place, in the widest units that all of them are made of."""
+    """Mark ``nbytes`` from each place, in the widest units that divide them all."""
     unit = nbytes & -nbytes
     if place.size:
         unit = min(unit, 16, 1 << 4 if (every := int(np.bitwise_or.reduce(place, axis=None))) == 0 else every & -every)
@@ -129,8 +130,9 @@ def mark(marks: Array, place: Array, nbytes: int) -> None:
 
 
 def mark_affine(marks: Array, at: Affine, start: int, nbytes: int) -> bool:
-    """Likewise for affine addresses in an allocation from ``start`` on, without an array of them; False where they are not
-    aligned."""
+    """Mark affine addresses in an allocation that starts at ``start``, without expanding them; False if they are not
+    aligned.
+    """
     pattern, first = pattern_of(at.strides, at.extents, nbytes), at.base - start
     unit = min(nbytes & -nbytes, 8)
     if not pattern.aligned or first % unit:

@@ -1,4 +1,4 @@
-"""The memory of a launch from its parts."""
+"""Merges the memory of a launch's parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsim.types import TYPES
 
 
 def independent(outcomes: Sequence[Outcome]) -> bool:
-    """Whether no part touches what another changes, but for reductions of one kind into the same elements."""
+    """Whether no part accesses what another changes, except for reductions of the same kind into the same elements."""
     if not all(outcome.known for outcome in outcomes):
         return False
     changing = {at for o in outcomes for at in (*o.written, *(start for start, _ in o.reduced))}
@@ -48,7 +48,7 @@ def _meet(some: Iterable[Marks], others: Sequence[Marks]) -> bool:
 
 
 def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
-    """Bring what independent parts did into the memory that they began with."""
+    """Apply the changes of independent parts to the memory that they started with."""
     for at in {key for o in outcomes for key in (*o.written, *(start for start, _ in o.reduced))}:
         memory.own(at)
     base = {at: memory.bytes_at(at).copy() for outcome in outcomes for at, _ in outcome.reduced}
@@ -61,7 +61,9 @@ def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
 
 
 def _reduce(memory: Array, base: Array, change: Change, kind: Reduction) -> None:
-    """Join what a part made of ``base`` with what memory has come to; no other instruction touched these elements."""
+    """Combine a part's reduction, which started from ``base``, with the current memory; nothing else accessed these
+    elements.
+    """
     operation, type_name = kind
     dtype = TYPES[type_name].dtype
     index = change.marks.index()

@@ -1,4 +1,4 @@
-"""A part of a launch: what is shipped, what comes back, and running it, wherever that is."""
+"""A part of a launch: the work unit, its result, and running it anywhere."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from warpsim.program.build import program_of
 Key = TypeVar("Key", int, tuple[int, Reduction])
 WIDE = np.dtype(np.uint64)
 KEPT = 8
-"""Bound modules that a worker keeps for further launches."""
+"""Number of bound modules that a worker caches."""
 
 
 @attrs.frozen
 class Part:
-    """The batches ``first`` to ``last`` (not included) of a launch, with all that they need: plain data."""
+    """The batches ``first`` to ``last`` (exclusive) of a launch, with everything they need, as plain data."""
 
     source: str
     file: str
     kernel: str
     addresses: dict[str, int]
-    """Where the variables of the module lie."""
+    """Addresses of the module's variables."""
     memory: Memory
     grid: Dims
     block: Dims
@@ -50,8 +50,9 @@ class Part:
 
 @attrs.frozen
 class Marks:
-    """A set of bytes of an allocation: all from ``first`` to ``last`` (not included), or those of them that ``packed`` has
-    bits for."""
+    """A set of bytes of an allocation: all from ``first`` to ``last`` (exclusive), or those whose bits in ``packed``
+    are set.
+    """
 
     first: int
     last: int
@@ -59,7 +60,7 @@ class Marks:
 
     @classmethod
     def of(cls, marks: Array) -> Marks | None:
-        """From one uint8 a byte; None for no bytes."""
+        """Convert one uint8 per byte; None for an empty set."""
         bits = marks.view(np.bool_)
         words = np.flatnonzero(marks.view(WIDE))
         if not words.size:
@@ -70,7 +71,7 @@ class Marks:
         return cls(first, last, None if bits.all() else np.packbits(bits))
 
     def bits(self, first: int, last: int) -> Array:
-        """One bool for each byte of ``[first, last)``."""
+        """One bool per byte of ``[first, last)``."""
         found = np.zeros(last - first, np.bool_)
         low, high = max(first, self.first), min(last, self.last)
         if low < high:
@@ -84,14 +85,14 @@ class Marks:
         return np.unpackbits(self.packed, count=self.last - self.first).view(np.bool_)
 
     def meets(self, other: Marks) -> bool:
-        """Whether a byte is in both."""
+        """Whether two sets share a byte."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         if first >= last:
             return False
         return bool((self.bits(first, last) & other.bits(first, last)).any())
 
     def index(self) -> slice | Array:
-        """What selects the bytes in an array of the allocation."""
+        """An index that selects the bytes in an array of the allocation."""
         if self.packed is None:
             return slice(self.first, self.last)
         return self.first + np.flatnonzero(self._unpacked())
@@ -99,7 +100,7 @@ class Marks:
 
 @attrs.frozen
 class Change:
-    """Bytes that a part wrote, or reduced into, and their values at its end, in their order."""
+    """Bytes that a part wrote or reduced into, and their final values, in order."""
 
     marks: Marks
     values: Array
@@ -107,33 +108,33 @@ class Change:
 
 @attrs.frozen
 class Outcome:
-    """What a part did: the bytes that it read, wrote and reduced into, by the addresses of allocations."""
+    """The result of a part: the bytes that it read, wrote and reduced into, by allocation address."""
 
     read: dict[int, Marks]
     written: dict[int, Change]
     reduced: dict[tuple[int, Reduction], Change]
     known: bool
-    """Whether the marks hold all bytes that changed."""
+    """Whether the marks cover all bytes that changed."""
     ctas: int
     instructions: int
     thread_instructions: int
     cycles: int
     counts: dict[tuple[str, int], int]
-    """Warps that have entered each block, by its function's name and its number."""
+    """Warps that entered each block, by function name and block number."""
     findings: dict[tuple[str, int, int, str], Finding]
     printed: tuple[str, ...]
     error: tuple[Finding, ...] | None
-    """The findings with which the launch ended, if it did."""
+    """The findings that ended the launch, if any."""
 
 
 class _Worker(threading.local):
-    """The modules that a thread has bound: steps are not shared between threads that run at the same time."""
+    """The modules that a thread has bound. Threads that run at the same time do not share bound steps."""
 
     def __init__(self) -> None:
         self.images: OrderedDict[tuple[object, ...], Image] = OrderedDict()
 
     def image(self, part: Part) -> Image:
-        """The module of a part, bound, with what was compiled of it."""
+        """The bound module of a part, with its compiled code."""
         key = part.source, part.file, tuple(part.addresses.items())
         found = self.images.pop(key, None)
         if found is None:
@@ -148,7 +149,9 @@ _MINE = _Worker()
 
 
 def perform(part: Part) -> Outcome:
-    """Run a part. A launch that ends with findings is an outcome too; any exception is a defect of the machine it ran on."""
+    """Run a part. A launch that ends with findings is a valid outcome; any exception is a defect of the machine it ran
+    on.
+    """
     before, memory = part.memory.load()
     plan = _MINE.image(part).plan(part.kernel)
     state = LaunchState(plan, part.grid, part.block, part.params, memory, part.device, part.settings)
@@ -191,7 +194,7 @@ def _changes(touched: dict[Key, Array], memory: GlobalMemory) -> dict[Key, Chang
 
 
 def _all_marked(before: GlobalMemory, after: GlobalMemory, footprint: Footprint) -> bool:
-    """Whether no byte changed beside the marked ones: what an instruction does to memory unseen must not be lost."""
+    """Whether all changed bytes are marked, so that no unobserved memory change is lost."""
     for old in before.allocations:
         new = after.at(old.start)
         if new is None or new.data.size != old.data.size:

@@ -1,7 +1,8 @@
-"""Processes of this machine as a `concurrent.futures.Executor`.
+"""Local processes as a `concurrent.futures.Executor`.
 
-They are started as ``python -m warpsim.parallel.processes``, so a script needs no ``if __name__ == "__main__"`` as for the
-standard library's: nothing of it is imported again. One thread for each process hands it its work through pipes."""
+They are started as ``python -m warpsim.parallel.processes``, so unlike with the standard library, a script needs no
+``if __name__ == "__main__"``: it is not imported again. One thread per process passes work to it through pipes.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from warpsim.parallel.shipping import Files
 
 T = TypeVar("T")
 HEADER = 8
-"""Bytes of the length before each message."""
+"""Size of the length before each message, in bytes."""
 
 
 class Processes(Executor):
-    """``count`` processes, each started when there is work for it; they end with the executor."""
+    """``count`` processes, each started on demand; they end with the executor."""
 
     def __init__(self, count: int) -> None:
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="warpsim")
@@ -38,7 +39,7 @@ class Processes(Executor):
         return self._threads.submit(self._call, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  as `Executor`
-        """End the processes; work that is under way is broken off."""
+        """End the processes; work in progress is aborted."""
         self._end()
         self.files.end()
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
@@ -85,7 +86,7 @@ def _end(processes: set[subprocess.Popen[bytes]]) -> None:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was not written yet has nowhere to go
+                except OSError:  # the reader is gone, so unwritten data is lost
                     continue
         process.wait()
 
@@ -119,7 +120,7 @@ def _exactly(pipe: IO[bytes], nbytes: int) -> bytearray:
 
 
 def serve(source: IO[bytes], sink: IO[bytes]) -> None:
-    """Do what is asked for until the other end is closed."""
+    """Serve requests until the other end is closed."""
     while True:
         try:
             function, args, kwargs = _receive(source)
@@ -133,10 +134,10 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """A worker: work comes on standard input, results go to standard output; what is printed goes to standard error."""
+    """Run as a worker: work on standard input, results on standard output; printed text goes to standard error."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin.buffer, sink)

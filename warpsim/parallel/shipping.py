@@ -1,4 +1,4 @@
-"""How global memory comes to those who run parts of a launch: as it is, through a file that they map, or as bytes."""
+"""Ways to give parts of a launch their global memory: shared, through a mapped file, or as bytes."""
 
 from __future__ import annotations
 
@@ -22,58 +22,60 @@ from warpsim.machine.values import Array
 
 ALIGNMENT = 64
 IN_MEMORY = "/dev/shm"
-"""Where files take no disk, on Linux."""
+"""Directory of files that use no disk, on Linux."""
 
 
 class Memory(Protocol):
-    """Global memory on its way."""
+    """Global memory in transit."""
 
     def load(self) -> tuple[GlobalMemory, GlobalMemory]:
-        """It as it was sent, and a copy to work on that shares the bytes until it changes them."""
+        """The memory as sent, and a working copy that shares its bytes until it changes them."""
 
 
 @attrs.frozen
 class Pickled:
-    """A pickle, and the bytes of its arrays beside it."""
+    """A pickle, with the bytes of its arrays separate."""
 
     pickled: bytes
     buffers: tuple[Array, ...]
 
     @classmethod
     def of(cls, memory: GlobalMemory) -> Pickled:
-        """The memory as it is now."""
+        """Capture the current memory."""
         pickled, buffers = taken_apart(memory)
         return cls(pickled, tuple([buffer.copy() for buffer in buffers]))
 
     def load(self) -> tuple[GlobalMemory, GlobalMemory]:
-        """The memory over the shipped bytes."""
+        """The memory, on the shipped bytes."""
         memory: GlobalMemory = pickle.loads(self.pickled, buffers=self.buffers)
         return memory, copy.deepcopy(memory)
 
 
 class Here:
-    """Memory of this process, which nobody else changes meanwhile."""
+    """Memory of this process, which nothing else changes meanwhile."""
 
     def __init__(self, memory: GlobalMemory) -> None:
         self.memory = memory
-        self._copy: GlobalMemory | None = copy.deepcopy(memory)  # by who owns the memory, not by one of several threads
+        self._copy: GlobalMemory | None = copy.deepcopy(
+            memory
+        )  # dropped by the memory's owner, not by one of several threads
 
     def load(self) -> tuple[GlobalMemory, GlobalMemory]:
-        """The memory itself; its copy is for the first who asks."""
+        """The memory itself; its copy goes to the first caller."""
         work, self._copy = self._copy, None
         return self.memory, copy.deepcopy(self.memory) if work is None else work
 
 
 @attrs.frozen
 class Mapped:
-    """A pickle, and the bytes of its arrays in a file: where each begins, and how many they are."""
+    """A pickle, and the bytes of its arrays in a file, with their offsets and lengths."""
 
     pickled: bytes
     path: str
     places: tuple[tuple[int, int], ...]
 
     def load(self) -> tuple[GlobalMemory, GlobalMemory]:
-        """The memory over the mapped file; pages are read when they are looked at."""
+        """The memory, on the mapped file; pages are read on access."""
         buffers: list[Any] = [b""] * len(self.places)
         if any(size for _, size in self.places):
             with open(self.path, "rb") as file:
@@ -84,25 +86,25 @@ class Mapped:
 
 
 def taken_apart(memory: GlobalMemory) -> tuple[bytes, list[Array]]:
-    """A pickle of memory, and the bytes of its arrays, which are those of the memory."""
+    """Split memory into a pickle and its arrays' bytes, without copying them."""
     buffers: list[pickle.PickleBuffer] = []
     pickled = pickle.dumps(memory, protocol=5, buffer_callback=buffers.append)
     return pickled, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
 class Files:
-    """Files (``paths``) for memory that several processes map; they end with this."""
+    """Files (``paths``) with memory that several processes map; deleted together with this object."""
 
     def __init__(self) -> None:
         self._free: list[str] = []
         self._lock = threading.Lock()
         self.paths: list[str] = []
         self.end = weakref.finalize(self, _unlink, self.paths)
-        """Takes them away."""
+        """Deletes them."""
 
     @contextlib.contextmanager
     def mapped(self, memory: GlobalMemory) -> Iterator[Memory]:
-        """Memory in a file; as bytes where there is no room for one."""
+        """Put memory into a file, or use bytes if there is no room for one."""
         pickled, buffers = taken_apart(memory)
         try:
             path = self._take()
@@ -128,7 +130,7 @@ class Files:
 
 
 def _write(path: str, buffers: list[Array]) -> tuple[tuple[int, int], ...]:
-    """Writing, not mapping: where there is no room that is an error, not a signal."""
+    """Write instead of mapping, because lack of space is then an error, not a signal."""
     places, at = [], 0
     with open(path, "r+b") as file:
         for buffer in buffers:

@@ -1,4 +1,4 @@
-"""Threads of this process as the executor of ``workers=``: for compiled code, which holds no lock of Python's."""
+"""Local threads as the executor of ``workers=``, for compiled code, which releases Python's lock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class Threads(ThreadPoolExecutor):
-    """``count`` threads. Nothing is shipped to them."""
+    """``count`` threads, which share memory."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count, thread_name_prefix="warpsim")

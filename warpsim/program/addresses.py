@@ -13,7 +13,7 @@ from warpsim.types import TYPES
 
 
 def signed(offset: int) -> int:
-    """A number in an address, which is a sum modulo 2**64."""
+    """An offset in an address, which is a sum modulo 2**64, as a signed number."""
     return (offset + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -40,7 +40,7 @@ class Addresses(Values):
         return Addr(base, signed(node.offset), extra, generic and isinstance(base, Variable))
 
     def _bare(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr | ast.Operand:
-        """What stands without the brackets of an address, as an address where the form takes it so."""
+        """Convert an operand without brackets to an address, if the form accepts it as one."""
         wanted = typed.spec.bare(op) if callable(typed.spec.bare) else typed.spec.bare
         if wanted == "value" and isinstance(node, ast.Integer):
             return Addr(None, signed(node.value))
@@ -58,8 +58,8 @@ class Addresses(Values):
         """What an address begins with: a register, a variable, or nothing but its number."""
         if node.base is None:
             if "local" not in (typed.spaces or ()):
-                message = "an address that is a number exists in .local alone"
-                raise unfit(node.span, message, 2, "put it into a register")
+                message = "only .local has addresses that are numbers"
+                raise unfit(node.span, message, 2, "move it to a register")
             return None
         symbol = self.need(node.base)
         if isinstance(symbol, Register):
@@ -70,14 +70,14 @@ class Addresses(Values):
         raise unfit(node.base.span, f"{node.base.text} is not an address", 2)
 
     def _coordinates(self, node: ast.Address, count: int, op: Op) -> None:
-        """The coordinates of a tensor: as many as it has dimensions, numbers of 32 bits."""
+        """Check the coordinates of a tensor: one 32-bit number per dimension."""
         given = node.extra[0]
         if not isinstance(given, ast.Vector) or len(given.elements) != count or len(node.extra) != 1:
             raise Mismatch("operand-count", given.span, f"{op.text} takes {count} coordinates in braces", weight=4)
         for element in given.elements:
             symbol = self.find(element) if isinstance(element, ast.Name) else None
             if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in "usb"):
-                message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate has 32 bits"
+                message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate must have 32 bits"
                 raise unfit(element.span, message, 3)
 
     def _coordinate(self, node: ast.Operand) -> Operand:
@@ -89,7 +89,7 @@ class Addresses(Values):
             symbol = self.need(node)
             if isinstance(symbol, Register):
                 return Reg(symbol, symbol.type)
-        raise unfit(node.span, "a coordinate is a register or a number", 2)
+        raise unfit(node.span, "a coordinate must be a register or a number", 2)
 
 
 def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand) -> Reg:

@@ -68,7 +68,7 @@ class Blocks:
 
     def _prototype(self, node: ast.CallPrototype) -> Prototype:
         if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
-            self.problems.add("directive", node.span, "several results lie in registers", "use .reg")
+            self.problems.add("directive", node.span, "multiple results must be in registers", "use .reg")
         return Prototype(node.params, node.returns)
 
     def _functions(self, node: ast.Directive) -> Targets:
@@ -124,12 +124,12 @@ class Blocks:
         if node.vector > 1 and type.kind == "p":
             add("directive", item.span, "a .pred register cannot be a vector")
         elif node.vector > 1 and node.vector * type.bits > 128:
-            add("directive", item.span, f"a vector of {node.vector} .{type.name} is over 128 bits")
+            add("directive", item.span, f"a vector of {node.vector} .{type.name} exceeds 128 bits")
         if type.name in OF_INSTRUCTIONS or type.bits == 4:
-            message = f"no register can be declared .{type.name}"
+            message = f"a register cannot be declared .{type.name}"
             add("directive", node.span, message, f"use .b{max(type.bits, 8)}")
         if item.dimensions:
-            message = f"{item.name} is an array: it cannot lie in registers"
+            message = f"{item.name} is an array, which cannot be in registers"
             add("directive", item.span, message, "use %name<N>, or .local")
 
 

@@ -1,4 +1,4 @@
-"""From a syntax tree to a typed program: every name resolved, every instruction matched to a form."""
+"""Builds a typed program from a syntax tree: resolves every name and matches every instruction to a form."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from warpsim.ptx import ast
 from warpsim.ptx.parser import read
 
 KEPT = 1 << 16
-"""Texts of so many characters are not read twice while they are among the last; longer ones would hold too much memory."""
+"""Longest text whose program is cached, in characters; longer ones would hold too much memory."""
 
 
 def program_of(text: str, file: str = "<ptx>") -> Program:
-    """The typed program of a text; nothing changes one.
+    """Load a text as a typed program, which is immutable.
 
     Raises:
-        PtxError: with every problem; where the text cannot be read as a whole, those of what stands before that place.
+        PtxError: with every problem; if the text cannot be parsed to its end, with the problems before that place.
     """
     return _kept_program(text, file) if len(text) <= KEPT else _program(text, file)
 
@@ -53,7 +53,7 @@ def _program(text: str, file: str) -> Program:
             load_program(module, text, link=False)
         except PtxError as error:
             first = min(f.line for f in findings)
-            # A label may stand in what was not read; the head of a module is judged as a whole.
+            # The missing part may contain a label, and a module's header is checked as a whole.
             early = [
                 f for f in error.findings if f.line < first and not f.message.startswith(("label ", "PTX .version"))
             ]
@@ -61,7 +61,7 @@ def _program(text: str, file: str) -> Program:
 
 
 def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> Program:
-    """The typed program of a module; without ``link``, names may be defined nowhere.
+    """Load a module as a typed program; without ``link``, names may be undefined.
 
     Raises:
         PtxError: with every problem of the module.
@@ -120,32 +120,32 @@ MAX_PARAM_BYTES = 32764
 
 
 def _declare(item: ast.Function, resolver: Resolver, problems: Problems) -> None:
-    """Enter a function, and hold it against an earlier declaration."""
+    """Declare a function, and check it against an earlier declaration."""
     place = item.span if item.entry else item.heading
     known = resolver.globals.get(item.name)
     if known is not None and not isinstance(known, ast.Function):
-        problems.add("redeclared", place, f"{item.name} is a variable before")
+        problems.add("redeclared", place, f"{item.name} is already declared as a variable")
         return
     if known is not None:
         if known.entry != item.entry:
-            problems.add("redeclared", item.span, f"{item.name} is once an .entry and once a .func")
+            problems.add("redeclared", item.span, f"{item.name} is declared as both .entry and .func")
         elif known.body is not None:
             problems.add("redeclared", place, f"{item.name} is declared again after its body")
         elif _heading(known) != _heading(item):
-            problems.add("redeclared", place, f"{item.name} is declared before with other parameters")
+            problems.add("redeclared", place, f"{item.name} was declared before with different parameters")
         elif item.linkage != known.linkage and (item.linkage is not None or known.linkage == "extern"):
-            problems.add("redeclared", place, f"{item.name} is declared before with another linkage")
+            problems.add("redeclared", place, f"{item.name} was declared before with a different linkage")
         elif item.body is not None:
             resolver.globals[item.name] = item
     else:
         resolver.globals[item.name] = item
         resolver.order[item.name] = resolver.item
     if item.body is not None and item.linkage == "extern":
-        problems.add("linkage", item.body.end, f"{item.name} is .extern, and has a body here", "remove one of them")
+        problems.add("linkage", item.body.end, f"{item.name} is .extern, but has a body here", "remove one of them")
 
 
 def _heading(item: ast.Function) -> object:
-    """What the declarations of a function must agree in."""
+    """What the declarations of a function must agree on."""
     return [
         [(p.space, p.type, p.vector, p.align, p.declarators[0].dimensions) for p in side]
         for side in (item.params, item.returns)
@@ -164,9 +164,9 @@ def _alias(item: ast.Directive, resolver: Resolver, problems: Problems) -> None:
         missing = name if not isinstance(one, ast.Function) else aliasee
         problems.add("undeclared", item.span, f"{missing} of .alias is not a function declared before it")
     elif one.body is not None:
-        problems.add("redeclared", item.span, f"{name} has a body: it cannot be an alias")
+        problems.add("redeclared", item.span, f"{name} has a body, so it cannot be an alias")
     elif _heading(one) != _heading(other):
-        problems.add("linkage", item.span, f"{name} and {aliasee} have other parameters")
+        problems.add("linkage", item.span, f"{name} and {aliasee} have different parameters")
     resolver.aliases[name] = aliasee
 
 
@@ -195,7 +195,7 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         checked = checker.check(instruction, scope, source)
         if checked is not None:
             code.append(checked)
-    # Control that comes to the closing brace returns; a label there, and a function without code, need something to run.
+    # The closing brace returns; a label there, and a function without code, need an instruction to run.
     if not problems.findings and (not code or len(builder.code) in builder.labels.values()):
         ret = matching.candidates("ret", ())[0]
         code.append(Instruction(ret.form, ret.op, ret.traits, (), None, node.body.span))
@@ -223,24 +223,24 @@ def _parameter(
     if declared.space == "param":
         resolver.declare(made.name, made, declared.span, scope)
         if node.entry and not all(declared.declarators[0].dimensions):
-            resolver.problems.add("directive", declared.span, f"{made.name}: a kernel's parameter needs a size")
+            resolver.problems.add("directive", declared.span, f"kernel parameter {made.name} needs a size")
         return made
     if node.entry:
-        resolver.problems.add("directive", declared.span, f"parameter {made.name} of a kernel must be a .param")
+        resolver.problems.add("directive", declared.span, f"kernel parameter {made.name} must be in .param")
     symbol = builder.declared(made.name, made.type, declared.vector)
     resolver.declare(made.name, symbol, declared.span, scope)
     return attrs.evolve(made, registers=symbol.elements if isinstance(symbol, VectorRegister) else (symbol,))
 
 
 def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) -> None:
-    """Limits of a kernel's parameters and of its directives' arguments."""
+    """Check limits on a kernel's parameters and on its directives' arguments."""
     assert node.body is not None
     end, names = node.body.end, {d.name for d in node.directives}
     used = params[-1].offset + params[-1].size if params else 0
     if node.entry and used > MAX_PARAM_BYTES:
-        problems.add("directive", end, f"{node.name} has {used} bytes of parameters; {MAX_PARAM_BYTES} is the limit")
+        problems.add("directive", end, f"{node.name} has {used} bytes of parameters; the limit is {MAX_PARAM_BYTES}")
     if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
-        problems.add("directive", node.body.span, "several results of a function must lie in registers", "use .reg")
+        problems.add("directive", node.body.span, "multiple results of a function must be in registers", "use .reg")
     if {"maxntid", "reqntid"} <= names:
         problems.add("directive", end, ".maxntid and .reqntid exclude each other")
     if "blocksareclusters" in names and not {"reqntid", "reqnctapercluster"} <= names:

@@ -1,4 +1,4 @@
-"""Checking a call: the callee, its arguments and what it returns."""
+"""Checks calls: the callee, its arguments and its results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from warpsim.types import TYPES, ScalarType, StateSpace
 
 
 def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
-    """The operands of a call: (returned,) callee(, arguments)(, targets or prototype)."""
+    """Check and type the operands of a call: (results,) callee(, arguments)(, targets or prototype)."""
     rest = list(node.operands)
     out: list[Operand] = []
     returned = _arguments(operands, rest.pop(0)) if isinstance(rest[0], ast.Group) else None
@@ -58,23 +58,25 @@ def _callee(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple
     symbol = operands.need(name)
     if isinstance(symbol, Register):
         if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
-            raise unfit(name.span, f"{name.text} is a .{symbol.type.name} register: no address", 2)
+            raise unfit(name.span, f"{name.text} is a .{symbol.type.name} register, not an address", 2)
         return Reg(symbol, symbol.type), *_targets(operands, name, label)
     if not isinstance(symbol, ast.Function):
         raise unfit(name.span, f"{name.text} is not a function", 2)
     if symbol.entry:
-        raise Mismatch("linkage", name.span, f"{symbol.name} is a kernel: it cannot be called", weight=3)
+        raise Mismatch("linkage", name.span, f"{symbol.name} is a kernel and cannot be called", weight=3)
     if label is not None:
-        raise unfit(label.span, f"{name.text} is a function: a call of it takes no label", 3)
+        raise unfit(label.span, f"{name.text} is a function; a direct call takes no label", 3)
     if symbol.body is None and symbol.name in BUILTINS:
         _builtin(operands, name, symbol)
     return FunctionRef(symbol.name), None, [(symbol.returns, symbol.params)]
 
 
 def _targets(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple[Targets, Signatures]:
-    """The list of targets or the prototype of an indirect call, which stands before it, and what it says of signatures."""
+    """The target list or prototype of an indirect call, which must be declared before it, and the signatures that it
+    gives.
+    """
     if label is None:
-        advice = "put the label of a .callprototype or .calltargets behind it"
+        advice = "add the label of a .callprototype or .calltargets after it"
         raise Mismatch(
             "operand-count", name.span, f"a call through {name.text} needs its targets or a prototype", advice, 3
         )
@@ -90,11 +92,11 @@ def _targets(operands: Operands, name: ast.Name, label: ast.Name | None) -> tupl
 
 
 def _builtin(operands: Operands, name: ast.Name, symbol: ast.Function) -> None:
-    """Hold the declaration of a function of the run time against what it is."""
+    """Check the declaration of a runtime function against its real signature."""
     sides = [tuple([param.size for param in operands.resolver.params(p)]) for p in (symbol.params, symbol.returns)]
     for found, known, verb in zip(sides, BUILTINS[symbol.name], ("takes", "returns"), strict=True):
         if found != known:
-            message = f"{symbol.name} of the CUDA run time {verb} {_sizes(known)}, and is declared with {_sizes(found)}"
+            message = f"{symbol.name} of the CUDA runtime {verb} {_sizes(known)}, but is declared with {_sizes(found)}"
             raise Mismatch("linkage", name.span, message, "declare it as the compiler does", 3)
 
 
@@ -103,14 +105,14 @@ def _sizes(sizes: tuple[int, ...]) -> str:
 
 
 def _signature(node: ast.Instruction, name: str, verb: str, formal: Formals, arguments: Arguments | None) -> None:
-    """Hold the arguments of a call against the declaration."""
+    """Check the arguments of a call against the declaration."""
     given = arguments.elements if arguments is not None else ()
     if (
         arguments is not None
         and len(given) == len(formal) - 1
         and formal[-1].declarators[0].dimensions[:1] in ((None,), (0,))
     ):
-        formal = formal[:-1]  # of no fixed size, and absent
+        formal = formal[:-1]  # variable arguments, and none given
     if len(formal) != len(given):
         raise Mismatch("operand-count", node.span, f"{name} {verb} {len(formal)} arguments, not {len(given)}", weight=3)
     for declared, operand in zip(formal, given, strict=True):
@@ -120,12 +122,12 @@ def _signature(node: ast.Instruction, name: str, verb: str, formal: Formals, arg
 
 
 def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
-    """Why an argument does not fit a parameter or result of a function, or nothing."""
+    """Why an argument does not fit a parameter or result of a function; empty if it does."""
     type, item = TYPES[declared.type], declared.declarators[0]
     if isinstance(operand, Discard):
         return "" if verb == "returns" else "has no value"
     if isinstance(operand, Imm) and verb == "returns" and operand.type.kind != "f":
-        return "is a result, which a number cannot take"
+        return "is a result, so it needs a variable or register, not a number"
     if isinstance(operand, Variable):
         alike = _holds(declared, operand)
         wanted = declared.align or type.bytes * declared.vector
@@ -134,9 +136,9 @@ def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
     else:
         alike = not item.dimensions and _matches(declared, operand)
     if not alike:
-        return f"is .{type.name}{' []' if item.dimensions else ''}, which the argument is not"
+        return f"is .{type.name}{' []' if item.dimensions else ''}, but the argument is not"
     if type.bits < 32 and type.kind in "usp":
-        return f"is .{type.name}: predicates and narrow integers cannot be handed over"
+        return f"is .{type.name}: predicates and narrow integers cannot be passed"
     return ""
 
 
@@ -163,7 +165,7 @@ def _holds(declared: ast.Variable, variable: Variable) -> bool:
 
 
 def _alike(type: ScalarType, other: ScalarType) -> bool:
-    """Whether two types have one width and do not mix floats with integers."""
+    """Whether two types have the same width and do not mix floats with integers."""
     if type.bits != other.bits or (type.kind == "p") != (other.kind == "p"):
         return False
     kinds = {"i" if t.kind in "us" else t.kind for t in (type, other)}
@@ -191,5 +193,5 @@ def _arguments(operands: Operands, group: ast.Operand) -> Arguments:
         elif isinstance(element, ast.Sink):
             out.append(Discard())
         else:
-            raise unfit(element.span, "an argument is a register, a .param variable or a number", 2)
+            raise unfit(element.span, "an argument must be a register, a .param variable or a number", 2)
     return Arguments(tuple(out))

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out of work that makes many objects which all stay."""
+"""Keeps Python's garbage collector out of work that makes many long-lived objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Within, no collection starts by itself: each would look at all that has been made so far, and find nothing."""
+    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing."""
     if not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether values and registers fit where a form wants them."""
+"""Whether values and registers fit a form's operands."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from warpsim.types import ScalarType
 
 
 def within(value: int, limit: spec.Limit) -> bool:
-    """Whether an immediate is one of those that a limit allows."""
+    """Whether a limit allows an immediate."""
     if isinstance(limit, tuple) and len(limit) == 2:
         return bool(limit[0] <= value <= limit[1])
     return value in limit
 
 
 def limits_in_words(limit: spec.Limit | None) -> str:
-    """The end of a sentence that says which immediates a limit allows."""
+    """Phrase which immediates a limit allows, as the end of a sentence."""
     if limit is None:
         return ""
     if isinstance(limit, tuple) and len(limit) == 2:
@@ -33,7 +33,9 @@ def limits_in_words(limit: spec.Limit | None) -> str:
 
 
 def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed: bool) -> bool:
-    """True where a register of one type may be an operand of another; ``packed``: kinds of types that take .f16x2 ones."""
+    """Whether a register of one type may be an operand of another. ``packed``: kinds of types that accept .f16x2
+    registers.
+    """
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind
     if relaxed:
@@ -44,7 +46,10 @@ def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed:
         return register.bits >= type.bits
     if type.bits != register.bits:
         return False
-    if "x2" in type.name or type.name in ("bf16", "f16"):  # packed and half types want their own registers, or bits
+    if "x2" in type.name or type.name in (
+        "bf16",
+        "f16",
+    ):  # packed and half types need registers of their own type, or .b
         return register.name in (f"b{type.bits}", type.name)
     if register.name in ("f16x2", "bf16x2"):
         return type.kind in packed
@@ -54,7 +59,7 @@ def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed:
 
 
 def float_bits(node: ast.Float, bits: int) -> int:
-    """A floating-point literal as the bits of a format of 32 or 64 bits."""
+    """The bits of a floating-point literal in a format of 32 or 64 bits."""
     if node.width == bits:
         return node.bits
     if bits == 32:
@@ -63,4 +68,4 @@ def float_bits(node: ast.Float, bits: int) -> int:
             return int(struct.unpack("<I", struct.pack("<f", value))[0])
         except OverflowError:
             return 0x7F800000 if value > 0 else 0xFF800000
-    return node.bits  # 0f... as an f64 is these bits, not this value
+    return node.bits  # 0f... as an f64 gives these bits, not this value

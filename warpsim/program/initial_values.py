@@ -1,4 +1,4 @@
-"""Initial values of variables: the bytes, and where addresses of symbols go in them."""
+"""Initial values of variables: their bytes, and the places of symbol addresses in them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from warpsim.types import ScalarType, StateSpace
 
 
 class InitialValues:
-    """Reads initialisers; ``symbols`` are those of the module that are declared so far."""
+    """Converts initialisers; ``symbols`` are the module's symbols declared so far."""
 
     def __init__(self, symbols: Mapping[str, object], problems: Problems) -> None:
         self._symbols = symbols
         self._problems = problems
 
     def bytes_of(self, tree: ast.InitialiserTree, type: ScalarType, span: Span) -> tuple[bytes, tuple[Relocation, ...]]:
-        """The bytes of an initialiser and the symbol addresses in it."""
+        """The bytes of an initialiser, and the symbol addresses in it."""
         data = bytearray()
         relocations: list[Relocation] = []
         for leaf in _leaves(tree):
@@ -43,7 +43,7 @@ class InitialValues:
         return bytes(data), tuple(relocations)
 
     def _address(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
-        """Check the address of a symbol as an initial value."""
+        """Check a symbol's address as an initial value."""
         symbol = self._symbols.get(name)
         if symbol is None:
             self._problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
@@ -55,14 +55,14 @@ class InitialValues:
                 "use .u64, or 0xFF(name) for a .u8",
             )
         elif isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
-            self._problems.add("initialiser", leaf.span, f"{name} is a function: it has one address only")
+            self._problems.add("initialiser", leaf.span, f"{name} is a function, which has only one address")
         elif isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
             self._problems.add(
-                "initialiser", leaf.span, f"{name} lies in .{symbol.space.value}, whose addresses differ"
+                "initialiser", leaf.span, f"{name} is in .{symbol.space.value}, so it has no fixed address"
             )
 
     def _literal(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
-        """One literal as the bytes of a type, as the assembler has them."""
+        """Convert a literal to the bytes of a type, as the assembler does."""
         value = leaf.value
         if isinstance(value, ast.Float):
             if type.kind not in "fb" or type.name in ("f16", "f16x2"):
@@ -77,7 +77,7 @@ class InitialValues:
         return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
     def _no_float(self, span: Span, type: ScalarType) -> None:
-        message = f"an integer initialises a .{type.name}"
+        message = f"an integer cannot initialise a .{type.name}"
         self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
 
 

@@ -14,7 +14,7 @@ from warpsim.ptx import ast
 
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 227 * 1024
-"""Of an sm_90 or sm_100, which have the most."""
+"""The limit of sm_90 and sm_100, the largest."""
 LEAST_VERSION = {
     **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
@@ -44,16 +44,16 @@ def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> N
         if module.version < least:
             line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
             have = f"{module.version[0]}.{module.version[1]}"
-            message = f"PTX .version {have} does not know {target}"
+            message = f"PTX .version {have} does not support {target}"
             problems.add("target", Span(module.file, line, 1), message, f"it needs .version {least[0]}.{least[1]}")
     constant = sum(v.size for v in resolver.variables if v.space.value == "const")
     if constant > MAX_CONST_BYTES:
-        message = f"{constant} bytes of .const variables; {MAX_CONST_BYTES} is the limit"
+        message = f"{constant} bytes of .const variables; the limit is {MAX_CONST_BYTES}"
         problems.add("directive", _first_span(module), message, "use .global")
 
 
 def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems: Problems) -> None:
-    """What a link finds: names that are used and defined nowhere, and too much shared memory."""
+    """Check what a linker would: undefined names, and too much shared memory."""
     for name, item in resolver.globals.items():
         if isinstance(item, ast.Function):
             if _lacks_body(name, item, resolver) and item.linkage != "extern":
@@ -61,7 +61,7 @@ def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems:
                 problems.add("linkage", item.span, f"{name} has no body in this module", advice)
         elif isinstance(item, Variable) and _lacks_definition(item) and item.space.value != "shared":
             span = item.span or _first_span(resolver.module)
-            problems.add("linkage", span, f"{name} is defined nowhere in this module", "link its definition in")
+            problems.add("linkage", span, f"{name} is not defined in this module", "link the module that defines it")
     for function in functions.values():
         _judge_function(function, resolver, problems)
 
@@ -74,7 +74,7 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
             if isinstance(operand, FunctionRef) and instruction.traits.ending is Ending.CALL:
                 if _lacks_body(operand.name, resolver.globals[operand.name], resolver):
                     message = f"{operand.name} has no body in this module"
-                    problems.add("linkage", instruction.span, message, "link its definition in")
+                    problems.add("linkage", instruction.span, message, "link the module that defines it")
             elif isinstance(operand, (Addr, SymbolAddress)):
                 _judge_access(instruction, operand, shared, problems)
     used = sum(shared.values())
@@ -93,8 +93,8 @@ def _judge_access(
     if symbol.space.value == "shared" and (symbol.linkage != "extern" or symbol.size < 1 << 32):
         shared[symbol.unique] = symbol.size
     elif symbol.linkage == "extern" and isinstance(operand, Addr):
-        message = f"{symbol.name} is defined nowhere in this module"
-        problems.add("linkage", instruction.span, message, "link its definition in")
+        message = f"{symbol.name} is not defined in this module"
+        problems.add("linkage", instruction.span, message, "link the module that defines it")
 
 
 def _lacks_body(name: str, function: Symbol, resolver: Resolver) -> bool:

@@ -1,4 +1,4 @@
-"""Names that PTX itself defines: special registers, functions of the system."""
+"""Names that PTX itself defines: special registers and system functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPECIALS: dict[str, str] = {
     "is_explicit_cluster": "pred",
     "gridid": "u64",
 }
-"""Type of every special register, by its name without the percent sign."""
+"""The type of every special register, by name without the percent sign."""
 
 SPECIAL_GATES: dict[str, tuple[int | None, tuple[int, int]]] = {
     **dict.fromkeys(("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid"), (90, (7, 8))),
@@ -49,13 +49,13 @@ SPECIAL_GATES: dict[str, tuple[int | None, tuple[int, int]]] = {
     "aggr_smem_size": (90, (8, 1)),
     "current_graph_exec": (None, (8, 0)),
 }
-"""Least target and PTX version of special registers that not every module has, without component."""
+"""Minimum target and PTX version of special registers that not every module has, by name without component."""
 
 SPECIAL_WIDTHS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("tid", "ntid", "ctaid", "nctaid"), (16, 32)),
     "gridid": (16, 32, 64),
 }
-"""Widths in which special registers may be read that have more than one, without component."""
+"""Widths in which a special register may be read, if there is more than one; by name without component."""
 
 BUILTINS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "vprintf": ((8, 8), (4,)),
@@ -63,4 +63,4 @@ BUILTINS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "free": ((8,), ()),
     "__assertfail": ((8, 8, 4, 8, 8), ()),
 }
-"""Functions that the system provides, with the bytes of what they take and return."""
+"""System functions, with the sizes in bytes of their parameters and results."""

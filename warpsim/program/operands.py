@@ -1,4 +1,4 @@
-"""Holding one operand of an instruction against what its form wants there."""
+"""Checks an operand of an instruction against its form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Operands(Addresses):
     """Checks the operands of one function's instructions."""
 
     def check(self, op: Op, typed: TypedOperand, node: ast.Operand) -> Operand:
-        """The operand, typed; `Mismatch` where it does not fit."""
+        """Check and type an operand; raises `Mismatch` if it does not fit."""
         s, type, count = typed.spec, typed.type, typed.count
         if s.kind == "value" and count is None and type is not None:
             return self.value(op, typed, type, node)
@@ -64,17 +64,17 @@ class Operands(Addresses):
             message = f"operand {s.name} of {op.text} has {typed.count} elements, not {len(node.elements)}"
             raise Mismatch("operand-count", node.span, message, weight=4)
         if all(isinstance(e, ast.Sink) for e in node.elements):
-            raise unfit(node.span, "a vector needs at least one register beside _", 2)
+            raise unfit(node.span, "a vector needs at least one register besides _", 2)
         if isinstance(typed.limit, list):
             each = [attrs.evolve(typed, limit=limit) for limit in typed.limit]
             return Vec(tuple([self.value(op, t, type, e) for t, e in zip(each, node.elements, strict=True)]))
         parts = tuple([self.value(op, typed, type, e) for e in node.elements])
         if len({part.register.type.bits for part in parts if isinstance(part, Reg)}) > 1:
-            raise unfit(node.span, "the registers of a vector are of one size", 3)
+            raise unfit(node.span, "the registers of a vector must have the same size", 3)
         return Vec(parts)
 
     def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
-        """The elements that together make a wider register (mov)."""
+        """The elements that together form a wider register (mov)."""
         n = len(node.elements)
         if n not in (2, 4, 8) or type.bits // n < 8:
             raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
@@ -102,7 +102,7 @@ class Operands(Addresses):
 
     def _label(self, node: ast.Operand, kind: type[Target]) -> Target:
         if not isinstance(node, ast.Name):
-            raise unfit(node.span, "a label was expected", 1)
+            raise unfit(node.span, "expected a label", 1)
         found = lookup_label(self.scope, node.text)
         if found is None:
             raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
@@ -115,7 +115,7 @@ class Operands(Addresses):
 
 def _sink(op: Op, node: ast.Operand) -> Discard:
     if not isinstance(node, ast.Sink):
-        raise unfit(node.span, f"{op.text} has no destination register here: write _", 1)
+        raise unfit(node.span, f"{op.text} needs a destination register here; write _ to discard the result", 1)
     return Discard()
 
 

@@ -1,4 +1,4 @@
-"""Collecting the problems of a module, so that all are reported together."""
+"""Collects the problems of a module, so that they are reported together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from warpsim.errors import Finding, PtxError, Span
 
 
 class Mismatch(Exception):
-    """An operand that does not fit; another form may."""
+    """An operand does not fit a form; another form may accept it."""
 
     def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ MAX_FINDINGS = 2000
 
 
 class Problems:
-    """Findings of the load phases, at most so many; `raise_any` ends the load where there are some."""
+    """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any."""
 
     def __init__(self, file: str, source: str) -> None:
         self.file = file
@@ -32,13 +32,13 @@ class Problems:
 
     @property
     def full(self) -> bool:
-        """Whether no more are wanted."""
+        """Whether the maximum is reached."""
         return len(self.findings) >= MAX_FINDINGS
 
     def add(
         self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = ""
     ) -> None:
-        """One problem at a place."""
+        """Add a problem at a place."""
         if self.full:
             return
         text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
@@ -57,7 +57,7 @@ class Problems:
         )
 
     def raise_any(self) -> None:
-        """Raise all of them, in the order of the text."""
+        """Raise all problems, in code order."""
         if self.findings:
             self.findings.sort(key=lambda f: (f.line, f.column))
             raise PtxError(findings=tuple(self.findings))

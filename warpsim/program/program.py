@@ -1,4 +1,4 @@
-"""The frozen, typed program: what `resolve` and `typecheck` make and the machine binds."""
+"""The immutable, typed program: made by `resolve` and `typecheck`, bound by the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Register:
-    """A scalar register of one function: ``index`` counts from 0 in the function."""
+    """A scalar register of one function; ``index`` counts from 0 within the function."""
 
     name: str
     index: int
@@ -55,14 +55,15 @@ class Variable:
     span: Span | None = None
     array: bool = False
     managed: bool = False
-    """The host sees it too, at the same address."""
+    """Whether the host sees it too, at the same address."""
 
 
 @attrs.frozen
 class Param:
     """A parameter of a kernel or function at ``offset`` in its parameter block; ``array`` for ``.b8 x[N]``.
 
-    ``registers`` are those that a function's ``.reg`` parameter consists of: it lies in no block."""
+    ``registers`` are those of a function's ``.reg`` parameter, which is not in a block.
+    """
 
     name: str
     type: ScalarType
@@ -79,7 +80,7 @@ class Param:
 
 @attrs.frozen
 class Reg:
-    """A register read or written as ``type`` (of the instruction); ``register.type`` is the declared one."""
+    """A register accessed as ``type`` (of the instruction); ``register.type`` is the declared type."""
 
     register: Register
     type: ScalarType
@@ -96,7 +97,7 @@ class Imm:
 
 @attrs.frozen
 class Special:
-    """A special register, ``name`` without the percent sign and with its component: ``tid.x``."""
+    """A special register; ``name`` includes the component but not the percent sign: ``tid.x``."""
 
     name: str
     type: ScalarType
@@ -113,9 +114,12 @@ class SymbolAddress:
 
 @attrs.frozen
 class Addr:
-    """``[base + offset]``: ``base`` a register, a variable (``Param`` for entry parameters), or None for an
-    absolute address. ``coordinates`` are what follows in a tensor address. ``generic``: a variable in an instruction
-    that names no state space; the assembler takes the variable's own."""
+    """``[base + offset]``. ``base`` is a register, a variable (``Param`` for kernel parameters), or None for an
+    absolute address.
+
+    ``coordinates`` are those of a tensor address. ``generic``: a variable in an instruction without a state space; the
+    assembler uses the variable's own.
+    """
 
     base: Reg | Variable | Param | None
     offset: int
@@ -139,7 +143,7 @@ class Discard:
 
 @attrs.frozen
 class LabelRef:
-    """A branch target: an index into ``Function.code``."""
+    """A branch target, as an index into ``Function.code``."""
 
     name: str
     target: int
@@ -172,8 +176,11 @@ Operand = Reg | Imm | Special | SymbolAddress | Addr | Vec | Discard | LabelRef 
 
 @attrs.frozen
 class Instruction:
-    """One typed instruction. ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p``
-    pair counts as two operands. ``guard`` is (predicate register, negated). ``traits`` is what passes know of it."""
+    """One typed instruction.
+
+    ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p`` pair counts as two. ``guard`` is
+    (predicate register, negated). ``traits`` describe it to the passes.
+    """
 
     form: Form
     op: Op
@@ -183,20 +190,20 @@ class Instruction:
     span: Span
     source: tuple[str, int] | None = None
     uses: tuple[tuple[int, ...], tuple[int, ...]] | None = attrs.field(default=None, init=False, eq=False, repr=False)
-    """The registers that it reads and writes, once somebody has asked (`warpsim.analysis.flow.reads_and_writes`)."""
+    """The registers that it reads and writes, cached by `warpsim.analysis.flow.reads_and_writes`."""
 
     def __deepcopy__(self, memo: object) -> Instruction:
-        return self  # never changes
+        return self  # immutable
 
     @property
     def text(self) -> str:
-        """The instruction's opcode with all its modifiers as written."""
+        """The opcode with all modifiers, as written."""
         return self.op.text
 
 
 @attrs.frozen
 class Function:
-    """A function with a body, flattened: ``code`` in text order, ``labels`` to indices into it."""
+    """A function with a body, flattened: ``code`` in text order, ``labels`` as indices into it."""
 
     name: str
     entry: bool
@@ -229,5 +236,7 @@ class Program:
 
     @property
     def debug(self) -> bool:
-        """Whether the module asks for code to debug (``.target sm_90, debug``): the assembler optimises nothing then."""
+        """Whether the module is compiled for debugging (``.target sm_90, debug``): the assembler then does not
+        optimise.
+        """
         return "debug" in self.module.target

@@ -1,4 +1,4 @@
-"""Names to things: scopes, registers, variables with their layout and initial bytes, parameters with offsets."""
+"""Resolves names: scopes, registers, variables with layout and initial bytes, parameters with offsets."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function
 """What a name means."""
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
 OF_INSTRUCTIONS = frozenset(["bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2"])
-"""Types that nothing can be declared as."""
+"""Types that cannot be declared."""
 MAX_PARAM_ALIGN = 128
-"""Of a parameter of a function."""
+"""Largest alignment of a function's parameter."""
 MOST_VARIABLES = 1 << 20
-"""How many variables ``x<N>`` may declare."""
+"""Most variables that ``x<N>`` may declare."""
 
 
 @attrs.define
 class VectorRegister:
-    """``.reg .v2 .f32 v``: its elements."""
+    """The elements of ``.reg .v2 .f32 v``."""
 
     elements: tuple[Register, ...]
 
@@ -42,20 +42,22 @@ class Prototype:
 
 
 class Ranges:
-    """Registers declared as ``%r<N>``: made when first used."""
+    """Registers declared as ``%r<N>``, made on first use."""
 
     def __init__(self) -> None:
         self.by_prefix: dict[str, tuple[int, ScalarType, int]] = {}
 
     def find(self, name: str) -> tuple[ScalarType, int] | None:
-        """The type of ``%r17`` and its elements (1 where it is no vector), if a range covers it."""
+        """Type and number of elements (1 if not a vector) of ``%r17``, if a range covers it."""
         prefix, number = numbered(name)
         found = self.by_prefix.get(prefix)
         return found[1:] if found is not None and number is not None and number < found[0] else None
 
 
 def numbered(name: str) -> tuple[str, int | None]:
-    """The prefix and number of a name such as ``%r17`` that a range may cover; no number where none can."""
+    """Split a name such as ``%r17`` into prefix and number, for lookup in ranges; the number is None if no range can
+    cover it.
+    """
     prefix = name.rstrip("0123456789")
     digits = name[len(prefix) :]
     if not digits or len(digits) > 10 or (len(digits) > 1 and digits[0] == "0"):
@@ -64,26 +66,26 @@ def numbered(name: str) -> tuple[str, int | None]:
 
 
 class Scope:
-    """Names of one block; looks outward."""
+    """The names of a block; lookup continues outward."""
 
     def __init__(self, outer: Scope | None) -> None:
         self.outer = outer
         self.symbols: dict[str, Symbol] = {}
-        self.numbers: dict[str, set[int]] = {}  # of the symbols that look like those of a range, by prefix
+        self.numbers: dict[str, set[int]] = {}  # symbols that look like those of a range, by prefix
         self.labels: dict[str, LabelRef | Targets | Prototype] = {}
         self.ranges = Ranges()
         self.made: dict[str, Register | VectorRegister] = {}
-        self.since: dict[str, int] = {}  # the first instruction behind the declaration of a name, or of a range: %r<
+        self.since: dict[str, int] = {}  # the first instruction after the declaration of a name, or of a range: %r<
         self.lists: dict[str, Span] = {}
 
     def declared_later(self, name: str, span: Span) -> bool:
-        """Whether the list of targets of this name stands after a place of the text."""
+        """Whether the target list of this name is declared after a place in the text."""
         found = self.lists.get(name) or (self.outer.lists.get(name) if self.outer else None)
         return found is not None and (found.line, found.column) > (span.line, span.column)
 
 
 class FunctionBuilder:
-    """Collects the flattened content of a function."""
+    """Collects the flattened code of a function."""
 
     def __init__(self, name: str, *, entry: bool = False) -> None:
         self.name = name
@@ -94,35 +96,35 @@ class FunctionBuilder:
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
         self.results: frozenset[str] = frozenset()
-        self.at = 0  # the number of the instruction that is looked at
+        self.at = 0  # index of the current instruction
         self._carry: Register | None = None
 
     def register(self, name: str, type: ScalarType) -> Register:
-        """A new register."""
+        """Make a register."""
         made = Register(name, len(self.registers), type)
         self.registers.append(made)
         return made
 
     def declared(self, name: str, type: ScalarType, elements: int) -> Register | VectorRegister:
-        """A new register, or the registers of a vector: name.x, name.y ..."""
+        """Make a register, or the registers of a vector: name.x, name.y ..."""
         if elements == 1:
             return self.register(name, type)
         return VectorRegister(tuple([self.register(f"{name}.{c}", type) for c in "xyzw"[:elements]]))
 
     def carry(self) -> Register:
-        """The carry flag of extended-precision arithmetic, as a register that no name reaches."""
+        """The carry flag of extended-precision arithmetic, as a register without a name."""
         if self._carry is None:
             self._carry = self.register("%cc", TYPES["pred"])
         return self._carry
 
 
 def align_up(value: int, alignment: int) -> int:
-    """The next multiple."""
+    """Round up to a multiple."""
     return -(-value // alignment) * alignment
 
 
 class Resolver:
-    """Module-level names and the helpers that functions share."""
+    """Module-level names, and helpers that functions share."""
 
     def __init__(self, module: ast.Module, problems: Problems) -> None:
         self.module = module
@@ -132,13 +134,13 @@ class Resolver:
         self.counts: dict[str, int] = {}
         self.files: dict[int, str] = {}
         self.aliases: dict[str, str] = {}
-        self.order: dict[str, int] = {}  # the item of the module that first declares a name
-        self.item = 0  # the item that is looked at
+        self.order: dict[str, int] = {}  # the module-level item that first declares a name
+        self.item = 0  # the current item
 
     # ---- declarations ------------------------------------------------------------------------
 
     def type_of(self, name: str, span: Span) -> ScalarType:
-        """A scalar type by name."""
+        """Look up a scalar type."""
         found = TYPES.get(name)
         if found is None:
             if name in ("texref", "samplerref", "surfref"):
@@ -151,7 +153,7 @@ class Resolver:
         return found
 
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
-        """The variables of a declaration in memory."""
+        """Make the variables of a declaration in memory."""
         made: list[Variable] = []
         type = self.type_of(node.type, node.span)
         self._declarable(node, type, scope)
@@ -193,11 +195,11 @@ class Resolver:
         dimensions = list(item.dimensions)
         if item.initialiser is None:
             if not all(dimensions) and node.linkage != "extern":
-                message = f"{item.name} has no size: [] needs .extern or initial values"
+                message = f"{item.name} has no size; [] needs .extern or initial values"
                 self.problems.add("directive", item.span, message)
             return dimensions, b"", ()
         if node.linkage == "extern":
-            self.problems.add("linkage", item.span, f"{item.name} is .extern, and has an initial value here")
+            self.problems.add("linkage", item.span, f"{item.name} is .extern, but has an initial value here")
         values: tuple[bytes, tuple[Relocation, ...]] = b"", ()
         if node.space in ("global", "const"):
             shape = (*dimensions, node.vector) if node.vector > 1 else tuple(dimensions)
@@ -210,48 +212,48 @@ class Resolver:
         return dimensions, *values
 
     def _declarable(self, node: ast.Variable, type: ScalarType, scope: Scope | None) -> None:
-        """What a declaration may not be, whatever it declares."""
+        """Check what no declaration may be, whatever it declares."""
         if type.kind == "p":
             self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
         if type.name in OF_INSTRUCTIONS:
-            message = f".{type.name} is a type of instructions only"
+            message = f".{type.name} is a type for instructions only"
             self.problems.add("directive", node.span, message, f"use .b{type.bits}")
         if node.vector * type.bits > 128 and node.vector > 1:
-            message = f"a vector of {node.vector} .{type.name} is over 128 bits"
+            message = f"a vector of {node.vector} .{type.name} exceeds 128 bits"
             self.problems.add("directive", node.span, message)
         if scope is None and node.space in ("local", "param", "reg"):
-            self.problems.add("directive", node.span, f"a variable of the module cannot lie in .{node.space}")
+            self.problems.add("directive", node.span, f"a module-level variable cannot be in .{node.space}")
         if node.linkage == "common" and node.space != "global":
-            self.problems.add("linkage", node.span, "a .common variable lies in .global")
+            self.problems.add("linkage", node.span, "a .common variable must be in .global")
         if scope is not None and node.space == "param" and node.align is not None and node.align > MAX_PARAM_ALIGN:
-            message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
+            message = f".align {node.align} of a parameter exceeds the limit {MAX_PARAM_ALIGN}"
             self.problems.add("directive", node.span, message)
         if node.space == "param" and type.name == "f16x2":
-            self.problems.add("directive", node.span, "no parameter is .f16x2", "use .b32")
+            self.problems.add("directive", node.span, "a parameter cannot be .f16x2", "use .b32")
         if node.space == "param" and node.vector > 1 and not all(item.dimensions for item in node.declarators):
-            self.problems.add("directive", node.span, "a vector cannot lie in .param", "use .b8 [N]")
+            self.problems.add("directive", node.span, "a vector cannot be in .param", "use .b8 [N]")
         if scope is not None and node.linkage is not None:
             self.problems.add(
-                "linkage", node.span, f".{node.linkage} belongs to variables of the module, not of a function"
+                "linkage", node.span, f".{node.linkage} is for module-level variables, not for those of a function"
             )
 
     def _shaped(
         self, tree: ast.InitialiserTree, shape: tuple[int | None, ...], item: ast.Declarator, *, vector: bool
     ) -> None:
-        """Hold an initialiser against the shape of its variable; lists may be short, but not those of a vector."""
+        """Check an initialiser against its variable's shape. Lists may be short, except those of a vector."""
         if not shape:
             if isinstance(tree, tuple):
-                self.problems.add("initialiser", item.span, f"a list stands where {item.name} has one value")
+                self.problems.add("initialiser", item.span, f"{item.name} takes one value, not a list")
             return
         if not isinstance(tree, tuple):
-            self.problems.add("initialiser", item.span, f"one value stands where {item.name} has a list: use braces")
+            self.problems.add("initialiser", item.span, f"{item.name} takes a list in braces, not a single value")
             return
         first, *rest = shape
         found = _length(tree)
         open_ = not first and len(shape) == len(item.dimensions) + vector
         if (first and found > first) or (open_ and not found) or (vector and not rest and found != first):
             size = first or "some"
-            self.problems.add("initialiser", item.span, f"{found} values stand where {item.name} has {size}")
+            self.problems.add("initialiser", item.span, f"{item.name} has {size} elements, not {found}")
             return
         for part in tree:
             if not isinstance(part, ast.Numbers):
@@ -265,12 +267,12 @@ class Resolver:
         return name if number == 1 else f"{name}#{number}"
 
     def declare(self, name: str, symbol: Symbol, span: Span, scope: Scope | None, at: int = 0) -> None:
-        """Enter a name, once; ``at`` counts the instructions before it."""
+        """Declare a name, once; ``at`` counts the instructions before it."""
         if scope is None and name.startswith("%") and name[1:] in RESERVED_NAMES:
             self.problems.add("redeclared", span, f"{name} is a special register")
         table = self.globals if scope is None else scope.symbols
         if scope is not None and name in scope.labels:
-            self.problems.add("redeclared", span, f"{name} is a label of this scope")
+            self.problems.add("redeclared", span, f"{name} is a label in this scope")
         known = table.get(name)
         if known is not None:
             wrong = self._again(known, symbol) if scope is None else "is declared twice in this scope"
@@ -289,7 +291,7 @@ class Resolver:
                 scope.numbers.setdefault(prefix, set()).add(number)
 
     def _again(self, known: Symbol, symbol: Symbol) -> str:
-        """What is wrong with a second declaration of the module: only one may be no .extern, and both must agree."""
+        """What is wrong with a second module-level declaration: all but one must be .extern, and all must agree."""
         if not (isinstance(known, Variable) and isinstance(symbol, Variable)):
             return "is declared twice, as different things"
         sizes = {v.size for v in (known, symbol) if v.size}
@@ -297,10 +299,12 @@ class Resolver:
             return "is declared twice, with different types"
         if "extern" not in (known.linkage, symbol.linkage):
             return "is declared twice in this scope"
-        return "is .extern before, and has no linkage here" if symbol.linkage is None and known.linkage else ""
+        return (
+            "was declared .extern before, but has no linkage here" if symbol.linkage is None and known.linkage else ""
+        )
 
     def params(self, nodes: tuple[ast.Variable, ...], of: str = "func") -> tuple[Param, ...]:
-        """Parameters with their offsets in the parameter block."""
+        """Make parameters with their offsets in the parameter block."""
         made: list[Param] = []
         offset = 0
         for node in nodes:
@@ -312,9 +316,9 @@ class Resolver:
             if of != "prototype":
                 self._parameter(node, item, type, of)
             if of == "result" and node.space == "param" and not all(item.dimensions):
-                self.problems.add("directive", node.span, f"{item.name} is a result without a size")
+                self.problems.add("directive", node.span, f"result {item.name} has no size")
             if of != "entry" and None in item.dimensions and node is not nodes[-1]:
-                self.problems.add("directive", node.span, f"{item.name} has no size, and is not the last parameter")
+                self.problems.add("directive", node.span, f"{item.name} has no size, but is not the last parameter")
             align = node.align or type.bytes * node.vector
             offset = align_up(offset, max(align, 1))
             made.append(Param(item.name, type, size, align, offset, bool(item.dimensions), node.pointer))
@@ -322,31 +326,31 @@ class Resolver:
         return tuple(made)
 
     def _parameter(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, of: str) -> None:
-        """What a parameter may not be."""
+        """Check what no parameter may be."""
         if type.name in OF_INSTRUCTIONS and (node.vector > 1 or not item.dimensions):
-            message = f".{type.name} is a type of instructions only"
+            message = f".{type.name} is a type for instructions only"
             self.problems.add("directive", node.span, message, f"use .b{type.bits}")
         if type.name == "f16x2" and node.space == "param" and not item.dimensions:
-            self.problems.add("directive", node.span, f"{item.name}: no parameter is .f16x2", "use .b32")
+            self.problems.add("directive", node.span, f"{item.name}: a parameter cannot be .f16x2", "use .b32")
         if type.kind == "p" and (node.space == "param" or item.dimensions):
-            self.problems.add("directive", node.span, f"{item.name} is a .pred: it must be a register")
+            self.problems.add("directive", node.span, f"{item.name} is a .pred, which must be a register")
         if node.attributes:
-            message = f"{node.attributes[0]} of {item.name}: it belongs to .global variables"
+            message = f"{node.attributes[0]} of {item.name} is for .global variables only"
             self.problems.add("directive", node.span, message)
         if node.pointer is not None and of != "entry":
-            message = f".ptr of {item.name}: it belongs to parameters of an .entry"
+            message = f".ptr of {item.name} is for parameters of an .entry only"
             self.problems.add("directive", node.span, message)
         if node.vector > 1 and node.space == "param" and not item.dimensions:
             self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
         if node.space == "reg" and item.dimensions:
-            self.problems.add("directive", node.span, f"{item.name} is an array: it cannot lie in registers")
+            self.problems.add("directive", node.span, f"{item.name} is an array, which cannot be in registers")
         if of != "entry" and node.align is not None and node.align > MAX_PARAM_ALIGN:
-            message = f".align {node.align} of a parameter; {MAX_PARAM_ALIGN} is the limit"
+            message = f".align {node.align} of a parameter exceeds the limit {MAX_PARAM_ALIGN}"
             self.problems.add("directive", node.span, message)
 
 
 def _length(tree: ast.InitialiserTree) -> int:
-    """How many parts an initialiser has."""
+    """Number of parts of an initialiser."""
     parts = tree if isinstance(tree, tuple) else (tree,)
     return sum(len(part.values) if isinstance(part, ast.Numbers) else 1 for part in parts)
 
@@ -369,8 +373,9 @@ def _is_open(symbol: Symbol) -> bool:
 
 
 def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver) -> Symbol:
-    """A register, variable, parameter or function by name, from the inside outwards; None where nothing has it here:
-    declarations come before uses."""
+    """Look up a register, variable, parameter or function, innermost scope first. None if nothing with this name is
+    declared before its use.
+    """
     at: Scope | None = scope
     while at is not None:
         found = at.symbols.get(name) or at.made.get(name)
@@ -385,7 +390,7 @@ def lookup(scope: Scope, name: str, builder: FunctionBuilder, resolver: Resolver
 
 
 def lookup_label(scope: Scope, name: str, by: int | None = None) -> LabelRef | Targets | Prototype | None:
-    """A label by name, from the inside outwards; ``by``: what a call names is declared before that instruction."""
+    """Look up a label, innermost scope first. ``by``: a list named by a call must be declared before that instruction."""
     at: Scope | None = scope
     while at is not None:
         if name in at.labels and (by is None or at.since.get(name, 0) <= by):

@@ -1,4 +1,4 @@
-"""A bare sequence of instructions as a program of one kernel: registers not declared get their type from use."""
+"""Makes a program of bare instructions: one kernel, in which undeclared registers get their type from use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESERVED = frozenset(("smem", "WARP_SZ"))
 
 @attrs.frozen
 class Snippet:
-    """A program whose one kernel, ``snippet``, is the given code; its registers by name."""
+    """A program whose only kernel, ``snippet``, is the given code; its registers by name."""
 
     program: Program
     registers: dict[str, Register]
@@ -33,7 +33,7 @@ class Snippet:
 def snippet_program(
     code: str, *, target: str = "sm_90a", version: tuple[int, int] = (9, 0), shared_bytes: int = 0, file: str = "<ptx>"
 ) -> Snippet:
-    """The program of a bare sequence of instructions; ``smem`` is a shared array of ``shared_bytes``.
+    """Make a program of bare instructions; ``smem`` is a shared array of ``shared_bytes``.
 
     Raises:
         PtxError: with every problem of the code.
@@ -60,7 +60,7 @@ def snippet_program(
 
 
 def _moved(finding: Finding, header: int, lines: list[str]) -> Finding:
-    """A finding with the place that it has in the code alone; what stands behind the code is its end."""
+    """Move a finding to its place in the code alone; a place after the code becomes its end."""
     if finding.line > len(lines):
         message = finding.message.replace(f"'{_END}'", "the end of the code")
         return attrs.evolve(finding, line=len(lines), column=len(lines[-1]) + 1, text=lines[-1], message=message)
@@ -73,7 +73,7 @@ def _moved(finding: Finding, header: int, lines: list[str]) -> Finding:
 
 
 def _declared(function: ast.Function) -> ast.Function:
-    """The kernel with a declaration for every register that has none."""
+    """The kernel with a declaration for every undeclared register."""
     assert function.body is not None
     known: set[str] = set()
     prefixes: list[tuple[str, int]] = []
@@ -111,7 +111,7 @@ def _covered(name: str, prefixes: list[tuple[str, int]]) -> bool:
 
 
 def _uses(node: ast.Instruction) -> Iterator[tuple[ast.Name, ScalarType]]:
-    """The names in register position with the type that the instruction gives them."""
+    """The names in register position, with the type that the instruction gives them."""
     if node.guard is not None:
         yield node.guard.register, TYPES["pred"]
     operands: list[ast.Operand] = []
@@ -157,7 +157,7 @@ def _names(typed: TypedOperand, operand: ast.Operand) -> Iterator[tuple[ast.Name
 
 
 def _joined(types: list[ScalarType]) -> ScalarType:
-    """One declaration for all uses: the widest; what says more than ``.bN``, if the uses agree."""
+    """One declaration for all uses: the widest type, and a more specific one than ``.bN`` if the uses agree."""
     widest = max(type.bits for type in types)
     same = [type for type in types if type.bits == widest]
     if widest < 16 and same[0].kind != "p":

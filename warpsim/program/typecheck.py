@@ -1,4 +1,4 @@
-"""Choosing the form of an instruction and checking its operands against it."""
+"""Chooses the form of an instruction and checks its operands against it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpsim.types import TYPES
 
 
 class Checker:
-    """Checks the instructions of one function."""
+    """Checks the instructions of a function."""
 
     def __init__(self, resolver: Resolver, builder: FunctionBuilder, problems: Problems, module: ast.Module) -> None:
         self.resolver = resolver
@@ -31,7 +31,7 @@ class Checker:
         self.operands = Operands(resolver, builder)
 
     def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
-        """The typed instruction, or None after noting what is wrong with it."""
+        """The typed instruction; None after noting what is wrong with it."""
         text = ".".join((node.opcode, *node.modifiers))
         self.operands.begin(scope, node.opcode)
         guard = self._guard(node, scope)
@@ -97,11 +97,9 @@ class Checker:
                 "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
             )
             return
-        message = f"{text} is not a form of {node.opcode}" + (
-            f": .{strange[0]} does not belong to it" if strange else ""
-        )
+        message = f"{text} is not a form of {node.opcode}" + (f": it does not take .{strange[0]}" if strange else "")
         self.problems.add(
-            "illegal-form", node.span, message, f"the nearest is: {near}" if near else "", text, known[0].anchor
+            "illegal-form", node.span, message, f"the nearest form is: {near}" if near else "", text, known[0].anchor
         )
 
     def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
@@ -118,7 +116,7 @@ class Checker:
                 "target",
                 node.span,
                 f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer",
-                "write the form with .sync, which names the lanes that take part",
+                "use the form with .sync, which names the participating lanes",
                 5,
             )
         for gate in candidate.gates:
@@ -152,7 +150,7 @@ class Checker:
                     raise Mismatch(
                         "operand-type",
                         node.span,
-                        f"{op.text} has two destinations: d|p",
+                        f"{op.text} has two destinations, d|p",
                         f"its syntax is: {candidate.form.syntax}",
                         1,
                     )
@@ -175,7 +173,7 @@ class Checker:
         return tuple(found)
 
     def _selected(self, candidate: Candidate) -> Op:
-        """The modifiers with the byte and half selectors of the operands and those behind a minus, where the form takes any."""
+        """The modifiers, with the selectors and negations of the operands if the form takes any."""
         op = candidate.op
         if not any(typed.spec.selectors for typed in candidate.operands):
             return op
@@ -184,6 +182,6 @@ class Checker:
 
 
 def _targets(need: spec.Target | None) -> str:
-    """A gate's targets in words."""
+    """Phrase the targets of a gate."""
     each = need if isinstance(need, tuple) else (need,)
     return " or ".join(f"sm_{one} or higher" if isinstance(one, int) else f"sm_{one}" for one in each)

@@ -43,20 +43,20 @@ class Values:
         self.negative: set[str] = set()
 
     def begin(self, scope: Scope, opcode: str) -> None:
-        """Look names up in ``scope`` from now on, for an instruction of this opcode."""
+        """Start checking an instruction with this opcode, looking names up in ``scope``."""
         self.scope, self.opcode = scope, opcode
 
     # ---- names -------------------------------------------------------------------------------
 
     def find(self, node: ast.Name) -> Symbol:
-        """What a name means here, or None."""
+        """Look up a name; None if it is undefined."""
         return lookup(self.scope, node.text, self.builder, self.resolver)
 
     def need(self, node: ast.Name) -> Symbol:
-        """What a name means here; `Mismatch` where it means nothing."""
+        """Look up a name; raises `Mismatch` if it is undefined."""
         found = self.find(node)
         if found is None and is_special(node):
-            message = f"{node.text} is a special register: no address can be made of it"
+            message = f"{node.text} is a special register and cannot be part of an address"
             raise unfit(node.span, message, 9, "read it with mov into a register")
         if found is None:
             raise _undeclared(node)
@@ -120,7 +120,7 @@ class Values:
         """An element of a vector register (``%v.x``)."""
         s = typed.spec
         if s.selectors:
-            raise unfit(node.span, f".{node.component} does not select of operand {s.name} of {op.text}", 3)
+            raise unfit(node.span, f".{node.component} cannot select from operand {s.name} of {op.text}", 3)
         vector = self.find(node.base)
         if not isinstance(vector, VectorRegister):
             raise unfit(node.span, f"{node.base.text} is not a vector register", 2)
@@ -180,7 +180,7 @@ class Values:
             message = f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})"
             raise unfit(node.span, message, 2, "write 0f... or a decimal point")
         if type.kind == "p":
-            seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler has it
+            seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler does
             return Imm(int(bool(seen)), type)
         return Imm(node.value & ((1 << type.bits) - 1), type)
 
@@ -195,7 +195,7 @@ class Values:
             message = f"operand {s.name} of {self.opcode} must be a register"
             raise unfit(span, message, 2, "take the address with mov")
         if s.dest or type.kind in "fp" or type.bits < 32:
-            raise unfit(span, f"an address cannot stand as operand {s.name} of type .{type.name}", 2)
+            raise unfit(span, f"an address cannot be operand {s.name} of type .{type.name}", 2)
         narrow = type.bits == 32 and not self.traits.symbols and not offset
         if narrow and isinstance(symbol, Variable) and symbol.space is StateSpace.GLOBAL:
             raise unfit(span, f"the address of {symbol.name} has 64 bits", 3, "take it as .u64")
@@ -204,9 +204,9 @@ class Values:
                 raise unfit(span, f"{symbol.name} is a function: take its address with mov", 2)
             return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
         if not isinstance(symbol, (Variable, Param)):
-            raise unfit(span, "this name cannot stand here", 2)
+            raise unfit(span, "this name is not allowed here", 2)
         if s.name != "a":
-            raise unfit(span, f"operand {s.name} of {op.text} is a number", 2)
+            raise unfit(span, f"operand {s.name} of {op.text} must be a number", 2)
         if self.traits.symbols:
             self.lies_in(symbol, span, op, attrs.evolve(typed, spaces=frozenset({self.traits.symbols})))
         return SymbolAddress(symbol, offset, type)
@@ -217,17 +217,17 @@ class Values:
         if isinstance(symbol, Param):
             self._parameter(symbol, span)
         if own in ("param", "const") and not typed.spaces:
-            raise unfit(span, f"{symbol.name} lies in .{own}; write {self.opcode}.{own}", 3)
+            raise unfit(span, f"{symbol.name} is in .{own}; use {self.opcode}.{own}", 3)
         if typed.spaces and own not in typed.spaces:
             spaces = " or .".join(sorted(typed.spaces))
-            raise unfit(span, f"{symbol.name} lies in .{own}; {op.text} accesses .{spaces}", 3)
+            raise unfit(span, f"{symbol.name} is in .{own}, but {op.text} accesses .{spaces}", 3)
 
     def _parameter(self, symbol: Param, span: Span) -> None:
         """A kernel's parameters are read, a function's too; its results are written."""
         access = self.traits.access
         if self.builder.entry:
             if access is Access.STORE:
-                raise unfit(span, f"{symbol.name} is a parameter of the kernel: it cannot be written", 3)
+                raise unfit(span, f"{symbol.name} is a kernel parameter and cannot be written", 3)
         elif symbol.name in self.builder.results:
             if access is Access.LOAD:
                 raise unfit(span, f"{symbol.name} is a result of the function: it cannot be read", 3)

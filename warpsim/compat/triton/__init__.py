@@ -1,12 +1,12 @@
-"""Triton: ``@triton.jit`` kernels on the simulated GPU, with tensors of the CPU or NumPy arrays.
+"""Triton: ``@triton.jit`` kernels on the simulated GPU, with CPU tensors or NumPy arrays.
 
     import warpsim.compat.triton
 
     warpsim.compat.triton.install("sm_90a")
 
-or, without a line of code, ``TRITON_DEFAULT_BACKEND=warpsim`` in the environment (``WARPSIM_DEVICE`` names the GPU).
-Compilation stops at PTX, which Triton's own compiler made. An argument's memory is mapped at its own address while the
-kernel runs, so that views, strides and offsets are what they are.
+Alternatively, set ``TRITON_DEFAULT_BACKEND=warpsim`` in the environment, without changing code (``WARPSIM_DEVICE``
+names the GPU). Triton's own compiler runs, and stops at PTX. During a launch, an argument's memory is mapped at its own
+address, so views, strides and offsets keep their meaning.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["Driver", "install"]
 
 
 def install(device: Device | str | None = None, **options: Any) -> Driver:
-    """Make the simulated GPU Triton's active one.
+    """Make the simulated GPU Triton's active driver.
 
     Args:
-        device: the GPU, by default that of ``WARPSIM_DEVICE``, else an H100 (``sm_90a``).
-        options: arguments of every launch: ``checks=``, ``on_finding=``, ``max_seconds=`` and others of a kernel.
+        device: the GPU; by default that of ``WARPSIM_DEVICE``, else an H100 (``sm_90a``).
+        options: options for every launch: ``checks=``, ``on_finding=``, ``max_seconds=`` and others of a kernel.
     """
     from triton.runtime import driver as active
 

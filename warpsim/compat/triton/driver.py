@@ -1,4 +1,4 @@
-"""Triton's driver interface, and its compiler made to end with PTX."""
+"""Triton's driver interface, and a compiler pipeline that ends at PTX."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from warpsim.compat.triton.utilities import Utilities
 from warpsim.host.device import Device
 
 BACKEND = "warpsim"
-"""The name of the entry point by which Triton finds it."""
+"""The entry point's name, by which Triton finds the driver."""
 
 
 class Driver:
-    """Triton's driver interface."""
+    """Implements Triton's driver interface."""
 
     launcher_cls = Launcher
 
@@ -35,44 +35,44 @@ class Driver:
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether the environment asks for it."""
+        """Whether the environment selects this driver."""
         return os.environ.get("TRITON_DEFAULT_BACKEND") == BACKEND
 
     def get_current_target(self) -> Any:
-        """The GPU as Triton's compiler names it."""
+        """The GPU, in the compiler's terms."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.device.sm, 32)
 
     def get_active_torch_device(self) -> Any:
-        """Tensors are the CPU's."""
+        """The CPU, where tensors live."""
         import torch
 
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        """What PyTorch has for the CPU."""
+        """PyTorch's interface for the CPU."""
         import torch
 
         return torch.cpu
 
     def get_current_device(self) -> int:
-        """The only one."""
+        """Zero: there is one device."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is only one."""
+        """Do nothing: there is one device."""
 
     def get_current_stream(self, device: int = 0) -> int:
-        """The default stream."""
+        """Zero: the default stream."""
         return 0
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """Major and minor."""
+        """Major and minor capability."""
         return divmod(self.device.sm, 10)
 
     def get_benchmarker(self) -> Any:
-        """Times mean nothing here: autotuning takes the first configuration, and runs none."""
+        """A benchmarker that runs nothing: times are meaningless, so autotuning takes the first configuration."""
         return self._time
 
     def _time(self, call: Any, *, quantiles: Any = None, **options: Any) -> Any:
@@ -80,28 +80,28 @@ class Driver:
         return [float(self._timed)] * len(quantiles) if quantiles else float(self._timed)
 
     def get_empty_cache_for_benchmark(self) -> Any:
-        """A buffer that a benchmark would flush the caches with."""
+        """A buffer that a benchmark would use to flush caches."""
         import torch
 
         return torch.empty(1, dtype=torch.int32)
 
     def clear_cache(self, cache: Any) -> None:
-        """There are no caches."""
+        """Do nothing: there are no caches."""
 
     def map_python_to_cpp_type(self, kind: str) -> str:
-        """The type of an argument in C."""
+        """The C type of an argument."""
         from triton.backends.nvidia.driver import ty_to_cpp
 
         return str(ty_to_cpp(kind))
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
-        """Memory for a profiler inside of kernels."""
+        """Memory for in-kernel profiling."""
         return Arrays(aligned(size, alignment))
 
 
 @functools.cache
 def _stop_at_ptx() -> None:
-    """Let Triton's compiler end with PTX, under keys of its cache that are not a GPU's, and take NumPy arrays."""
+    """Make Triton's compiler end at PTX, use separate cache keys, and accept NumPy arrays."""
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.runtime import jit
 

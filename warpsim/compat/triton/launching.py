@@ -1,4 +1,4 @@
-"""Launching a kernel that Triton compiled: its arguments as the parameter block, its tensors on the device."""
+"""Launches kernels compiled by Triton: packs their arguments and maps their tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.compat.triton.tensors import Arrays, Mapped, aligned
 
 CAS, WORD = ".cas.b32", 4
-"""Triton's atomics on 16 bits compare and swap the word of four bytes that they lie in, be it the last of a tensor."""
+"""Triton's 16-bit atomics compare-and-swap the 4-byte word that contains the value, even at the end of a tensor."""
 _FLOATS: dict[str, Any] = {
     "fp16": np.float16,
     "bf16": ml_dtypes.bfloat16,
@@ -21,7 +21,7 @@ _FLOATS: dict[str, Any] = {
 
 
 class Launcher:
-    """What Triton calls to launch a kernel that it compiled."""
+    """Called by Triton to launch a compiled kernel."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
         from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
@@ -48,7 +48,7 @@ class Launcher:
         leave: Any,
         *args: Any,
     ) -> None:
-        """Launch."""
+        """Launch the kernel."""
         if x * y * z > 0:
             if enter is not None:
                 enter(launch_metadata)
@@ -86,7 +86,7 @@ class Launcher:
                 mapped.close()
 
     def _scratch(self, grid: tuple[int, int, int], size: int, align: int, tensors: list[Any]) -> Any:
-        """Memory that the compiler asked for, from the program's own allocator where it has set one."""
+        """Scratch memory requested by the compiler, from the program's own allocator if it has set one."""
         if not size:
             return None
         from triton.runtime import _allocation
@@ -102,7 +102,7 @@ class Launcher:
 
 
 def described(args: Any) -> Any:
-    """The tensors behind descriptors: their maps alone reach the kernel."""
+    """The tensors behind descriptors; only their tensor maps reach the kernel."""
     for value in args:
         if isinstance(value, (tuple, list)):
             yield from described(value)
@@ -111,7 +111,7 @@ def described(args: Any) -> Any:
 
 
 def flattened(kinds: Any, values: Any, tensors: list[Any]) -> Any:
-    """Pairs of a type and a value for the kernel's parameters: tuples flat, constants left out."""
+    """Pairs of type and value for the kernel's parameters, with tuples flattened and constants removed."""
     for kind, value in zip(kinds, values, strict=True):
         if isinstance(kind, tuple):
             yield from flattened(kind, value, tensors)
@@ -122,7 +122,7 @@ def flattened(kinds: Any, values: Any, tensors: list[Any]) -> Any:
 
 
 def packed(kind: str, value: Any, size: int) -> bytes:
-    """A value as the kernel's parameter."""
+    """Pack a value as a kernel parameter."""
     if isinstance(value, bytes):
         return value
     if hasattr(value, "data_ptr"):

@@ -1,4 +1,4 @@
-"""Tensors of a launch: NumPy arrays in the place of Triton's, and the memory of both on the device."""
+"""Tensors of a launch: NumPy arrays in place of Triton's tensors, and their memory on the device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsim.host.device import Device
 
 
 class Arrays:
-    """A NumPy array where Triton wants a tensor."""
+    """Makes a NumPy array usable where Triton expects a tensor."""
 
     def __init__(self, array: Array) -> None:
         self.array, self.dtype, self.shape = array, array.dtype, array.shape
@@ -29,33 +29,33 @@ class Arrays:
 
 
 def aligned(nbytes: int, align: int) -> Array:
-    """New memory whose address is a multiple of ``align``."""
+    """New memory at a multiple of ``align``."""
     data = np.zeros(nbytes + align, np.uint8)
     start = -data.ctypes.data % align
     return data[start : start + nbytes]
 
 
 def _memory(value: Any) -> tuple[int, int]:
-    """First address and end of the memory that a tensor is a part of."""
+    """First address and end of the memory that contains a tensor."""
     while hasattr(value, "base") and not isinstance(value, (Arrays, np.ndarray)):
-        value = value.base  # Triton's own wrapper of a tensor seen as another type
+        value = value.base  # Triton's wrapper of a tensor viewed as another type
     if isinstance(value, Arrays):
         array = value.array
         while isinstance(array.base, np.ndarray):
             array = array.base
         return extent(array)
     if getattr(value, "device", None) is not None and value.device.type != "cpu":
-        raise LaunchError(f"a tensor on {value.device}; the simulated GPU takes tensors of the CPU")
+        raise LaunchError(f"the tensor is on {value.device}; the simulated GPU takes CPU tensors")
     if hasattr(value, "untyped_storage"):
         storage = value.untyped_storage()
         return int(storage.data_ptr()), int(storage.data_ptr() + storage.nbytes())
-    raise LaunchError(f"{type(value).__name__} is no tensor whose memory is known")
+    raise LaunchError(f"{type(value).__name__} is not a tensor or array with known memory")
 
 
 class Mapped:
     """The memory of a launch's tensors on the device, each at its own address.
 
-    With ``word``, it begins and ends at multiples of so many bytes, as all memory that a GPU's allocator gives.
+    With ``word``, it begins and ends at multiples of that many bytes, as GPU allocations do.
     """
 
     def __init__(self, device: Device, tensors: list[Any], word: int = 1) -> None:
@@ -73,6 +73,6 @@ class Mapped:
                 self.maps.append(device.map(data, address=low))
 
     def close(self) -> None:
-        """Take it from the device again."""
+        """Remove it from the device."""
         for mapping in self.maps:
             mapping.unmap()

@@ -1,4 +1,4 @@
-"""What Triton asks a driver for, besides launching: loading, properties, tensor maps."""
+"""The rest of Triton's driver interface: loading, properties, tensor maps."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from warpsim.layout import tensor_map as layout
 
 
 class Utilities:
-    """What Triton asks a driver for, besides launching."""
+    """Implements the rest of Triton's driver interface."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Load the PTX: module, kernel, registers, spills, threads of a block."""
+        """Load the PTX; returns module, kernel, registers, spills and threads per block."""
         module = load_text(binary.decode(), f"{name}.ptx")
         return module, module[name], 32, 0, 1024
 
     def unload_module(self, module: Any) -> None:
-        """Its variables are no longer in memory."""
+        """Remove the module's variables from memory."""
         module.unload(self.device)
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        """Numbers of the GPU."""
+        """Properties of the GPU."""
         known = properties.attributes(self.device.sm)
         names = {
             "max_shared_mem": 97,
@@ -51,7 +51,7 @@ class Utilities:
         strides: Any,
         padding: int,
     ) -> bytes:
-        """The 128 bytes of a tensor map, as Triton's driver fills it in."""
+        """Encode a tensor map as Triton's driver does."""
         return TensorMap(
             address,
             data_type=layout.DATA_TYPES[data_type],
@@ -77,7 +77,7 @@ class Utilities:
         upper: Any,
         steps: Any,
     ) -> bytes:
-        """The same for convolutions; ``block`` is pixels and channels."""
+        """Encode a tensor map for convolutions; ``block`` is pixels and channels."""
         return TensorMap.im2col(
             address,
             data_type=layout.DATA_TYPES[data_type],
@@ -98,8 +98,8 @@ class Utilities:
         return properties.model(self.device.sm).sms // cluster
 
     def set_printf_fifo_size(self, nbytes: int) -> None:
-        """Text is never lost."""
+        """Do nothing: printed text is never lost."""
 
     def is_stream_capturing(self, stream: int) -> bool:
-        """Nothing is captured."""
+        """False: nothing is captured."""
         return False

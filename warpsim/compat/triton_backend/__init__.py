@@ -1,1 +1,1 @@
-"""The entry point by which Triton finds the simulated GPU: ``TRITON_DEFAULT_BACKEND=warpsim``."""
+"""Entry point through which Triton finds the simulated GPU: ``TRITON_DEFAULT_BACKEND=warpsim``."""

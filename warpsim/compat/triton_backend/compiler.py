@@ -1,4 +1,4 @@
-"""Triton wants a compiler of each backend; here it is its own one for CUDA, found under that name."""
+"""The compiler that Triton expects of each backend: its own CUDA compiler, under this backend's name."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from triton.backends.nvidia import compiler
 
 
 class Compiler(compiler.CUDABackend):  # type: ignore[misc]
-    """Never chosen: `CUDABackend` compiles for the simulated GPU too."""
+    """Never selected, because `CUDABackend` also compiles for the simulated GPU."""
 
     @staticmethod
     def supports_target(target: Any) -> bool:
-        """No target is this one's alone."""
+        """False: no target needs this class."""
         return False

@@ -1,4 +1,4 @@
-"""Triton's driver for the simulated GPU, active where the environment asks for it."""
+"""Triton's driver for the simulated GPU, active if the environment selects it."""
 
 from typing import Any
 
