@@ -1,4 +1,4 @@
-"""The address of an instruction that accesses memory, held against what its form wants there."""
+"""Checks the address of an instruction that accesses memory against its form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Addresses(Values):
     """Checks the addresses of one function's instructions."""
 
     def address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
-        """An address in brackets, or what the form takes without them."""
+        """Check an address in brackets, or what the form accepts without them."""
         if not isinstance(node, ast.Address):
             bare = self._bare(node, op, typed)
             if isinstance(bare, Addr):
@@ -55,7 +55,7 @@ class Addresses(Values):
         return node
 
     def _base(self, node: ast.Address, op: Op, typed: TypedOperand) -> Reg | Variable | Param | None:
-        """What an address begins with: a register, a variable, or nothing but its number."""
+        """Check an address's base: a register, a variable, or none."""
         if node.base is None:
             if "local" not in (typed.spaces or ()):
                 message = "only .local has addresses that are numbers"
@@ -93,7 +93,7 @@ class Addresses(Values):
 
 
 def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand) -> Reg:
-    """An address in a register, which is wide enough for its state space."""
+    """Check that a register is wide enough for an address in its state space."""
     type = register.type
     if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
         message = f"{register.name} is a .{type.name} register: an address is an integer of at most 64 bits"

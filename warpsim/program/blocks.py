@@ -1,4 +1,4 @@
-"""Blocks of a function's body, flattened into its registers, variables, labels and instructions."""
+"""Flattens the blocks of a function's body into its registers, variables, labels and instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warpsim.types import ScalarType
 
 
 class Blocks:
-    """Flattens the blocks of one function; labels are known before its instructions are checked."""
+    """Flattens the blocks of one function. Labels are declared before its instructions are checked."""
 
     def __init__(self, builder: FunctionBuilder, resolver: Resolver) -> None:
         self.builder, self.resolver, self.problems = builder, resolver, resolver.problems
@@ -17,7 +17,7 @@ class Blocks:
         """File and line of the last ``.loc``."""
 
     def add(self, node: ast.Block, scope: Scope) -> None:
-        """A block, whose names are those of ``scope``."""
+        """Flatten a block, whose names are those of ``scope``."""
         label: str | None = None
         for statement in node.statements:
             previous, label = label, None
@@ -42,7 +42,7 @@ class Blocks:
     # ---- labels ------------------------------------------------------------------------------
 
     def _label(self, node: ast.Label, scope: Scope) -> str | None:
-        """A label of the next instruction or declaration; None where it cannot be one."""
+        """Declare a label of the next instruction or declaration; None if the name is taken."""
         name, at, labels = node.name, len(self.builder.code), self.builder.labels
         if name in scope.labels:
             self.problems.add("redeclared", node.span, f"label {name} is defined twice in this scope")
@@ -54,7 +54,7 @@ class Blocks:
         return name
 
     def _labelled(self, label: str, node: ast.CallPrototype | ast.Directive, scope: Scope) -> None:
-        """A prototype or a list of targets, which instructions name by its label."""
+        """Declare a prototype or a target list, which instructions name by its label."""
         if isinstance(node, ast.Directive) and node.name == "branchtargets":
             self.builder.pending.append((label, node, scope))  # its labels may come later
             return
@@ -72,7 +72,7 @@ class Blocks:
         return Prototype(node.params, node.returns)
 
     def _functions(self, node: ast.Directive) -> Targets:
-        """The functions of a ``.calltargets``."""
+        """Resolve the functions of a ``.calltargets``."""
         names = tuple(map(str, node.arguments))
         for name in names:
             if not isinstance(self.resolver.globals.get(name), ast.Function):
@@ -80,7 +80,7 @@ class Blocks:
         return Targets(functions=names)
 
     def branch_targets(self) -> None:
-        """The lists of labels, when all labels are known."""
+        """Resolve target lists, once all labels are known."""
         for name, directive, scope in self.builder.pending:
             labels = []
             for argument in map(str, directive.arguments):
@@ -117,7 +117,7 @@ class Blocks:
         self.resolver.declare(item.name, symbol, item.span, scope, len(self.builder.code))
 
     def _judge_register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType) -> None:
-        """What cannot be a register."""
+        """Check what cannot be a register."""
         add = self.problems.add
         if item.initialiser is not None:
             add("initialiser", item.span, "a .reg variable cannot have an initialiser")
@@ -134,7 +134,7 @@ class Blocks:
 
 
 def _label_of(scope: Scope, name: str) -> LabelRef | None:
-    """A label by name, from the inside outwards."""
+    """Look up a label, innermost scope first."""
     at: Scope | None = scope
     while at is not None:
         found = at.labels.get(name)

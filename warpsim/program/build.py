@@ -98,7 +98,7 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> 
 
 
 def _enter(module: ast.Module, resolver: Resolver) -> list[tuple[int, ast.Function]]:
-    """Enter what a module declares; the functions that have a body, with their places in the module."""
+    """Declare everything in a module; returns the functions with a body and their places in the module."""
     bodies = []
     for number, item in enumerate(module.items):
         resolver.item = number

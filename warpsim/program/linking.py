@@ -1,4 +1,4 @@
-"""What only a whole module shows: its target, its constant memory, and what a link of it would find."""
+"""Checks what depends on the whole module: its target, its constant memory, and what a linker would find."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LEAST_VERSION = {
 }
 """The PTX version that introduced a target."""
 LEAST_OF_SUFFIX = {"a": (8, 0), "f": (8, 8)}
-"""Likewise, of the targets of one architecture or family."""
+"""The same for targets of one architecture or family."""
 
 
 def judge_head(module: ast.Module, problems: Problems) -> None:
-    """The target and the size of addresses that a module begins with."""
+    """Check a module's target and address size."""
     target = module.target[0] if module.target else ""
     if not _known_target(target):
         problems.add("target", _first_span(module), f"{target} is not a target", "for example sm_80, sm_90a")
@@ -37,7 +37,7 @@ def judge_head(module: ast.Module, problems: Problems) -> None:
 
 
 def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
-    """What only the whole module shows: its target against its version, its constant memory."""
+    """Check what depends on the whole module: target and version, constant memory."""
     target = module.target[0] if module.target else ""
     if _known_target(target):
         least = max(LEAST_VERSION.get(int(target[3:].rstrip("af")), (1, 0)), LEAST_OF_SUFFIX.get(target[-1], (1, 0)))
@@ -67,7 +67,7 @@ def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems:
 
 
 def _judge_function(function: Function, resolver: Resolver, problems: Problems) -> None:
-    """What the instructions of a function call and access, and the shared memory of a kernel."""
+    """Check a function's calls and accesses, and a kernel's shared memory."""
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
     for instruction in function.code:
         for operand in instruction.operands:
@@ -86,7 +86,7 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
 def _judge_access(
     instruction: Instruction, operand: Addr | SymbolAddress, shared: dict[str, int], problems: Problems
 ) -> None:
-    """Count a shared variable of the module that a function uses, once; an access needs a definition."""
+    """Count a shared module variable that a function uses, once; an access needs a definition."""
     symbol = operand.base if isinstance(operand, Addr) else operand.symbol
     if not isinstance(symbol, Variable) or symbol.unique in shared or not symbol.size:
         return

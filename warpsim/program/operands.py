@@ -42,7 +42,7 @@ class Operands(Addresses):
     # ---- vectors -----------------------------------------------------------------------------
 
     def _vector(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
-        """A vector in braces, or a name for one."""
+        """Check a vector in braces, or a name for one."""
         alone = isinstance(node, ast.Vector) and len(node.elements) == 1
         if typed.count == 1 and not typed.spec.braces:
             return self.value(op, typed, type, node.elements[0] if alone else node)  # type: ignore[union-attr]
@@ -58,7 +58,7 @@ class Operands(Addresses):
         raise unfit(node.span, message, 3 if typed.count else 1)
 
     def _elements(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
-        """A vector's elements, as many as the form has, of one size."""
+        """Check the elements of a vector: as many as the form has, all of one size."""
         s = typed.spec
         if len(node.elements) != typed.count:
             message = f"operand {s.name} of {op.text} has {typed.count} elements, not {len(node.elements)}"
@@ -82,7 +82,7 @@ class Operands(Addresses):
         return Vec(tuple([self.value(op, typed, part, e) for e in node.elements]))
 
     def _named_vector(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Vec | None:
-        """A vector register, or a special register of several components; None where the name is of neither."""
+        """The elements of a vector register, or of a special register with several components; None for any other name."""
         name, count = node.text[1:], typed.count
         if count == 4 and f"{name}.w" in SPECIALS:  # mov.v4.u32 {...}, %tid
             names = [ast.Name(f"{node.text}.{component}", node.span) for component in "xyzw"]

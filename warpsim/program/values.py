@@ -1,4 +1,4 @@
-"""One value of an instruction, held against what its form wants there: a register, a number, an address as a number."""
+"""Checks a single value of an instruction against its form: a register, a number, or an address as a number."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from warpsim.types import TYPES, ScalarType, StateSpace
 
 
 class Values:
-    """Checks the values of one function's instructions; `begin` sets the instruction that is being checked,
-    ``traits`` what is known of the form that it is held against.
+    """Checks the values of one function's instructions. `begin` sets the instruction, ``traits`` those of the form to
+    check against.
 
-    ``selectors`` collects the byte and half selectors (``r.b0``, ``r.h1``) met on the way, by operand name, and
-    ``negative`` the names of operands behind a minus."""
+    ``selectors`` collects byte and half selectors (``r.b0``, ``r.h1``) by operand name, ``negative`` the names of
+    negated operands.
+    """
 
     def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
         self.resolver, self.builder = resolver, builder
@@ -65,7 +66,7 @@ class Values:
     # ---- a value -----------------------------------------------------------------------------
 
     def value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
-        """One value, of one register's size."""
+        """Check one value of register size."""
         s = typed.spec
         if isinstance(node, ast.Name) and not s.sign:
             return self._named(op, typed, type, node)
@@ -88,7 +89,7 @@ class Values:
         raise unfit(node.span, f"operand {s.name} of {op.text} cannot have this form", 1)
 
     def _without_sign(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> ast.Operand:
-        """What stands behind a ``!`` or a minus."""
+        """The operand without its ``!`` or minus."""
         s = typed.spec
         if isinstance(node, ast.Negated):
             if s.dest or (not s.negatable and type.kind != "p"):
@@ -104,7 +105,7 @@ class Values:
     def _named(
         self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name, *, negated: bool = False
     ) -> Operand:
-        """What has a name: a register, a variable, a function, or what every PTX program has."""
+        """Check a name: a register, a variable, a function, or a predefined name."""
         symbol = self.find(node)
         if isinstance(symbol, Register):
             return self.register(op, typed, type, symbol, node.span, negated=negated)
@@ -117,7 +118,7 @@ class Values:
         raise _undeclared(node)
 
     def _component(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Component) -> Reg:
-        """An element of a vector register (``%v.x``)."""
+        """Check an element of a vector register (``%v.x``)."""
         s = typed.spec
         if s.selectors:
             raise unfit(node.span, f".{node.component} cannot select from operand {s.name} of {op.text}", 3)
@@ -130,7 +131,7 @@ class Values:
         return self.register(op, typed, type, vector.elements[at], node.span)
 
     def _special(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Special:
-        """A special register: read by mov, by the targets and in the widths that have it."""
+        """Check a special register: read by mov, on targets and in widths that have it."""
         s, name = typed.spec, node.text[1:]
         special, root = TYPES[SPECIALS[name]], name.split(".")[0]
         if not self.traits.special_registers:
@@ -153,7 +154,7 @@ class Values:
     def register(
         self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, *, negated: bool = False
     ) -> Reg:
-        """A register, of a type that fits."""
+        """Check a register's type."""
         s = typed.spec
         if s.constant:
             message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
@@ -165,7 +166,7 @@ class Values:
         return Reg(register, type, negated)
 
     def immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
-        """A number, within the limits of its form."""
+        """Check a number against the form's limits."""
         s = typed.spec
         if s.register:
             raise unfit(node.span, f"operand {s.name} of {op.text} must be a register", 2)
@@ -189,7 +190,7 @@ class Values:
     def _symbol(
         self, op: Op, typed: TypedOperand, type: ScalarType, symbol: Symbol, offset: int, span: Span
     ) -> Operand:
-        """The address of a variable or a function."""
+        """Check the address of a variable or a function."""
         s = typed.spec
         if self.traits.symbols is None:
             message = f"operand {s.name} of {self.opcode} must be a register"
@@ -212,7 +213,7 @@ class Values:
         return SymbolAddress(symbol, offset, type)
 
     def lies_in(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
-        """Hold the state space of a variable or parameter against those that the instruction accesses."""
+        """Check the state space of a variable or parameter against those that the instruction accesses."""
         own = "param" if isinstance(symbol, Param) else symbol.space.value
         if isinstance(symbol, Param):
             self._parameter(symbol, span)
@@ -223,7 +224,7 @@ class Values:
             raise unfit(span, f"{symbol.name} is in .{own}, but {op.text} accesses .{spaces}", 3)
 
     def _parameter(self, symbol: Param, span: Span) -> None:
-        """A kernel's parameters are read, a function's too; its results are written."""
+        """Check that kernel and function parameters are only read, and results only written."""
         access = self.traits.access
         if self.builder.entry:
             if access is Access.STORE:
@@ -236,7 +237,7 @@ class Values:
 
 
 def is_special(node: ast.Name) -> bool:
-    """Whether a special register has this name."""
+    """Whether a name is that of a special register."""
     return node.text.startswith("%") and node.text[1:] in SPECIALS
 
 
@@ -245,7 +246,7 @@ def _undeclared(node: ast.Name) -> Mismatch:
 
 
 def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> Discard:
-    """A result that goes nowhere."""
+    """Check a discarded result."""
     s = typed.spec
     if not s.dest:
         raise unfit(node.span, "_ can only stand for a destination", 2)
@@ -256,7 +257,7 @@ def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> D
 
 
 def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType) -> bool:
-    """Whether an operand of a type takes a register of another."""
+    """Whether an operand accepts a register of another type."""
     s = typed.spec
     if s.exact(op) if callable(s.exact) else s.exact:
         return register.name == f"b{type.bits}"
