@@ -21,7 +21,7 @@ import numpy as np
 
 import warpsim
 from warpsim.host.cases import run_case
-from warpsim.native.compiler import available
+from warpsim.native.cache import available
 
 try:
     import numba

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.native import compiler
+from warpsim.native import cache
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 RUN = """
@@ -61,15 +61,15 @@ def test_processes_that_share_a_folder(tmp_path):
 
 def test_the_folder_is_bounded(tmp_path, monkeypatch):
     """The oldest objects go where there are more than it may hold, and no file is left half written."""
-    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(compiler, "CACHE_BYTES", 3500)
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "CACHE_BYTES", 3500)
     for number in range(6):
-        compiler.write_object(f"{number}", bytes(1000))
+        cache.write_object(f"{number}", bytes(1000))
         os.utime(tmp_path / f"{number}.o", (number, number))
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["3.o", "4.o", "5.o"]
-    assert compiler.read_object("5") == bytes(1000)
-    assert compiler.read_object("0") is None
+    assert cache.read_object("5") == bytes(1000)
+    assert cache.read_object("0") is None
 
 
 def test_no_folder(tmp_path):

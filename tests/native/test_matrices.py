@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.native.compiler import available
+from warpsim.native.cache import available
 from warpsim.native.matrices import codes
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warpsim.cli.main import main
-from warpsim.native.compiler import available
+from warpsim.native.cache import available
 
 LOOP = """
 .version 8.0
@@ -65,8 +65,11 @@ def test_phases_and_lines_of_the_interpreter(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.skipif(not available(), reason="the extra jit is not installed")
-def test_machine_code_and_what_stays_interpreted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_code_and_what_stays_interpreted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The unit's time is where it begins; a barrier of so many threads says that it runs between units. Counts are those of any run."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
     document, text = timing(tmp_path, capsys, "compiled")
     found = document["timing"]
     assert found["native"] > 0

@@ -36,6 +36,9 @@ class Compiled(Protocol):
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
 
+    def over(self) -> None:
+        """The launch is over."""
+
     @property
     def units(self) -> bool:
         """Whether there is code for steps; else only for bodies of instructions."""
@@ -351,6 +354,8 @@ def run(
     finally:
         state.memory.nanoseconds += state.now
         state.release()
+        if compiled is not None:
+            compiled.over()
         printed, state.printed = state.printed, []
         for _, text in printed:  # last: whoever takes the text may raise
             stdout(text)

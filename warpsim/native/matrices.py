@@ -9,7 +9,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,10 +17,12 @@ import numpy as np
 
 from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
 from warpsim.layout import registers
+from warpsim.native.behind import behind
 from warpsim.native.compiler import compiler
 from warpsim.native.matrix_kernels import Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix_plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
 from warpsim.native.matrix_plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
+from warpsim.native.pace import BEHIND, Pace
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 Array = Any
 Body = Callable[..., Any]
-KEPT, MADE = 0.1, 1.0
+KEPT, MADE = 0.1, 2.5
 """Seconds that bodies have to take before code is loaded from disk, and before it is compiled."""
 WORD = np.dtype(np.uint32)
 NEWEST = 90
@@ -42,23 +44,36 @@ class Codes:
         self.spent: dict[Any, float] = {}
         self.texts: dict[Any, tuple[str, str]] = {}
         self.functions: dict[Any, Any] = {}
+        self.asked: set[Any] = set()
         self.plans: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
-    def of(self, key: Any, make: Callable[[str], str], *, eager: bool) -> Any:
+    def of(self, key: Any, make: Callable[[str], str], pace: Pace) -> Any:
         """A function, None while it does not pay. ``make`` writes it under a name."""
-        found = self.functions.get(key)
-        if found is not None or (not eager and self.spent.get(key, 0.0) < KEPT):
+        found, spent = self.functions.get(key), self.spent.get(key, 0.0)
+        if found is not None or (pace is Pace.AUTO and spent < KEPT):
             return found
+        if pace is Pace.ASKED and key in self.texts and spent < MADE:
+            return None
         with self.lock:
             if key not in self.texts:
                 text = make("matrix_core")
                 name = "matrix_" + hashlib.sha256(text.encode()).hexdigest()[:24]
                 self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
             text, name = self.texts[key]
-            if eager or self.spent[key] >= MADE or compiler().has(text, name):
+            if pace is Pace.AT_ONCE or spent >= MADE or compiler().has(text, name):
                 self.functions[key] = compiler().function(text, name)
             return self.functions.get(key)
+
+    def over(self) -> None:
+        """A launch is over that asked for code: what it had use for is compiled behind it."""
+        for key in self.texts.keys() - self.functions.keys() - self.asked:
+            if self.spent.get(key, 0.0) * BEHIND > MADE:
+                self.asked.add(key)
+                behind().submit(partial(self._make, key))
+
+    def _make(self, key: Any) -> None:
+        self.functions[key] = compiler().function(*self.texts[key])
 
     def planned(self, key: Any, make: Callable[[], Any]) -> Any:
         """What a key means, found out once."""
@@ -81,11 +96,16 @@ def codes() -> Codes:
 
 
 class Matrices:
-    """Bodies of one launch. ``eager``: compile at once."""
+    """Bodies of one launch."""
 
-    def __init__(self, *, eager: bool) -> None:
-        self.eager = eager
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
         self._found: dict[int, tuple[Op, Body]] = {}
+
+    def over(self) -> None:
+        """The launch is over."""
+        if self.pace is Pace.ASKED:
+            codes().over()
 
     def of(self, instruction: Instruction) -> Body:
         """What gives an instruction its results."""
@@ -94,7 +114,7 @@ class Matrices:
             function = instruction.form.function
             own = getattr(function, "__wrapped__", function)
             maker = _MAKERS.get(own)
-            body = function if maker is None else _filled(maker(own, self.eager), getattr(function, "places", None))
+            body = function if maker is None else _filled(maker(own, self.pace), getattr(function, "places", None))
             found = self._found[id(instruction.op)] = instruction.op, body
         return found[1]
 
@@ -120,7 +140,7 @@ class _Warps:
     """Floats of mma, mma.sp and wmma."""
 
     function: Body
-    eager: bool
+    pace: Pace
     plan: Callable[[Op, int], Warp | None]
 
     def __call__(
@@ -137,7 +157,7 @@ class _Warps:
         plan = codes().planned(key, lambda: self.plan(op, device.sm))
         if plan is None:
             return itself()
-        function = codes().of(key, lambda name: warp_kernel(plan, name), eager=self.eager)
+        function = codes().of(key, lambda name: warp_kernel(plan, name), self.pace)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given if e is None else (*given, e))
@@ -162,7 +182,7 @@ class _Plain:
     """Integers, bits and f64 of mma and wmma."""
 
     function: Body
-    eager: bool
+    pace: Pace
     plan: Callable[[Op, int], Plain | None]
 
     def __call__(self, op: Op, a: Any, b: Any, c: Any, **ports: Any) -> Any:
@@ -176,7 +196,7 @@ class _Plain:
         size = c[0].dtype.itemsize
         if plan is None or any(r.dtype.itemsize != size for r in given):
             return itself()
-        function = codes().of(key, lambda name: plain_kernel(plan, name), eager=self.eager)
+        function = codes().of(key, lambda name: plain_kernel(plan, name), self.pace)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given)
@@ -201,7 +221,7 @@ class _Warpgroups:
     """Floats of wgmma."""
 
     function: Body
-    eager: bool
+    pace: Pace
 
     def __call__(self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: Any, report: Any) -> Any:
         ports = {"device": device, "accumulator": accumulator, "shared_matrix": shared_matrix, "report": report}
@@ -212,7 +232,7 @@ class _Warpgroups:
         product = codes().planned(key, lambda: wgmma_product(op, device.sm, sparse=sparse))
         half = product.half
         function = codes().of(
-            key, lambda name: warpgroup_kernel(product, wgmma.columns(op), name, half=half), eager=self.eager
+            key, lambda name: warpgroup_kernel(product, wgmma.columns(op), name, half=half), self.pace
         )
         if function is None:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
@@ -253,18 +273,18 @@ def _described(matrix: Array) -> tuple[int, int, int]:
     return matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]
 
 
-_MAKERS: dict[Body, Callable[[Body, bool], Body]] = {
-    mma.mma_float: lambda function, eager: _Warps(function, eager, mma_plan),
-    mma_kinds.mma_kind: lambda function, eager: _Warps(function, eager, mma_plan),
-    mma_sp.mma_sp_float: lambda function, eager: _Warps(function, eager, sparse_plan),
-    mma_kinds.mma_sp_kind: lambda function, eager: _Warps(function, eager, sparse_plan),
-    wmma.wmma_mma_f16: lambda function, eager: _Warps(function, eager, wmma_plan),
-    wmma.wmma_mma: lambda function, eager: _Mixed(
-        _Warps(function, eager, wmma_plan), _Plain(function, eager, wmma_plain_plan)
+_MAKERS: dict[Body, Callable[[Body, Pace], Body]] = {
+    mma.mma_float: lambda function, pace: _Warps(function, pace, mma_plan),
+    mma_kinds.mma_kind: lambda function, pace: _Warps(function, pace, mma_plan),
+    mma_sp.mma_sp_float: lambda function, pace: _Warps(function, pace, sparse_plan),
+    mma_kinds.mma_sp_kind: lambda function, pace: _Warps(function, pace, sparse_plan),
+    wmma.wmma_mma_f16: lambda function, pace: _Warps(function, pace, wmma_plan),
+    wmma.wmma_mma: lambda function, pace: _Mixed(
+        _Warps(function, pace, wmma_plan), _Plain(function, pace, wmma_plain_plan)
     ),
-    wmma.wmma_mma_b1: lambda function, eager: _Plain(function, eager, wmma_plain_plan),
-    mma.mma_f64: lambda function, eager: _Plain(function, eager, plain_plan),
-    mma.mma_integer: lambda function, eager: _Plain(function, eager, plain_plan),
-    mma.mma_bits: lambda function, eager: _Plain(function, eager, plain_plan),
+    wmma.wmma_mma_b1: lambda function, pace: _Plain(function, pace, wmma_plain_plan),
+    mma.mma_f64: lambda function, pace: _Plain(function, pace, plain_plan),
+    mma.mma_integer: lambda function, pace: _Plain(function, pace, plain_plan),
+    mma.mma_bits: lambda function, pace: _Plain(function, pace, plain_plan),
     wgmma.mma_float: _Warpgroups,
 }

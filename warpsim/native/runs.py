@@ -4,7 +4,6 @@ group's registers and place. A unit that gives up leaves no trace."""
 from __future__ import annotations
 
 import ctypes
-import enum
 import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,14 @@ import numpy as np
 
 from warpsim.machine.values import FLAT, Affine, retype
 from warpsim.native import private
-from warpsim.native.compiler import compiler
+from warpsim.native.compiler import LIGHT, compiler
 from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
 from warpsim.native.emit import Written, write
 from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
 from warpsim.native.inputs import Given
 from warpsim.native.meet import FIRST
+from warpsim.native.options import Outcome
 from warpsim.native.order import conflicts
 from warpsim.native.parting import first_stop, leave
 from warpsim.native.tables import tables_of
@@ -34,19 +34,6 @@ if TYPE_CHECKING:
 
 LOG_BYTES = 32 << 20
 _INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
-
-
-class Outcome(enum.Enum):
-    """How a unit ended."""
-
-    DONE = "done"
-    PARTED = "lanes of a warp were missing"
-    CONFLICT = "warps may have met in memory"
-    REFUSED = "an access that the interpreter has to look at"
-    DOUBT = "values that wrap round within a warp"
-    AHEAD = "some have gone further than they may"
-    UNREADY = "a register that nothing has written"
-    OVER = "the budget ends within"
 
 
 _OUTCOMES = {
@@ -95,15 +82,40 @@ class Code:
     blocks: list[int]
 
 
-def compile_unit(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Code:
-    """Machine code of a unit."""
+@attrs.frozen(eq=False)
+class Draft:
+    """A unit in LLVM's text, to be compiled."""
+
+    shape: Shape
+    kinds: Kinds
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
+    name: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """What compiling takes goes by them."""
+        return self.text.count("\n")
+
+
+def draft(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Draft:
+    """Write a unit down."""
     written = write("unit", known, shape, kinds, given, manner)
     name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
     text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
+    return Draft(shape, kinds, given, manner, written, name, text)
+
+
+def finish(made: Draft) -> Code:
+    """Machine code of a unit."""
+    written, shape = made.written, made.shape
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
-    function = compiler().function(text, name, helpers)
+    function = compiler().function(made.text, made.name, helpers, LIGHT)
     tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
-    return Code(shape, kinds, given, manner, written, function, (tables, written.code.tables), sorted(shape.pieces))
+    blocks = sorted(shape.pieces)
+    return Code(shape, made.kinds, made.given, made.manner, written, function, (tables, written.code.tables), blocks)
 
 
 def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
@@ -359,4 +371,4 @@ class Runner:
                     written.look_again()
 
 
-__all__ = ["FIRST", "Code", "Outcome", "Runner", "Scratch", "compile_unit", "is_uniform", "value_of"]
+__all__ = ["FIRST", "Code", "Draft", "Outcome", "Runner", "Scratch", "draft", "finish", "is_uniform", "value_of"]

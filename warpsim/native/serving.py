@@ -40,7 +40,7 @@ def compiled_for(
     memory."""
     if engine == "interpreter":
         return None
-    from warpsim.native.compiler import available
+    from warpsim.native.cache import available
 
     if not available():
         return None
@@ -48,10 +48,11 @@ def compiled_for(
     usual = not state.settings.by_warp and state.schedule is None
     units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
     from warpsim.native.engine import Compiled
+    from warpsim.native.pace import pace_of
 
     return Compiled(
         noted,
-        eager=engine == "compiled",
+        pace=pace_of(engine),
         collectives=not heard & COLLECTIVES,
         units=units,
         barriers=not heard & BARRIERS,

@@ -13,6 +13,8 @@ import attrs
 from warpsim.analysis.flow import KEEP, labels_of, reads_and_writes, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.forms import Effect, Key, Traced, traced
+from warpsim.native.options import Options
+from warpsim.native.pace import MOST
 from warpsim.native.trace import Untraceable
 from warpsim.native.values import Unlowerable
 from warpsim.program.program import Instruction
@@ -20,9 +22,6 @@ from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
-
-MOST = 600
-"""Instructions of a unit."""
 
 
 class Known:
@@ -138,17 +137,6 @@ def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
             live -= set(writes)
         live |= set(reads)
     return frozenset(live)
-
-
-@attrs.frozen
-class Options:
-    """What a unit may do: ``alone``, one warp runs and any order is that of the interpreter."""
-
-    alone: bool
-    stores: bool = True
-    collectives: bool = True
-    barriers: bool = False
-    strides: bool = True
 
 
 class Former:

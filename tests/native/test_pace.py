@@ -1,0 +1,92 @@
+"""When code is compiled: not in a short launch, behind it for the next ones where that was asked for, at once from the disk."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import warpsim
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+
+from warpsim.native import cache
+from warpsim.native.behind import Behind, behind
+from warpsim.native.compiler import compiler
+from warpsim.native.runs import Code
+
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, 0;
+L: add.u32 %r1, %r1, SALT; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 300; @%q bra L;
+mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; }"""
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(monkeypatch, tmp_path, at_once):
+    """A folder without objects, and the usual pace."""
+    monkeypatch.delenv("WARPSIM_COMPILE")
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+
+
+def launch(module, engine, salt):
+    """A launch, whose result is right."""
+    words = np.zeros(64, np.uint32)
+    module["k"]((1,), (64,), (words,), engine=engine)
+    assert words.tolist() == [k + 300 * salt for k in range(64)]
+
+
+def native(module):
+    """What is known of the kernel's units."""
+    return module.image(module.device).plan("k").main.notes["native"]
+
+
+def codes(module):
+    """The units that were compiled."""
+    return [c for spot in native(module).spots.values() for c in spot.codes.values() if isinstance(c, Code)]
+
+
+def test_behind_the_launches_and_from_the_disk():
+    """Engine ``compiled`` interprets a short first launch, compiles behind the first ones, and at once where the object is kept."""
+    module = warpsim.load(PTX.replace("SALT", "5"))
+    for _ in range(4):
+        launch(module, "compiled", 5)
+        assert behind().wait(60)
+    assert len(codes(module)) == 1
+
+    again, before = warpsim.load(PTX.replace("SALT", "5")), compiler().compiled
+    for _ in range(8):
+        launch(again, "compiled", 5)
+    assert len(codes(again)) == 1
+    assert compiler().compiled == before
+
+
+def test_a_share_of_the_time(monkeypatch):
+    """Engine ``auto`` compiles when that takes a fifth of the time that the function took, not before."""
+    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    module = warpsim.load(PTX.replace("SALT", "6"))
+    launch(module, "auto", 6)
+    assert codes(module) == []
+
+    native(module).interpreted = 100.0
+    launch(module, "auto", 6)
+    assert len(codes(module)) == 1
+    assert 0 < native(module).compiled < 20
+
+
+def test_the_end_of_the_process():
+    """What waits is dropped, and what runs is waited for."""
+    jobs, begun, go, done = Behind(), threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        go.wait(60)
+        done.append("first")
+
+    jobs.submit(first)
+    jobs.submit(lambda: done.append("second"))
+    assert begun.wait(60)
+    threading.Timer(0.05, go.set).start()
+    jobs.stop()
+    assert done == ["first"]

@@ -1,0 +1,65 @@
+"""A thread that compiles behind the launches. At the end of the process what waits is dropped, and what runs is waited for:
+LLVM cannot be left in the middle."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+
+
+class Behind:
+    """Jobs, one after the other, in their order."""
+
+    def __init__(self) -> None:
+        self._jobs: collections.deque[Callable[[], None]] = collections.deque()
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._busy = self._over = False
+        atexit.register(self.stop)
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Do a job when those before it are done."""
+        with self._change:
+            self._jobs.append(job)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="warpsim compiles", daemon=True)
+                self._thread.start()
+            self._change.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until nothing is left to do, so long at most; whether that is so."""
+        with self._change:
+            return self._change.wait_for(lambda: not (self._jobs or self._busy), seconds)
+
+    def stop(self) -> None:
+        """Drop what waits, and wait for what runs."""
+        with self._change:
+            self._jobs.clear()
+            self._over = True
+            self._change.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._over or bool(self._jobs))
+                if self._over:
+                    return
+                job, self._busy = self._jobs.popleft(), True
+            try:
+                job()
+            finally:
+                del job
+                with self._change:
+                    self._busy = False
+                    self._change.notify_all()
+
+
+@lru_cache(maxsize=1)
+def behind() -> Behind:
+    """That of this process."""
+    return Behind()

@@ -1,0 +1,148 @@
+"""Calls of units: what serves a group where it stands, made where that pays, and what comes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warpsim.machine.waiting import LOOK_EVERY
+from warpsim.native import private
+from warpsim.native.extents import Noted
+from warpsim.native.inputs import given, row_of
+from warpsim.native.making import form, make
+from warpsim.native.pace import LANE, STEP, Pace
+from warpsim.native.runs import Code, Outcome, Runner, Scratch, value_of
+from warpsim.native.spots import WAITING, Account, Place, Plans, Request, Spot
+from warpsim.native.text import Manner
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+WORK = 100_000_000
+"""Warp-instructions of a unit between two looks at the clock."""
+FAR = 1 << 40
+DIVERGED = "diverged"
+"""Under this name a batch keeps what the rules of collectives have to look at (`warpsim.checks.convergence`)."""
+
+
+class _OfThread(threading.local):
+    """What compiled code works in; each thread has its own."""
+
+    def __init__(self) -> None:
+        self.scratch = Scratch()
+
+
+_MINE = _OfThread()
+
+
+class Calls:
+    """Those of one launch."""
+
+    def __init__(self, account: Account, noted: Noted | None) -> None:
+        self.account, self.pace = account, account.pace
+        self.runner = Runner(_MINE.scratch, noted)
+
+    def advance(self, machine: Machine, group: Group, limit: Any, plans: Plans, place: Place, spot: Spot) -> bool:
+        """Run what begins where a group stands; False where nothing was run."""
+        if not spot.formed:
+            self._timed(plans, lambda: form(plans, place, spot))
+        shape = spot.shape
+        if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
+            return False
+        values = []
+        for key, dtype in zip(shape.reads, shape.types, strict=True):
+            value = value_of(machine, group, key, dtype)
+            if value is None:
+                return False
+            values.append(value)
+        limited = _block_limit(group, limit)
+        while True:
+            outcome = self._run(machine, group, plans, place, spot, values, limited)
+            if outcome is None:
+                return False
+            if outcome is Outcome.AHEAD:
+                limited = min(limited, self.runner.ahead)
+            elif outcome is Outcome.DOUBT:
+                spot.weaken(outcome)
+            else:
+                break
+        if outcome is not Outcome.DONE:
+            spot.weaken(outcome)
+        return outcome is Outcome.DONE
+
+    def _run(
+        self, machine: Machine, group: Group, plans: Plans, place: Place, spot: Spot, values: list[Any], limit: int
+    ) -> Outcome | None:
+        """One call of a spot's code, None where there is none."""
+        shape, selection = spot.shape, group.selection
+        assert shape is not None
+        row = row_of(selection) if spot.options.strides else 0
+        givens = tuple([given(value, row) for value in values])
+        manner = Manner(
+            spot.options.alone,
+            row,
+            spot.options.strides,
+            private.pays(machine, shape),
+            limit < FAR,
+            self.runner.noted is not None,
+        )
+        code = self._code(group, plans, place, spot, (givens, manner))
+        if code is None:
+            return None
+        work = max(WORK // (shape.size * selection.n_warps), 16)
+        laps = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
+        if laps <= 0 and shape.loops:
+            return None
+        began, before = time.perf_counter(), machine.launch.thread_instructions
+        outcome = self.runner.run(machine, group, code, values, limit, laps)
+        spent = time.perf_counter() - began
+        if outcome is Outcome.DONE and self.pace is not Pace.AT_ONCE:
+            done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
+            spot.judge(spent, done * (STEP / selection.n + LANE))
+        return outcome
+
+    def _code(self, group: Group, plans: Plans, place: Place, spot: Spot, variant: Any) -> Code | None:
+        """Code for a place where it is there, or pays."""
+        found = spot.codes.get(variant)
+        if isinstance(found, Code):
+            return found
+        if found is None and variant not in spot.codes:
+            request = Request(plans, place, spot, variant)
+            made = self._timed(plans, lambda: make(self.pace, request))
+            if made is not None:
+                spot.codes[variant] = made
+                return made
+            if spot.shape is None:
+                return None
+            if self.pace is Pace.ASKED:
+                spot.codes[variant] = WAITING
+                self.account.ask(request)
+        if spot.codes:
+            self.account.interpret(group, plans)
+        return None
+
+    def _timed(self, plans: Plans, do: Callable[[], Any]) -> Any:
+        """What compiling does, with its time noted; None where somebody else is at it."""
+        if not plans.lock.acquire(blocking=self.pace is Pace.AT_ONCE):
+            return None
+        began, used = time.perf_counter(), time.thread_time()
+        try:
+            return do()
+        finally:
+            plans.lock.release()
+            plans.compiled += time.thread_time() - used
+            self.account.compiling += time.perf_counter() - began
+
+
+def _block_limit(group: Group, limit: Any) -> int:
+    """The block before which the group's lanes have to wait for others."""
+    if limit is None or limit[0] > group.generation:
+        return FAR
+    depth = len(group.stack)
+    here, there = group.key, limit[1]
+    if here[:depth] != there[:depth] or len(there) <= depth:
+        return FAR if here[:depth] < there[:depth] else 0
+    return max(there[depth], group.block + 1)

@@ -1,0 +1,59 @@
+"""What compiling costs, and when it pays: within a launch, behind it, or at once whatever it costs."""
+
+from __future__ import annotations
+
+import enum
+import os
+from functools import lru_cache
+
+STEP, LANE = 8e-6, 1e-9
+"""Seconds that the interpreter takes for a step, and for each lane of it."""
+MOST = 600
+"""Instructions of a unit."""
+LINES = 40
+"""Lines of LLVM's text that an instruction takes, about."""
+BEGIN, WRITE = 0.05, 1e-3
+"""Seconds that a unit takes beside its lines, and for each instruction until they are written."""
+WITHIN, BEHIND = 1 / 5, 50.0
+"""Seconds of compiling for each second that was interpreted: within a launch, and behind one that asked for it."""
+
+
+class Pace(enum.Enum):
+    """When a launch compiles."""
+
+    AUTO = "within a share of its time"
+    ASKED = "within a share of its time, behind the launch for the next ones, and at once what lies on disk"
+    AT_ONCE = "at once"
+
+
+def pace_of(engine: str) -> Pace:
+    """That of an engine; ``WARPSIM_COMPILE=at-once`` makes launches wait for whatever can be compiled."""
+    if engine != "compiled":
+        return Pace.AUTO
+    return Pace.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Pace.ASKED
+
+
+class Rate:
+    """What a line takes to be compiled, by what was measured in this process and what is usual."""
+
+    def __init__(self) -> None:
+        self.lines, self.seconds = 4000, 0.6
+
+    def note(self, lines: int, seconds: float) -> None:
+        """So many were compiled."""
+        self.lines, self.seconds = self.lines + lines, self.seconds + seconds
+
+    def of(self, lines: int) -> float:
+        """Seconds that so many take."""
+        return lines * self.seconds / self.lines
+
+
+@lru_cache(maxsize=1)
+def rate() -> Rate:
+    """That of this process."""
+    return Rate()
+
+
+def cost(size: int, *, kept: bool) -> float:
+    """Seconds that a unit of so many instructions takes; ``kept``: its object lies on disk."""
+    return BEGIN + size * WRITE + (0.0 if kept else rate().of(size * LINES))

@@ -1,0 +1,178 @@
+"""Where units of a function may begin, and what has come of them, for every launch."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from warpsim.native.cache import noted
+from warpsim.native.options import Options, Outcome
+from warpsim.native.pace import BEHIND, LANE, MOST, STEP, Pace, cost
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+    from warpsim.machine.state.group import Group
+    from warpsim.native.runs import Code
+    from warpsim.native.units import Known, Shape
+
+FAILURES = 3
+Place = tuple[int, int, bool, bool, bool]
+"""Block and step, and what a unit may do there: it is the only warp, holds collectives, holds barriers."""
+
+
+class Waiting:
+    """Stands for code that is asked for."""
+
+
+WAITING = Waiting()
+
+
+class Spot:
+    """A step boundary where a unit may begin, for one warp or for several."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.shape: Shape | None = None
+        self.formed = False
+        self.codes: dict[Any, Code | Waiting | None] = {}
+        self.failures = self.visits = self.slow = 0
+        self.kept: bool | None = None
+        """Whether its code was once compiled on this machine, None where nobody has looked."""
+        self.cost: float | None = None
+        """Seconds that compiling takes, as far as that is known better."""
+
+    def weaken(self, outcome: Outcome) -> None:
+        """A unit gave up: after a few times its kind is left to the interpreter."""
+        if outcome in (Outcome.OVER, Outcome.UNREADY):
+            return
+        options = self.options
+        if outcome is Outcome.DOUBT:
+            self.options = options._replace(strides=False)
+            self.codes.clear()
+            return
+        self.failures += 1
+        if self.failures < FAILURES and outcome is not Outcome.CONFLICT:
+            return
+        if outcome is Outcome.CONFLICT and options.barriers:
+            self.options = options._replace(barriers=False)
+        elif outcome is Outcome.PARTED and options.collectives:
+            self.options = options._replace(collectives=False)
+        elif options.stores:
+            self.options = options._replace(stores=False)
+        else:
+            self.shape, self.formed = None, True
+            return
+        self.shape, self.formed, self.failures = None, False, 0
+        self.codes.clear()
+
+    def judge(self, spent: float, interpreted: float) -> None:
+        """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter."""
+        self.slow = self.slow + 1 if spent > interpreted else 0
+        if self.slow == FAILURES:
+            self.shape, self.formed = None, True
+            self.codes.clear()
+
+
+class Plans:
+    """Spots of a function, kept with its plan for every launch."""
+
+    def __init__(self, plan: FunctionPlan) -> None:
+        self.plan = plan
+        self.spots: dict[Place, Spot] = {}
+        self.begins: dict[int, tuple[int, ...]] = {}
+        self.lock = threading.RLock()
+        self.interpreted = 0.0
+        """Seconds that the interpreter has spent in the function, about, in all launches; and those that compiling took."""
+        self.compiled = 0.0
+        self.size = sum(len(block.instructions) for block in plan.blocks)
+
+    @cached_property
+    def known(self) -> Known:
+        """What has been traced of the function."""
+        from warpsim.native.units import Known
+
+        return Known(self.plan)
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why instructions have no machine code, where that was tried."""
+        return self.known.reasons if "known" in self.__dict__ else {}
+
+    def estimate(self, spot: Spot) -> float:
+        """Seconds that compiling from some place on takes, about."""
+        if spot.cost is not None:
+            return spot.cost
+        return cost(min(self.size, MOST) if spot.shape is None else spot.shape.size, kept=bool(spot.kept))
+
+    def allows(self, spot: Spot, share: float) -> bool:
+        """Whether that, and all compiling before, takes so large a share of the interpreted time at most."""
+        return self.compiled + self.estimate(spot) <= self.interpreted * share
+
+    def covers(self, place: Place) -> bool:
+        """Whether a place lies within a unit that begins elsewhere."""
+        block, at, *rest = place
+        for other, spot in list(self.spots.items()):
+            if spot.shape is not None and list(other[2:]) == rest:
+                piece = spot.shape.pieces.get(block)
+                if piece is not None and piece.first <= at < max(piece.last, 1):
+                    return True
+        return False
+
+    @cached_property
+    def _name(self) -> str:
+        import hashlib  # OpenSSL takes its time
+
+        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def note_of(self, place: Place) -> str:
+        """The name of the note that code for a place lies on disk."""
+        import hashlib
+
+        return hashlib.sha256(f"{self._name} {place}".encode()).hexdigest()
+
+    def keeps(self, place: Place, spot: Spot) -> bool:
+        """Whether code for a place was once compiled on this machine."""
+        if spot.kept is None:
+            spot.kept = noted(self.note_of(place))
+        return spot.kept
+
+
+class Request(NamedTuple):
+    """Code that a launch would have had use for; ``variant`` None: not even the unit is formed."""
+
+    plans: Plans
+    place: Place
+    spot: Spot
+    variant: Any = None
+
+
+class Account:
+    """What a launch spends on compiling, and what it would have had use for."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.compiling = 0.0
+        self.asked: dict[Any, Request] = {}
+
+    def ask(self, request: Request) -> None:
+        """Code that is not there."""
+        self.asked.setdefault((request.place, request.variant), request)
+
+    def worth(self) -> list[Request]:
+        """What may pay for later launches; the rest is forgotten."""
+        found = []
+        for request in self.asked.values():
+            if request.plans.allows(request.spot, BEHIND):
+                found.append(request)
+            elif request.variant is not None:
+                request.spot.codes.pop(request.variant, None)
+        return found
+
+    def interpret(self, group: Group, plans: Plans) -> float:
+        """Note the time that the interpreter takes from where a group stands to the end of the block."""
+        steps = len(group.plan.blocks[group.block].steps) - group.at
+        one = steps * (STEP + group.selection.n * LANE)
+        plans.interpreted += one
+        return one
