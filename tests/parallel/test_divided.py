@@ -11,7 +11,7 @@ import pytest
 import warpsim
 from warpsim.host.cases import run_case
 from warpsim.native import runs
-from warpsim.native.compiler import available
+from warpsim.native.cache import available
 from warpsim.parallel.part import perform
 from warpsim.parallel.processes import Processes
 from warpsim.parallel.threads import Threads
@@ -224,6 +224,12 @@ class Kept(Elsewhere):
 def marked(marks, size):
     """A set of bytes as one bool for each."""
     return marks.bits(0, size)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Launches wait for whatever can be compiled."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
 
 
 @pytest.mark.skipif(not available(), reason="no llvmlite")
