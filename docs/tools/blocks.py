@@ -5,7 +5,7 @@
 A page is run from top to bottom in a folder of its own that holds a copy of ``programs/``:
 
 - a block ``python`` runs in one namespace for the whole page; a block ``text`` right behind it is what it prints;
-- a block ``console`` holds commands behind ``$ `` and what each prints (standard output and error);
+- a block ``console`` holds commands behind ``$ `` and what each prints (standard output and error), with ``| head -N`` its beginning;
 - a block with ``title="NAME"`` is written to that file instead;
 - ``<!-- skip: REASON -->`` before a block leaves it alone, ``<!-- long -->`` leaves it to the long tests.
 
@@ -127,7 +127,12 @@ def run_console(body: str) -> str:
 
 def run_command(command: str) -> str:
     """What a command prints; warpsim's own run in this process."""
-    words = shlex.split(command.replace("\\\n", " "))
+    command, _, lines = command.partition(" | head -")
+    printed = _output(shlex.split(command.replace("\\\n", " ")))
+    return "".join(printed.splitlines(keepends=True)[: int(lines)]) if lines else printed
+
+
+def _output(words: list[str]) -> str:
     if words[0] == "warpsim":
         from warpsim.cli import main
 

@@ -27,7 +27,7 @@ def failure_of(case: str | os.PathLike[str], *, bits: bool = False, **options: A
 
     Findings of severity error count even if the outputs are right.
     """
-    found = Case.read(case)
+    found = Case.read(shown_path(Path(case)))  # findings name the file as whoever reads them would
     device, numerics = options.pop("device", None), options.pop("numerics", None)
     options.setdefault("on_finding", "collect")
     ready = found.prepare(device=device, numerics=numerics)
