@@ -1,6 +1,7 @@
-"""Instructions: one declaration each, by the chapters of the PTX manual. Importing this package declares all of them.
+"""Instruction declarations, one per instruction, by chapter of the PTX manual. Importing this package declares all of
+them.
 
-A declaration is the manual's syntax block over a function on arrays::
+A declaration is the manual's syntax block above a function on arrays::
 
     @instruction("add.type d, a, b; ...", anchor="...", traits=...)     spec, syntax: blocks to `Form`
     def add(op, a, b): ...                                              integer, floating, warp, mma, wgmma ...
@@ -8,9 +9,10 @@ A declaration is the manual's syntax block over a function on arrays::
     cp.async.wait_group 0 -> `matching`: the forms that a spelling may be, each with its `Op` (modifiers), the types and
                              limits of its operands, and its `Traits`
 
-What a body does beside computing it asks of `ports`, which the machine implements: memory, barriers' objects, copies. What
-others must know of an instruction, and of no opcode, is in `traits`: how it ends a block, what it orders, what becomes of
-undefined bits. What PTX has beyond that is in `unsupported`. Arithmetic is in numerics/, fragments are in layout/.
+A body asks `ports` for everything beyond computing; the machine implements them: memory, mbarrier objects, copies.
+`traits` holds what others must know about an instruction, so that they need no opcode: how it ends a block, what it
+orders, what happens to undefined bits. `unsupported` lists the rest of PTX. Arithmetic is in numerics/, fragments are
+in layout/.
 """
 
 from warpsim.isa import (  # noqa: F401

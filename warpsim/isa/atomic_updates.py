@@ -1,4 +1,4 @@
-"""What atomics make of memory: the new value of an element, from the old one and the operands."""
+"""The updates of atomics: the new value of an element, from the old value and the operands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _decrement(old: Lanes, b: Lanes) -> Lanes:
 
 
 def _add_unquieted(old: Lanes, b: Lanes) -> Lanes:
-    """f64 in global memory, as an H200 has it: a NaN stays as it is, that of the operand before the old value's."""
+    """f64 add in global memory, as on an H100: a NaN is kept unchanged, the operand's before the old value's."""
     total = floating.add(old, b).view(np.uint64)
     for value in (old, b):
         total = np.where(np.isnan(value), value.view(np.uint64), total)
@@ -40,7 +40,7 @@ def _add(old: Lanes, b: Lanes) -> Lanes:
 
 
 def add_flushed(old: Lanes, b: Lanes) -> Lanes:
-    """f32 in global memory: subnormal operands and results are zeros of their sign."""
+    """f32 add in global memory: subnormal operands and results are flushed to zeros of the same sign."""
     return floating.flush(floating.add(floating.flush(old), floating.flush(b)))
 
 
@@ -65,8 +65,9 @@ JOINED: dict[str, Update] = {
     "min": lambda old, one, other: np.minimum(one, other),
     "max": lambda old, one, other: np.maximum(one, other),
 }
-"""Where integers are reduced by some threads to one value and by others to another, each from the old value: what all of
-them make of it."""
+"""How to combine the results of some threads with those of others, each reduced from the old value, for integer
+reductions.
+"""
 
 
 def cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -81,7 +82,7 @@ def update_of(op: Op) -> Update:
 
 @attrs.frozen
 class Reduction:
-    """A reduction by the async proxy, on elements of the ``types`` (None: of any)."""
+    """A reduction through the async proxy, on elements of ``types`` (None: of any type)."""
 
     operation: str
     types: frozenset[str] | None = None
@@ -101,14 +102,16 @@ class Reduction:
 
 
 def shared_update(op: Op) -> Update | None:
-    """Where shared memory differs, as an H100 has it: f32 keeps subnormals; of two f64 NaNs the old value's stays."""
+    """The update in shared memory, if it differs, as on an H100: f32 keeps subnormals, and of two f64 NaNs the old
+    value's stays.
+    """
     if op.get("op") != "add" or op.type.kind != "f" or op.type.bits < 32:
         return None
     return _add if op.type.bits == 32 else lambda old, b: floating.add(b, old)
 
 
 def half_update(op: Op) -> Update:
-    """The update of .f16 and .bf16, alone or two in a word; subnormals are kept."""
+    """The update of .f16 and .bf16, single or packed; subnormals are kept."""
     half = TYPES[op.type.name.removesuffix("x2")].dtype
     combine = _HALF_UPDATES[op.op]
 
@@ -131,7 +134,7 @@ def _half_add(x: Lanes, y: Lanes) -> Lanes:
 
 
 def _half_min(x: Lanes, y: Lanes) -> Lanes:
-    """The lesser, -0 below +0; of a number and a NaN the number."""
+    """The minimum, with -0 below +0; of a number and a NaN, the number."""
     first = (x < y) | np.isnan(y) | ((x == y) & np.signbit(x))
     return np.where(first, x, y)
 

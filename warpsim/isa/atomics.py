@@ -42,7 +42,7 @@ _GATES = {
 
 
 def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, update: Update, kind: str, *, returns: bool) -> Any:
-    """One read-modify-write for each element of a scalar or vector operand."""
+    """Do one read-modify-write per element of a scalar or vector operand."""
     space = op.get("space") or ("global" if op.get("global") else "")
     if not isinstance(b, tuple):
         return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind, shared=shared_update(op))
@@ -168,7 +168,7 @@ _HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
     sinks=("d",),
 )
 def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
-    """The same for halves; each of two in a word by itself."""
+    """The same for halves; in a packed word, each half separately."""
     return atomic(op, a, b, memory, half_update(op), "", returns=True)
 
 
@@ -185,7 +185,7 @@ def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: Mem
     traits=_REDUCTION,
 )
 def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
-    """The same for halves; each of two in a word by itself."""
+    """The same for halves; in a packed word, each half separately."""
     atomic(op, a, b, memory, half_update(op), "", returns=False)
 
 

@@ -12,12 +12,12 @@ _B32 = {"a": ".u32", "b": ".u32"}
 
 
 def _counts(op: Op) -> range:
-    """Threads that a barrier may expect, in constants."""
+    """The constant thread counts that a barrier accepts."""
     return range(32 if op.get("arrive") else 0, 4097, 32)
 
 
 def _cta_barrier(op: Op) -> Traits:
-    """``bar`` is always aligned, ``barrier`` where it says so."""
+    """``bar`` is always aligned, ``barrier`` only with .aligned."""
     words = op.text.split(".")
     reduction = next((word for word in words if word in ("popc", "and", "or")), None)
     waits = "arrive" not in words
@@ -60,7 +60,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     traits=_cta_barrier,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
-    """Wait, and count the threads whose predicate holds."""
+    """Wait, and count the threads whose predicate is true."""
 
 
 @instruction(
@@ -75,7 +75,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     traits=_cta_barrier,
 )
 def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
-    """Wait, and count the threads whose predicate holds."""
+    """Wait, and count the threads whose predicate is true."""
 
 
 @instruction(
@@ -137,7 +137,7 @@ def bar_warp_sync(op: Op, membermask: Lanes) -> None:
     traits=lambda op: Traits(barrier=Barrier("cluster", arrives=op.arrive, waits=op.wait)),
 )
 def barrier_cluster(op: Op) -> None:
-    """Arrive at the barrier of the cluster's threads, or wait for them."""
+    """Arrive at the cluster barrier, or wait at it."""
 
 
 # ---- order in memory ----------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def fence(op: Op) -> None:
     traits=Traits(fence=Fence()),
 )
 def fence_restricted(op: Op) -> None:
-    """The same for mbarriers alone."""
+    """The same, restricted to mbarriers."""
 
 
 @instruction(
@@ -198,4 +198,4 @@ def fence_restricted(op: Op) -> None:
     target=90,
 )
 def griddepcontrol(op: Op) -> None:
-    """Grids run one after the other here: what a grid depends on is complete."""
+    """Grids run one after another here, so the grids that this one depends on are complete."""

@@ -19,11 +19,11 @@ _SIZES = range(0, 1 << 32, 16)
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINTS = {"multicast::cluster", "L2::cache_hint"}
 _BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
-"""Where no mask and no cache policy follow, ptxas 13.0 takes the address of the mbarrier as a value."""
+"""With neither mask nor cache policy after it, ptxas 13.0 accepts the mbarrier's address without brackets."""
 
 
 def _illegal_mode(op: Op) -> str | None:
-    """im2col walks over one to three dimensions between the innermost and the outermost."""
+    """Check the im2col mode, which needs one to three dimensions between the innermost and the outermost."""
     return (
         ".im2col needs 3 to 5 dimensions"
         if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d")
@@ -57,7 +57,7 @@ def tensor_load(
     *,
     bulk: BulkPort,
 ) -> None:
-    """A box of a tensor into shared memory."""
+    """Copy a box of a tensor to shared memory."""
     bulk.tensor_load(dst, map, bar, offsets, mask)
 
 
@@ -74,7 +74,7 @@ def tensor_load(
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
-    """A box from shared memory into a tensor."""
+    """Copy a box from shared memory to a tensor."""
     bulk.tensor_store(map, src, None)
 
 
@@ -91,7 +91,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
-    """A box from shared memory, combined with a tensor."""
+    """Reduce a box from shared memory into a tensor."""
     bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]))
 
 
@@ -103,7 +103,7 @@ _OF_MAPS = {
         **{"inc": "u32", "dec": "u32", "and": _BITS, "or": _BITS, "xor": _BITS},
     }.items()
 }
-"""The element types of maps that an H200 reduces; it faults on others."""
+"""Map element types that an H200 reduces; it faults on others."""
 
 
 @instruction(
@@ -120,7 +120,7 @@ _OF_MAPS = {
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )
 def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
-    """Caches change no value."""
+    """No effect: caches change no value."""
 
 
 @instruction(
@@ -140,7 +140,7 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
 def load(
     op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: BulkPort
 ) -> None:
-    """Bytes of global memory into shared memory."""
+    """Copy global memory to shared memory."""
     bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
 
 
@@ -155,7 +155,7 @@ def load(
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
-    """Bytes of shared memory into that of another CTA."""
+    """Copy shared memory to that of another CTA."""
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
 
 
@@ -169,7 +169,7 @@ def send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
-    """Bytes of shared memory into global memory."""
+    """Copy shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size)
 
 
@@ -210,7 +210,7 @@ def _illegal_in_shared(op: Op) -> str | None:
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
-    """Elements of shared memory, combined with global memory."""
+    """Reduce elements of shared memory into global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
 
 
@@ -229,7 +229,7 @@ def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes =
 def reduce_global_halves(
     op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
 ) -> None:
-    """Halves of shared memory, added to global memory."""
+    """Add halves of shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
 
 
@@ -248,7 +248,7 @@ def reduce_global_halves(
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
-    """Elements of shared memory, combined with the shared memory of another CTA."""
+    """Reduce elements of shared memory into the shared memory of another CTA."""
     choose = Reduction(op.redOp)
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
 
@@ -263,7 +263,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
 )
 def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
-    """Caches change no value."""
+    """No effect: caches change no value."""
 
 
 @instruction(
@@ -273,7 +273,7 @@ def prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.COMMIT)),
 )
 def commit_group(op: Op, *, bulk: BulkPort) -> None:
-    """Close a group of copies."""
+    """Commit a group of copies."""
     bulk.commit()
 
 
@@ -286,7 +286,7 @@ def commit_group(op: Op, *, bulk: BulkPort) -> None:
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
-    """Wait for groups of copies, with .read only until they have read their sources."""
+    """Wait for groups of copies; with .read, only until they have read their sources."""
     bulk.wait(int(n.reshape(-1)[0]), read_only=bool(op.read))
 
 
@@ -297,4 +297,4 @@ def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     **_COMMON,
 )
 def prefetch_tensormap(op: Op, address: Any) -> None:
-    """Caches change no value."""
+    """No effect: caches change no value."""

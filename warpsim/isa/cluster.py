@@ -24,7 +24,7 @@ Lanes = Any
     traits=Traits(access=Access.STORE, undefined=Undefined.STORED, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def st_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
-    """Store in shared memory of the cluster and count the bytes at an mbarrier."""
+    """Store to shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, b if isinstance(b, tuple) else (b,))
 
 
@@ -48,7 +48,7 @@ def _illegal(op: Op) -> str | None:
     traits=Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
-    """Combine with shared memory of the cluster and count the bytes at an mbarrier."""
+    """Reduce into shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, (b,), op.op)
 
 
@@ -63,4 +63,4 @@ def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None
     traits=Traits(register_count=True),
 )
 def setmaxnreg(op: Op, n: Lanes) -> None:
-    """Give registers back to the CTA, or wait until it has enough."""
+    """Return registers to the CTA, or wait until it has enough."""

@@ -67,7 +67,7 @@ def _legal(op: Op) -> str | None:
 
 
 def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
-    """Lanes where a and b compare so; with NaN ordered comparisons are false, those that end in u true."""
+    """Compare a and b per lane. With a NaN, ordered comparisons are false and unordered ones (ending in u) true."""
     if type.kind != "f":
         return _INTEGER[op.cmp](a, b)
     if op.ftz:
@@ -76,7 +76,7 @@ def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
 
 
 def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """The comparison of the lower and of the upper halves."""
+    """Compare the lower and the upper halves."""
     scalar = TYPES[type.name[:-2]]
     return tuple(
         compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True)
@@ -159,7 +159,7 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     traits=Traits(wide_predicates=False),
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
-    """Scalar halves, which have no opposite: the assembler takes a sink in its place."""
+    """Compare scalar halves. There is no opposite result; the assembler accepts a sink in its place."""
     t = compare(op, op.type, a, b)
     t = t if c is None else combine(op.bool, t, c)
     return t, t
@@ -223,7 +223,7 @@ def _legal_set(op: Op) -> str | None:
     gates=_GATES,
 )
 def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """All ones (or 1.0) where the comparison, combined with c if given, holds; else 0."""
+    """All ones (or 1.0) where the comparison, combined with c if given, is true; else 0."""
     t = compare(op, op.stype, a, b)
     if c is not None:
         t = combine(op.bool, t, c)
@@ -248,7 +248,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     gates=_GATES,
 )
 def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """The comparison of each pair of halves, as 16 bits: all ones, or 1.0 in the packed type."""
+    """Compare each pair of halves, with a 16-bit result: all ones, or 1.0 in the packed type."""
     one = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(op.dtype.name, 0xFFFF))
     low, high = compare_packed(op, op.stype, a, b)
     if c is not None:

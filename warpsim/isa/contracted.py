@@ -19,8 +19,9 @@ Factors = Callable[..., tuple[Lanes, Lanes]] | None
 
 
 def fused(type: str, factors: Factors = None, *, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
-    """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and clamp. ``factors``
-    makes a and b of the product's sources, where they are not these themselves."""
+    """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and saturate.
+    ``factors`` computes a and b from the product's sources, if they differ.
+    """
     return functools.partial(_fused, type, factors, negative_product=negative_product, negative_sum=negative_sum)
 
 
@@ -35,7 +36,7 @@ def _fused(type: str, factors: Factors, op: Op, *sources: Lanes, negative_produc
 
 
 def _negated(x: Lanes, type: str) -> Lanes:
-    """-x, a NaN of f64 as it is (the others lose their bits anyway)."""
+    """-x; an f64 NaN is unchanged (NaNs of other types lose their bits anyway)."""
     raw = x.view(f"u{x.dtype.itemsize}")
     flipped = (raw ^ raw.dtype.type(_SIGN[type])).view(x.dtype)
     return np.where(np.isnan(x), x, flipped) if type == "f64" else flipped

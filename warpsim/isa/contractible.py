@@ -1,4 +1,4 @@
-"""Which additions, products and negations of floats the assembler contracts to fused multiply-adds."""
+"""Which floating-point additions, products and negations the assembler contracts to fused multiply-adds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction
 
 
 def contractible(op: Op) -> Traits:
-    """Of add, sub, mul and neg: without a rounding modifier, a product not clamped. A neg of bf16 is a product itself."""
+    """For add, sub, mul and neg: those without a rounding modifier; a product must not be saturated. A bf16 neg is
+    itself a product.
+    """
     root, *words = op.text.split(".")
     type = words.pop()
     if root == "neg":
@@ -29,10 +31,10 @@ _QUOTIENTS = {
 
 
 def quotient(op: Op) -> Traits:
-    """Of an approximate div: the assembler multiplies by the reciprocal, and contracts that product like any other."""
+    """For approximate div: the assembler multiplies by the reciprocal, and contracts that product like any other."""
     return Traits(contraction=Contraction.PRODUCT, factors=_QUOTIENTS[bool(op.full), bool(op.ftz)])
 
 
 def reciprocal(op: Op) -> Traits:
-    """Of rcp.approx: without .ftz its result is scaled by a last product."""
+    """For rcp.approx: without .ftz, a final product scales the result."""
     return Traits() if op.ftz else Traits(contraction=Contraction.PRODUCT, factors=approx.rcp_factors)

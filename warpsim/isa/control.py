@@ -28,7 +28,7 @@ def bra(op: Op, target: Any) -> None:
     traits=Traits(ending=Ending.INDEXED_BRANCH),
 )
 def brx_idx(op: Op, index: Any, tlist: Any) -> None:
-    """Continue at the label of this index in the list."""
+    """Continue at the list's label with this index."""
 
 
 @instruction(
@@ -60,7 +60,7 @@ def trap(op: Op) -> None:
 
 @instruction("brkpt;", anchor="miscellaneous-instructions-brkpt", scope=Scope.SYNC, traits=Traits(stop=Stop.BREAKPOINT))
 def brkpt(op: Op) -> None:
-    """A breakpoint; without a debugger attached a GPU traps."""
+    """A breakpoint; a GPU without a debugger traps."""
 
 
 @instruction(
@@ -73,7 +73,7 @@ def brkpt(op: Op) -> None:
     traits=Traits(sleeps=True),
 )
 def nanosleep(op: Op, t: Any) -> None:
-    """Let others run."""
+    """Let other threads run."""
 
 
 @instruction(

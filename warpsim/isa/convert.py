@@ -18,14 +18,14 @@ _BF16 = {"bf16": (90, (7, 8))}
 
 
 def converts(op: Op) -> Traits:
-    """What holds of every cvt but that between integers, which is `cvt_integer`'s own."""
+    """Traits of every cvt except between integers, which `cvt_integer` declares itself."""
     sat = "sat" in op.modifiers
     undefined = Undefined.SPREADS if sat else Undefined.CONVERTS
     return Traits(undefined=undefined, moved=(0,), absorbs=True, special_registers=True)
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
-    """Whether every value of an integer type is one of another."""
+    """Whether an integer type contains every value of another."""
     if outer.signed == inner.signed:
         return outer.bits >= inner.bits
     return outer.signed and outer.bits > inner.bits
@@ -78,7 +78,7 @@ def _legal_float(op: Op) -> str | None:
     traits=converts,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
-    """Round to an integer; what is out of range clamps, with or without .sat."""
+    """Round to an integer; out-of-range values clamp, with or without .sat."""
     if op.ftz:
         a = flush_subnormal(a)
     elif a.dtype == BF16:
@@ -96,7 +96,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
-    """An integer, rounded."""
+    """Convert an integer, rounded."""
     r = convert.integer_to_float(a, op.dtype.dtype, op.frnd)
     return convert.clamp_unit(r) if op.sat else r
 
@@ -116,7 +116,7 @@ _SAME = """
 
 @instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16, traits=converts)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
-    """To an integral value, flushed or clamped, within one format."""
+    """Round to an integral value, flush or saturate, within one format."""
     if op.ftz:
         a = convert.canonical_single(flush_subnormal(a))
     r = convert.round_integral(a, op.irnd) if op.irnd else convert.float_to_float(a, a.dtype, "rn")
@@ -144,7 +144,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
-    """Between floating-point formats; to f16, .ftz leaves subnormals as they are."""
+    """Convert between floating-point formats; to f16, .ftz keeps subnormals."""
     target, source = _named(op)
     if op.ftz and source.name == "f32" and target.name == "f64":
         a = convert.canonical_single(flush_subnormal(a))
@@ -165,7 +165,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
-    """The upper half of an f32: the bits move, NaN with them unless .ftz."""
+    """Move bf16 to the upper half of an f32; NaN moves unchanged unless .ftz."""
     r = convert.float_to_float(a, F32, "rn")
     return convert.canonical_single(flush_subnormal(r)) if op.ftz else r
 
@@ -180,7 +180,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
-    """f32 to bf16."""
+    """Convert f32 to bf16."""
     return convert.to_half(flush_subnormal(a) if op.ftz else a, BF16, op.frnd)
 
 

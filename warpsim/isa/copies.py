@@ -60,7 +60,9 @@ def cp_async(
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
     n = int(size.reshape(-1)[0])
-    if src_size is not None and src_size.dtype != np.uint32:  # the form without src_size: a policy stands there
+    if (
+        src_size is not None and src_size.dtype != np.uint32
+    ):  # the form without src_size: a cache policy is in its place
         src_size = None
     take = None if src_size is None else np.minimum(src_size, np.uint32(n))
     async_groups.copy(dst, src, n, take)
@@ -92,7 +94,7 @@ def cp_async_ignore(
     *,
     async_groups: AsyncGroupsPort,
 ) -> None:
-    """The same; where ignore_src holds, zeros are written and nothing is read."""
+    """The same; where ignore_src is true, zeros are written and nothing is read."""
     n = int(size.reshape(-1)[0])
     take = np.where(ignore_src, np.uint32(0), np.uint32(n))
     async_groups.copy(dst, src, n, take)
@@ -106,7 +108,7 @@ def cp_async_ignore(
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.COMMIT)),
 )
 def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
-    """Close the group of copies."""
+    """Commit the group of copies."""
     async_groups.commit()
 
 
@@ -149,7 +151,7 @@ def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.ARRIVE), order=Order(strong=True, release=True)),
 )
 def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, objects: ObjectsPort) -> None:
-    """Arrive when the thread's copies are complete; without noinc the phase expects one arrival more."""
+    """Arrive when the thread's copies complete; without noinc, the phase expects one more arrival."""
     space = op.space or ""
     if not op.noinc:
         objects.update(space, address, mbarriers.one_more, returns=False)

@@ -54,13 +54,13 @@ def mov(op: Op, a: Lanes) -> Lanes:
     traits=_MOVES,
 )
 def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
-    """Each element of d = that of a; the text leaves these out, the assembler takes them."""
+    """d = a per element; not in the text, but the assembler accepts it."""
     return a
 
 
 @instruction("mov.pred d, {!}a;", anchor=_MOV, types={"d": ".pred", "a": ".pred"}, traits=_MOVES)
 def mov_not(op: Op, a: Lanes) -> Lanes:
-    """d = a, which the assembler lets be negated."""
+    """d = a, where the assembler accepts a negated."""
     return a
 
 
@@ -72,7 +72,7 @@ def mov_not(op: Op, a: Lanes) -> Lanes:
     traits=_MOVES,
 )
 def mov_pack(op: Op, a: tuple[Lanes, ...]) -> Lanes:
-    """One wide register of several, the first lowest."""
+    """Pack several registers into a wide one, the first lowest."""
     part = op.type.bits // len(a)
     if op.type.bits < 128:
         return _join(a, part, op.type.dtype)
@@ -100,12 +100,12 @@ def _join(parts: tuple[Lanes, ...], bits: int, dtype: np.dtype[Any]) -> Lanes:
     traits=_MOVES,
 )
 def mov_unpack(op: Op, a: Lanes) -> Unpacked:
-    """Several registers of a wide one, the lowest first; the machine takes as many as the vector has."""
+    """Unpack a wide register, the lowest part first; the machine takes as many parts as the vector has."""
     return Unpacked(a)
 
 
 class Unpacked(tuple):  # type: ignore[type-arg]
-    """A register to be cut into the parts of a destination vector."""
+    """A register to be split into the parts of a destination vector."""
 
     def __new__(cls, value: Lanes) -> Unpacked:
         """Keep the register."""
@@ -151,7 +151,9 @@ def _address_type(op: Op) -> ScalarType:
     traits=lambda op: Traits(generic_address=True, symbols=op.space.split("::")[0]),
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
-    """The generic address of an address in a state space; compilers shorten those of constants and parameters to 32 bits."""
+    """Convert an address in a state space to a generic one; compilers shorten those of constants and parameters to 32
+    bits.
+    """
     if op.space == "const" or op.space.startswith("param"):
         window = CONST_WINDOW if op.space == "const" else PARAM_WINDOW
         return a.astype(np.uint32).astype(np.uint64) + window if a.dtype.itemsize == 8 else a
@@ -171,7 +173,7 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     traits=Traits(generic_address=True),
 )
 def cvta_to(op: Op, a: Lanes) -> Lanes:
-    """The address in a state space of a generic address."""
+    """Convert a generic address to one in a state space."""
     if op.space.startswith("shared"):
         return a - SHARED_WINDOW
     return a - LOCAL_WINDOW if op.space == "local" else a
@@ -188,7 +190,7 @@ _ISSPACEP: dict[str, Any] = {
 @instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
 @instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
 def isspacep(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """Whether a generic address lies in a state space; .shared is the memory of the thread's own CTA."""
+    """Whether a generic address is in a state space; .shared is the memory of the thread's own CTA."""
     a = a.astype(np.uint64)
     shared = (a >= np.uint64(SHARED_WINDOW)) & (a < np.uint64(SHARED_WINDOW + WINDOW))
     if op.space == "shared::cluster":
@@ -241,7 +243,7 @@ _RANK: dict[str, Any] = {
 
 @instruction("getctarank.shared::cluster.size d, a;  .size = { .u32, .u64 };", **_RANK)
 def getctarank_shared(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """The rank in the cluster of the CTA that a shared-memory address belongs to."""
+    """The rank in the cluster of the CTA that contains a shared memory address."""
     return cluster.rank_of(a)
 
 

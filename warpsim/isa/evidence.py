@@ -1,6 +1,6 @@
-"""What the bits of an instruction rest on: a GPU's recordings, exact arithmetic, or a model of that GPU.
+"""The evidence for an instruction's bits: recordings from a GPU, exact arithmetic, or a model of that GPU.
 
-fidelity.txt holds, for each form, how it is known and by what; tests/recordings/fidelity.py makes it.
+fidelity.txt lists, per form, the kind of evidence and its source; tests/recordings/fidelity.py makes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MEANING = {
     STATED: "has no result of its own",
 }
 MEASURED = 90
-"""The GPU on which approximate units and tensor cores were recorded, by capability times ten."""
+"""The GPU on which approximate units and tensor cores were recorded: its capability times ten."""
 UNITS = frozenset({"mma", "wmma", "wgmma"})
 FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
 WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64")
@@ -29,7 +29,7 @@ WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64")
 
 @attrs.frozen
 class Evidence:
-    """How a form is known (one of `MEANING`), and by what."""
+    """A form's kind of evidence (one of `MEANING`), and its source."""
 
     standing: str
     source: str
@@ -43,7 +43,7 @@ def _table() -> dict[tuple[str, str], Evidence]:
 
 
 def evidence(form: Form, text: str, sm: int) -> Evidence:
-    """What an instruction rests on, as it is written, on a GPU of a capability times ten."""
+    """The evidence for an instruction as written, on a GPU (capability times ten)."""
     known = _table().get((form.root, form.syntax), Evidence(MODELLED, "nothing is recorded of this form"))
     words = text.split()[0].split(".") if text else []
     multiplies = form.root in UNITS and ("mma" in words[:2] or "mma_async" in words)

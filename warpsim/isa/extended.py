@@ -1,7 +1,7 @@
 """Extended-precision integer arithmetic (PTX ISA: Extended-Precision Integer Arithmetic Instructions).
 
-The carry flag ``CC.CF`` is a hidden predicate, ``%cc`` in the blocks below: 1 after a carry out of an addition, 0 after a
-borrow out of a subtraction (a - b is a + ~b + 1, which shows where additions and subtractions share the flag).
+The carry flag ``CC.CF`` is a hidden predicate, ``%cc`` in the blocks below: 1 after a carry out of an addition, 0 after
+a borrow out of a subtraction (a - b is a + ~b + 1, which matters when additions and subtractions share the flag).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     gates=_GATES,
 )
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
-    """d = a - b, less one where the carry is 0; with .sat, clamped to the s32 range."""
+    """d = a - b, minus one if the carry is 0; with .sat, clamped to the s32 range."""
     if op.sat:
         return _clamped(a.astype(np.int64) - b - ~carry)
     return a - b - (~carry).astype(a.dtype)
@@ -111,7 +111,7 @@ def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     gates=_GATES,
 )
 def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
-    """Half of a * b, plus c and the carry. As an H100 has it, .sat does nothing, and .hi of 16 bits gives bits 32 to 47."""
+    """Half of a * b, plus c and the carry. As on an H100, .sat has no effect, and .hi of 16 bits gives bits 32 to 47."""
     if op.half == "hi" and a.dtype.itemsize == 2:
         high = (a.astype(np.int64) * b >> np.int64(32)).astype(a.dtype)
     else:

@@ -129,7 +129,7 @@ def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c, rounded once, as the op of an add or sub says."""
+    """a * b + c, rounded once, with the modifiers of an add or sub."""
     a, b, c = _flushed(op, a, b, c)
     return _finish(op, floating.fma(a, b, c, "rn"))
 
@@ -151,7 +151,7 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     traits=contractible,
 )
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
-    """The same on two f32 in 64 bits."""
+    """The same on two f32 in a 64-bit register."""
     root = op.text.split(".")[0]
     plain: Any = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}[root]
     operands = [a, b] if c is None else [a, b, c]
@@ -177,7 +177,7 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     traits=contractible,
 )
 def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
-    """Arithmetic of f32 with operands that are widened first."""
+    """f32 arithmetic on operands that are widened first."""
     root, wide = op.text.split(".")[0], a.astype(np.float32)
     if root == "fma":
         r = floating.fma(wide, b.astype(np.float32), c, op.rnd)
@@ -271,7 +271,7 @@ _UNARY = {
     types=_one_type("f32"),
 )
 def unary_approx(op: Op, a: Lanes) -> Lanes:
-    """Reciprocal square root, base-2 logarithm and exponential."""
+    """Reciprocal square root, base-2 logarithm, or base-2 exponential."""
     return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
 
 
@@ -281,7 +281,7 @@ def unary_approx(op: Op, a: Lanes) -> Lanes:
     types=_one_type("f64"),
 )
 def approx_f64(op: Op, a: Lanes) -> Lanes:
-    """Reciprocal and reciprocal square root from the high word."""
+    """Reciprocal or reciprocal square root from the high word."""
     if op.text.startswith("rcp"):
         return approx.rcp_f64(a)
     return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
@@ -293,7 +293,7 @@ def approx_f64(op: Op, a: Lanes) -> Lanes:
     types=_one_type("f32"),
 )
 def trigonometric(op: Op, a: Lanes) -> Lanes:
-    """Sine and cosine, with and without .ftz the same."""
+    """Sine or cosine; .ftz makes no difference."""
     return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
 
 
@@ -316,7 +316,7 @@ def tanh(op: Op, a: Lanes) -> Lanes:
     traits=contractible,
 )
 def sign_f32(op: Op, a: Lanes) -> Lanes:
-    """Absolute value and negation: operations on the sign; NaN becomes canonical."""
+    """Absolute value or negation: operations on the sign; NaN becomes canonical."""
     (a,) = _flushed(op, a)
     return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
 
@@ -341,7 +341,7 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
     traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Least or greatest; a NaN loses against a number, and wins with .NaN."""
+    """Minimum or maximum; a number wins over a NaN, unless .NaN."""
     least = op.text.startswith("min")
     if op.ftz:
         a, b = flush(a), flush(b)
@@ -366,7 +366,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=Traits(absorbs=True),
 )
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """Least or greatest of three, or of their absolute values."""
+    """Minimum or maximum of three, or of their absolute values."""
     if op.abs:
         a, b, c = np.abs(a), np.abs(b), np.abs(c)
     return min_max(op, min_max(op, a, b), c)
@@ -380,7 +380,7 @@ def _float_of(op: Op) -> Any:
 
 @instruction("copysign.type d, a, b; .type = { .f32, .f64 };", anchor="floating-point-instructions-copysign")
 def copysign(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """The sign of a, the magnitude of b."""
+    """The magnitude of b with the sign of a."""
     return np.copysign(b, a)
 
 
@@ -398,7 +398,7 @@ def testp(op: Op, a: Lanes) -> Lanes:
         "infinite": lambda: np.isinf(a),
         "number": lambda: ~np.isnan(a),
         "notanumber": lambda: np.isnan(a),
-        "normal": lambda: np.isfinite(a) & ((size >= tiny) | (size == 0)),  # zeros count, on an H100
+        "normal": lambda: np.isfinite(a) & ((size >= tiny) | (size == 0)),  # zeros count, as on an H100
         "subnormal": lambda: (size < tiny) & (size > 0),
     }
     return table[op.op]()

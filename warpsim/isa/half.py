@@ -102,7 +102,7 @@ _BF16_GATES = {"bf16": (80, (7, 0)), "bf16x2": (80, (7, 0))}
 
 
 @instruction(
-    f"fma.rn{{.relu}}.type d, a, b, c; {_BRAINS}",  # other roundings assemble, but multiply as .f16 on an H100
+    f"fma.rn{{.relu}}.type d, a, b, c; {_BRAINS}",  # other rounding modes assemble, but multiply as .f16 on an H100
     anchor="half-precision-floating-point-instructions-fma",
     gates=_BF16_GATES,
 )
@@ -129,7 +129,9 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     target=90,
 )
 def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c, and +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (read off an H200)."""
+    """a * b + c, or +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (observed on an
+    H200).
+    """
     out = []
     for r, x, y in zip(_split(op, fma(op, a, b, c)), _split(op, a), _split(op, b), strict=True):
         outside = (x.view(np.uint16) & 0x7FFF == 0x7FF7) | (y.view(np.uint16) & 0x7FFF == 0x7FF7)
@@ -180,7 +182,7 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
     traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Least or greatest; a NaN loses against a number, and wins with .NaN."""
+    """Minimum or maximum; a number wins over a NaN, unless .NaN."""
     least = op.text.startswith("min")
 
     def choose(x: Lanes, y: Lanes) -> Lanes:
@@ -203,7 +205,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     target=75,
 )
 def approx_f16(op: Op, a: Lanes) -> Lanes:
-    """The f32 units on widened halves, truncated."""
+    """The f32 unit on widened halves, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
     return _join(op, [approx.truncate_f16(unit(p.astype(np.float32))).view(F16) for p in _split(op, a)])
 
@@ -215,6 +217,6 @@ def approx_f16(op: Op, a: Lanes) -> Lanes:
     target=90,
 )
 def approx_bf16(op: Op, a: Lanes) -> Lanes:
-    """The f32 units on widened bf16, truncated."""
+    """The f32 unit on widened bf16, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
     return _join(op, [approx.truncate_bf16(unit(p.astype(np.float32))).view(BF16) for p in _split(op, a)])

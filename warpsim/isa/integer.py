@@ -95,7 +95,7 @@ def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=Traits(absorbs=True, modular=Modular.PRODUCT),
 )
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """The whole product, twice as wide."""
+    """The full product, twice as wide."""
     wide = _wide(op).dtype
     return a.astype(wide) * b.astype(wide)
 
@@ -107,7 +107,7 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c, the lower half."""
+    """The lower half of a * b + c."""
     return a * b + c
 
 
@@ -131,7 +131,7 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
 def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """The whole product plus c."""
+    """The full product plus c."""
     wide = _wide(op).dtype
     return a.astype(wide) * b.astype(wide) + c
 
@@ -141,7 +141,7 @@ def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-mul24",
 )
 def mul24(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """48-bit product of 24-bit values: its low 32 bits or bits 47 to 16."""
+    """The 48-bit product of 24-bit values: its low 32 bits, or bits 47 to 16."""
     return _product24(op, a, b).astype(a.dtype)
 
 
@@ -214,7 +214,7 @@ def neg(op: Op, a: Lanes) -> Lanes:
     traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Least or greatest; .relu clamps negative results to 0."""
+    """Minimum or maximum; .relu clamps negative results to 0."""
     out = np.minimum(a, b) if op.text.startswith("min") else np.maximum(a, b)
     return np.maximum(out, a.dtype.type(0)) if op.relu else out
 
@@ -228,7 +228,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=Traits(absorbs=True),
 )
 def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Both halves apart."""
+    """The same for both halves separately."""
     kind = "u2" if "u16x2" in op.text else "i2"
     choose = np.minimum if op.text.startswith("min") else np.maximum
     parts = [choose(x, y) for x, y in zip(_halves(a, kind), _halves(b, kind), strict=True)]
@@ -241,7 +241,7 @@ def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "popc.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-popc", types={"d": ".u32"}
 )
 def popc(op: Op, a: Lanes) -> Lanes:
-    """How many bits are set."""
+    """Number of set bits."""
     return integer.population(a)
 
 
@@ -249,7 +249,7 @@ def popc(op: Op, a: Lanes) -> Lanes:
     "clz.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-clz", types={"d": ".u32"}
 )
 def clz(op: Op, a: Lanes) -> Lanes:
-    """How many leading zeros."""
+    """Number of leading zeros."""
     return integer.count_leading_zeros(a)
 
 
@@ -259,13 +259,13 @@ def clz(op: Op, a: Lanes) -> Lanes:
     types={"d": ".u32"},
 )
 def bfind(op: Op, a: Lanes) -> Lanes:
-    """The most significant non-sign bit."""
+    """Position of the most significant non-sign bit."""
     return integer.find_leading(a, shift_amount=op.shiftamt)
 
 
 @instruction("brev.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-brev")
 def brev(op: Op, a: Lanes) -> Lanes:
-    """Bits in reverse order."""
+    """Reverse the bits."""
     return integer.reverse_bits(a)
 
 
@@ -277,7 +277,7 @@ def brev(op: Op, a: Lanes) -> Lanes:
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), absorbs=True),
 )
 def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """A bit field, extended."""
+    """Extract and extend a bit field."""
     return integer.extract_field(a, b, c)
 
 
@@ -289,7 +289,7 @@ def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
 )
 def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
-    """A bit field put into b."""
+    """Insert a bit field into b."""
     return integer.insert_field(a, b, c, d)
 
 
@@ -301,7 +301,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     target=30,
 )
 def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
-    """The n-th set bit from a base, upwards or downwards."""
+    """Position of the n-th set bit from a base, upward or downward."""
     return integer.find_nth_set(mask, base, offset)
 
 
@@ -313,7 +313,7 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     target=70,
 )
 def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """A mask of b bits from bit a."""
+    """A mask of b bits starting at bit a."""
     if op.mode == "wrap":
         start, width = (a & np.uint32(31)).astype(np.int64), (b & np.uint32(31)).astype(np.int64)
     else:
@@ -346,7 +346,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     target=61,
 )
 def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """Four byte products added to c."""
+    """Add four byte products to c."""
     return integer.dot_bytes(a, b, c, a_signed=op.atype.signed, b_signed=op.btype.signed)
 
 
@@ -358,5 +358,5 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     target=61,
 )
 def dp2a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """Two products of halves and bytes added to c."""
+    """Add two products of halves and bytes to c."""
     return integer.dot_halves(a, b, c, a_signed=op.atype.signed, b_signed=op.btype.signed, high=op.mode == "hi")

@@ -83,7 +83,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     sinks=("d",),
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
-    """lop3, and whether its result is not zero, combined with q."""
+    """lop3, and whether its result is nonzero, combined with q."""
     d = integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
     return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)
 
@@ -96,7 +96,7 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_LEFT),
 )
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Shift left; amounts of N and more give 0."""
+    """Shift left; shifts by N or more give 0."""
     return a << (b.astype(a.dtype) if a.dtype.itemsize > 2 else integer.shift_amount(b, a.dtype))
 
 
@@ -107,7 +107,7 @@ def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_RIGHT),
 )
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Shift right, arithmetic where signed; amounts clamp to N."""
+    """Shift right, arithmetic if signed; shift counts clamp to N."""
     return a >> integer.shift_amount(b, a.dtype)
 
 
@@ -133,5 +133,5 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """Four bytes chosen from two registers."""
+    """Select four bytes from two registers."""
     return integer.permute_bytes(a, b, c, op.mode)

@@ -1,6 +1,7 @@
-"""From the spelling of an instruction to the forms it may be, with types, limits and gates worked out.
+"""Matches an instruction's spelling to the forms that it may be, with types, limits and gates resolved.
 
-`candidates` keeps its answers, so that a module pays once for each spelling it uses."""
+`candidates` caches its results, so a module pays once per spelling.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from warpsim.types import TYPES, ScalarType
 
 @attrs.frozen(eq=False)
 class TypedOperand:
-    """An operand of a `Candidate`: its form's spec with type, number of elements, limits and spaces worked out."""
+    """An operand of a `Candidate`: its spec with type, number of elements, limits and spaces resolved."""
 
     spec: OperandSpec
     type: ScalarType | None
@@ -31,9 +32,10 @@ class TypedOperand:
 
 @attrs.frozen(eq=False)
 class Candidate:
-    """A form with its modifiers filled in: what typecheck holds the operands against.
+    """A form with its modifiers filled in, to check operands against.
 
-    ``illegal`` is the reason why the form's own ``legal`` refuses these modifiers; ``gates`` what they need."""
+    ``illegal`` is the reason why the form's ``legal`` rejects these modifiers; ``gates`` is what they require.
+    """
 
     form: Form
     op: Op
@@ -44,7 +46,7 @@ class Candidate:
 
 
 def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
-    """The forms whose slots these modifiers fill, in any order; element types and repeated classes keep theirs."""
+    """The forms whose slots these modifiers fill, in any order; element types and repeated classes keep their order."""
     return _candidates(root, modifiers, REGISTRY.revision)
 
 
@@ -63,7 +65,7 @@ def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[C
 
 
 REPEATED = frozenset({"approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync"})
-"""Modifiers that may be written twice."""
+"""Modifiers that may be repeated."""
 NAMES = {
     root: frozenset(words.split())
     for root, words in {
@@ -93,13 +95,13 @@ NAMES = {
         "wmma": "load store mma a b c d",
     }.items()
 }
-"""Words that are part of an instruction's name: they stand first, in their order."""
+"""Words that belong to an instruction's name; they come first, in this order."""
 BIT_OPERATIONS = frozenset({"and", "or", "xor", "popc"})
 STATE_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"})
 
 
 def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]) -> bool:
-    """Whether the words of the name stand in front, and types and state spaces in the order of the form."""
+    """Whether the words of the name come first, and types and state spaces are in the form's order."""
     names = NAMES.get(root)
     if names is not None:
         wanted = [filled[i] for i in sorted(filled) if filled[i] in names]
@@ -113,7 +115,7 @@ def _ordered(filled: dict[int, str], words: tuple[str, ...], kind: Collection[st
 
 
 def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
-    """Operands that stand exactly where a modifier does, which tells forms of equal length apart."""
+    """Operands present exactly if a modifier is, which distinguishes forms of equal length."""
     given = {plain(operand.name) for operand in form.operands}
     slots = {value for slot in form.pattern.slots for value in slot.values}
     if ("L2::cache_hint" in modifiers) != ("cachepolicy" in given):
@@ -124,7 +126,7 @@ def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
 
 
 def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
-    """The text of the form that a spelling without candidates comes nearest to."""
+    """The text of the form closest to a spelling without candidates."""
     if root not in REGISTRY:
         close = difflib.get_close_matches(root, list(REGISTRY), 1)
         return REGISTRY[close[0]][0].syntax if close else None
@@ -144,7 +146,7 @@ def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
 
 
 def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, str] | None:
-    """Which slot each word fills, or None where the words do not fit the slots."""
+    """Assign each word to a slot; None if the words do not fit."""
     filled = _assign(slots, [i for i, slot in enumerate(slots) if slot.typed], [w for w in words if w in TYPES])
     plain = [w for w in words if w not in TYPES]
     others = [i for i, slot in enumerate(slots) if not slot.typed]
@@ -169,7 +171,7 @@ def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, s
 
 
 def _assign(slots: tuple[syntax.Slot, ...], places: list[int], words: list[str]) -> dict[int, str] | None:
-    """Words to places, both in order; optional places may stay empty."""
+    """Assign words to slots, keeping both in order; optional slots may stay empty."""
     if not places:
         return None if words else {}
     first, *rest = places
@@ -226,7 +228,7 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
 
 
 def operand_type(spec: OperandSpec, op: Op) -> ScalarType | None:
-    """The type that a form gives an operand under these modifiers; None where it has none (labels, sinks)."""
+    """The type of an operand under these modifiers; None if it has none (labels, sinks)."""
     rule = spec.rule(op) if callable(spec.rule) else spec.rule
     if isinstance(rule, ScalarType):
         return rule
@@ -259,7 +261,7 @@ def _type_of(rule: str, op: Op) -> ScalarType:
 
 
 def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
-    """Whether a module's target (``sm_90a``) and PTX version give what a gate needs."""
+    """Whether a module's target (``sm_90a``) and PTX version satisfy a gate."""
     need, least = gate
     if least is not None and version < least:
         return False

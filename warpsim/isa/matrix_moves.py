@@ -1,6 +1,6 @@
 """ldmatrix, stmatrix and movmatrix (PTX ISA: Warp-level matrix load and move instructions).
 
-Figures of the byte forms are not in the text: their layouts are those that CUTLASS relies on (``SM100_U8x8_LDSM_T``,
+The text has no figures for the byte forms; their layouts are those that CUTLASS relies on (``SM100_U8x8_LDSM_T``,
 ``SM100_SU4_DU8x16_x1_LDSM_N``, ``SM100_U8x4_STSM_T``).
 """
 
@@ -17,7 +17,7 @@ from warpsim.isa.traits import Matrix, Traits, Undefined
 Lanes = Any
 Words = tuple[Lanes, ...]
 _BYTES = (("100a", "103a", "107a", "110a", "120a", "121a", "100f", "110f", "120f"), (8, 6))
-"""Where the shapes of 8-bit elements exist."""
+"""Targets and version with shapes of 8-bit elements."""
 _CTA = (None, (7, 8))
 
 
@@ -127,7 +127,7 @@ def _transposed(words: Words) -> Lanes:
 
 
 def _transposed_bytes(words: Words) -> tuple[Lanes, Lanes]:
-    """16 rows of 16 bytes: lane ``4g + t`` gets rows ``4t`` to ``4t + 3`` of columns ``g`` and ``g + 8``."""
+    """Transpose 16 rows of 16 bytes: lane ``4g + t`` gets rows ``4t`` to ``4t + 3`` of columns ``g`` and ``g + 8``."""
     n, _, m = words[0].shape
     out = np.empty((2, n, 8, 4, m), np.uint32)
     for column in range(16):
@@ -137,7 +137,7 @@ def _transposed_bytes(words: Words) -> tuple[Lanes, Lanes]:
 
 
 def _joined(parts: list[Lanes]) -> Lanes:
-    """Words of their four bytes, the lowest first."""
+    """Pack bytes into words, the first lowest."""
     word = parts[0].astype(np.uint32)
     for number in range(1, 4):
         word |= parts[number].astype(np.uint32) << np.uint32(8 * number)
@@ -145,7 +145,9 @@ def _joined(parts: list[Lanes]) -> Lanes:
 
 
 def _unpacked(words: Words, source: str) -> Words:
-    """Rows of sixteen 6-bit or 4-bit elements and padding, as four words of bytes with the element in the low bits."""
+    """Unpack rows of sixteen 6-bit or 4-bit elements and padding into four words of bytes, with each element in the low
+    bits.
+    """
     bits = int(source[1])
     mask = np.uint32((1 << bits) - 1)
     out = []
@@ -208,7 +210,9 @@ def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, acti
 
 
 def _columns(lanes: Lanes) -> Words:
-    """The 8 columns of 16 bytes of accumulator fragments ``[n, 8 (g), 4 (t), m]``: bytes (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)."""
+    """The 8 columns of 16 bytes of accumulator fragments ``[n, 8 (g), 4 (t), m]``: bytes (g, 2t), (g, 2t+1), (g+8, 2t),
+    (g+8, 2t+1).
+    """
     n, _, _, m = lanes.shape
     words: list[Lanes] = [np.empty((n, 8, m), np.uint32) for _ in range(4)]
     for word in range(4):

@@ -31,7 +31,7 @@ _COMMON: dict[str, Any] = {"version": (7, 0), "target": 80, "gates": _GATES}
 
 
 def _incomplete(op: Op) -> str | None:
-    """Why .noComplete does not go with other modifiers."""
+    """Check .noComplete against the other modifiers."""
     if "noComplete" not in op.modifiers:
         return None
     if op.sem == "relaxed" or op.scope == "cluster":
@@ -40,7 +40,7 @@ def _incomplete(op: Op) -> str | None:
 
 
 def _traits(op: Op) -> Traits:
-    """Arrivals and byte counts release, waits acquire, unless relaxed."""
+    """Arrivals and byte counts have release semantics, waits acquire, unless relaxed."""
     words = op.modifiers
     done = Mbarrier(0)
     for word, what in _DOES.items():
@@ -78,7 +78,7 @@ _ONE = np.ones(1, np.int64)
     traits=Traits(mbarrier=Mbarrier.INIT, polls=True),
 )
 def init(op: Op, address: Any, count: Lanes, *, objects: ObjectsPort) -> None:
-    """Make an object that expects count arrivals."""
+    """Initialise an object that expects count arrivals."""
     objects.init(_space(op), address, count)
 
 
@@ -90,7 +90,7 @@ def init(op: Op, address: Any, count: Lanes, *, objects: ObjectsPort) -> None:
     traits=Traits(mbarrier=Mbarrier.INVAL, polls=True),
 )
 def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
-    """The memory may be used for other things again."""
+    """Invalidate an object, so that its memory may be reused."""
     objects.invalidate(_space(op), address)
 
 
@@ -108,7 +108,7 @@ def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     traits=_traits,
 )
 def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
-    """Expect bytes, or say that they have arrived."""
+    """Expect bytes, or complete them."""
     change = mbarriers.complete_bytes if "complete_tx" in op.modifiers else mbarriers.expect
     objects.update(_space(op), address, change, bytes)
 
@@ -147,7 +147,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     traits=_traits,
 )
 def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> Lanes:
-    """Arrive count times; the state is the phase before."""
+    """Arrive count times; the state is the phase before the arrival."""
     n = np.ones(1, np.uint32) if count is None else count
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
     change = functools.partial(mbarriers.arrive, drop=drop, complete=complete)
@@ -169,7 +169,7 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -
     traits=_traits,
 )
 def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> None:
-    """Arrive at an object of any CTA of the cluster."""
+    """Arrive at an object in any CTA of the cluster."""
     n = np.ones(1, np.uint32) if count is None else count
     drop = "arrive_drop" in op.modifiers
     change = functools.partial(mbarriers.arrive, drop=drop)
@@ -211,7 +211,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     traits=_traits,
 )
 def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
-    """The same at an object of any CTA of the cluster."""
+    """The same at an object in any CTA of the cluster."""
     drop = "arrive_drop" in op.modifiers
     objects.update(
         "shared::cluster",
@@ -237,7 +237,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Objects
     traits=_traits,
 )
 def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
-    """Whether the phase of a state is over."""
+    """Whether the phase of a state has completed."""
     before = state.view(np.uint64)
     return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
 
@@ -257,7 +257,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, object
     traits=_traits,
 )
 def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
-    """Whether the phase of a parity is over."""
+    """Whether the phase with a parity has completed."""
     return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
 
 
@@ -270,5 +270,5 @@ def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, obje
     traits=_traits,
 )
 def pending_count(op: Op, state: Lanes) -> Lanes:
-    """How many arrivals the phase of a state lacked."""
+    """The pending arrivals of a state's phase."""
     return mbarriers.pending(state.view(np.uint64))

@@ -1,4 +1,4 @@
-"""Loads, stores and hints to caches (PTX ISA: Data Movement and Conversion Instructions: ld, ldu, st, prefetch ...)."""
+"""Loads, stores and cache hints (PTX ISA: Data Movement and Conversion Instructions: ld, ldu, st, prefetch ...)."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ GATES = {
         for word in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
     },
 }
-"""Least target and PTX version that a modifier needs."""
+"""Minimum target and PTX version of modifiers."""
 
 
 def vector_size(op: Op) -> int:
-    """Elements of the .vec modifier."""
+    """Number of elements of the .vec modifier."""
     vec = op.get("vec")
     return int(vec[1:]) if vec else 1
 
 
 def space_of(op: Op) -> str:
-    """The state space that an instruction names, or "" for generic."""
+    """The state space of an instruction, or "" for generic."""
     return op.get("space") or ("global" if op.get("global") else "")
 
 
@@ -95,7 +95,7 @@ def _is_strong(op: Op) -> bool:
 
 
 def _illegal(op: Op) -> str | None:
-    """Why the assembler refuses these modifiers together, in accesses of up to 128 bits."""
+    """Why the assembler rejects this combination of modifiers, for accesses of up to 128 bits."""
     if op.get("evict2") is not None:
         return f".{op.evict2} needs an access of 256 bits: .v8 of 32-bit or .v4 of 64-bit elements"
     if op.type.bits * vector_size(op) > 128:
@@ -104,7 +104,7 @@ def _illegal(op: Op) -> str | None:
 
 
 def _illegal_wide(op: Op) -> str | None:
-    """The same in accesses of 256 bits."""
+    """The same for 256-bit accesses."""
     if op.type.bits * vector_size(op) != 256:
         return "a wide access has 256 bits: .v8 of 32-bit or .v4 of 64-bit elements"
     if space_of(op) not in ("", "global"):
@@ -187,7 +187,7 @@ def _ldu_illegal(op: Op) -> str | None:
     traits=Traits(access=Access.LOAD),
 )
 def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
-    """d = the value at a, which is the same address in all threads of the warp."""
+    """d = the value at a; the address is the same in all threads of the warp."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
     return values if count > 1 else values[0]
@@ -253,7 +253,7 @@ def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     target=20,
 )
 def prefetch(op: Op, a: Any) -> None:
-    """Bring a line into a cache."""
+    """Prefetch a line into a cache."""
 
 
 @instruction(
@@ -277,7 +277,7 @@ def applypriority(op: Op, a: Any, size: Any) -> None:
     target=80,
 )
 def discard(op: Op, a: Any, size: Any) -> None:
-    """Drop a line without writing it back: its content is undefined afterwards, and stays as it is here."""
+    """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
 
 
 @instruction(
@@ -320,5 +320,5 @@ def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -
     target=80,
 )
 def createpolicy_cvt(op: Op, access_property: Lanes) -> Lanes:
-    """An opaque cache policy of a CUDA access property."""
+    """An opaque cache policy from a CUDA access property."""
     return access_property

@@ -34,7 +34,7 @@ def extents(op: Op) -> tuple[int, int, int]:
 
 
 def _registers(rows: int | None) -> Any:
-    """Registers of A (``rows`` None) or B (8) in a thread."""
+    """Registers per thread of A (``rows`` None) or B (8)."""
 
     def count(op: Op) -> int:
         m, _, k = extents(op)
@@ -49,7 +49,7 @@ def _accumulators(name: str) -> Any:
 
 
 def storage(name: str) -> Any:
-    """The register type of an operand: pairs of f16 stand in one."""
+    """The register type of an operand; f16 pairs share a register."""
 
     def rule(op: Op) -> ScalarType:
         found: ScalarType = getattr(op, name)
@@ -75,14 +75,14 @@ def multiplicand(type: str, rows: int, values: Registers, n: int, m: int) -> Lan
 
 
 def words(rows: int, values: Registers, n: int, m: int, *, batch_first: bool = False) -> Lanes:
-    """``[K, rows, W]`` (``[W, rows, K]``) of A or B as they stand in registers, K counted in words."""
+    """``[K, rows, W]`` (``[W, rows, K]``) of A or B in register words, with K counted in words."""
     held = tuple(v.view(np.uint32) for v in values)
     fragment = fragments.multiplicand(rows, len(values) * 32 // rows, 32)
     return registers.gather(fragment, held, n, m, row_major=batch_first, batch_first=batch_first)
 
 
 def integers(name: str, type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
-    """``[W, rows, K]`` of A or B, as ``name`` says; k in an order of its own, the same for both."""
+    """``[W, rows, K]`` of A or B (by ``name``); the order of k is arbitrary, but the same for both."""
     packed = words(rows, values, n, m, batch_first=True).view(np.int8 if type == "s8" else np.uint8)
     return plain_matrix.nibbles(f"nibbles of {name}", packed, signed=type == "s4") if BITS[type] == 4 else packed
 
@@ -100,7 +100,7 @@ def scattered(op: Op, d: Lanes, n: int, m: int) -> Registers:
 
 
 def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: DevicePort, present: Lanes | None = None) -> Lanes:
-    """The product of float operands ``[K, M, W]`` and ``[K, N, W]``; ``present`` where A is sparse."""
+    """The product of float operands ``[K, M, W]`` and ``[K, N, W]``; ``present`` if A is sparse."""
     kinds = (op.atype.name, op.btype.name)
     if device.numerics == "ieee":
         stored = None if present is None else present.transpose(2, 1, 0)
@@ -118,14 +118,14 @@ def product_of_integers(a: Lanes, b: Lanes, c: Lanes, *, saturate: bool) -> Lane
 
 
 def disordered(op: Op) -> str | None:
-    """Why the words .row and .col cannot stand as they do: modifiers come in any order, but for these two."""
+    """Why the order of .row and .col is wrong; only these two modifiers are ordered."""
     if op.modifiers.index("row") > op.modifiers.index("col"):
         return "A is .row and B is .col, in this order"
     return None
 
 
 def _shapes(**types: str) -> Any:
-    """A ``legal`` that holds a type's shapes: ``f16="m16n8k8 m16n8k16"``."""
+    """Make a ``legal`` function that checks a type's shapes: ``f16="m16n8k8 m16n8k16"``."""
 
     def legal(op: Op) -> str | None:
         allowed = types[op.atype.name].split()
@@ -161,7 +161,7 @@ def _shapes(**types: str) -> Any:
     traits=MULTIPLIES,
 )
 def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
-    """Four products of 8x4 by 4x8, one for each pair of quads."""
+    """Four products of 8x4 by 4x8, one per quad pair."""
     n, m = registers.extent((*a, *b, *c))
     by_k = (op.alayout == "row", op.blayout == "col")
     x, y = (
@@ -254,7 +254,7 @@ def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     traits=MULTIPLIES,
 )
 def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
-    """D = A * B + C as a chain of fmas."""
+    """D = A * B + C as a chain of fma."""
     n, m = registers.extent((*a, *b, *c))
     x, y = multiplicand("f64", extents(op)[0], a, n, m), multiplicand("f64", 8, b, n, m)
     d = plain_matrix.dot_f64(x[:, :, None], y[:, None], accumulator(op, c, n, m), op.rnd or "rn")
@@ -262,7 +262,7 @@ def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
 
 
 def integer_shapes(eight: str, four: str) -> Any:
-    """A ``legal`` of integer types by their width."""
+    """Make a ``legal`` function for integer types, by their width."""
     return _shapes(s8=eight, u8=eight, s4=four, u4=four)
 
 

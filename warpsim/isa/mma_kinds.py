@@ -1,4 +1,4 @@
-"""mma and mma.sp of narrow floats with .kind, and with scaled blocks (PTX ISA: mma; Block Scaling)."""
+"""mma and mma.sp of narrow floats with .kind, and with block scaling (PTX ISA: mma; Block Scaling)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _FP8_TARGETS = ("100a", "103a", "107a", "110a", "100f", *_BLACKWELL)
 
 
 def _kind_gate(op: Op) -> Gate:
-    """Six and four bits, and f16 results of sparse A, only on sm_120's family; else two fp8 wherever there are kinds."""
+    """6-bit and 4-bit types, and f16 results of sparse A, need sm_120's family; two fp8 types run wherever there are
+    kinds.
+    """
     sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
     fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
     if not fp8 or sparse_half:
@@ -56,7 +58,7 @@ _SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
     traits=mma.MULTIPLIES,
 )
 def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
-    """D = A * B + C of types of eight, six and four bits, each in a byte."""
+    """D = A * B + C of 8-, 6- and 4-bit types, one element per byte."""
     return mma.mma_float(op, a, b, c, device=device)
 
 
@@ -96,13 +98,13 @@ def mma_sp_kind(
 
 
 def _vector_size(op: Op) -> int:
-    """Scales of a row of A: 1, 2 or 4."""
+    """Number of scales per row of A: 1, 2 or 4."""
     word: str = op.scale_vec_size or ("scale_vec::1X" if op.kind == "kind::mxf8f6f4" else "scale_vec::2X")
     return int(word[-2])
 
 
 def _byte_ids(op: Op) -> set[int]:
-    """Table 37: the bytes at which the scales may start."""
+    """Table 37: the bytes at which scales may start."""
     return {1: {0, 1, 2, 3}, 2: {0, 2}, 4: {0}}[_vector_size(op)]
 
 
@@ -189,7 +191,7 @@ def _product(
 
 
 def _nibbles(values: Registers, rows: int, n: int, m: int) -> Lanes:
-    """``[K, rows, W]`` of e2m1, eight in a register."""
+    """``[K, rows, W]`` of e2m1, eight per register."""
     fragment = fragments.multiplicand(rows, len(values) * 256 // rows, 4)
     return registers.gather(fragment, tuple(v.view(np.uint32) for v in values), n, m)
 
@@ -207,7 +209,7 @@ _TAIL = "sa, {ia0, ia1}, sb, {ib0, ib1};"
 
 
 def _declare(line: str, shape: str, types: str, *, sparse: bool) -> Callable[[Function], Function]:
-    """A scaled form: `_SCALED` or `_FOUR` types, of one shape."""
+    """Declare a scaled form: `_SCALED` or `_FOUR` types, of one shape."""
     return instruction(
         f"{line}, {_TAIL} .shape = {{ .{shape} }}; {types}",
         anchor=_SPARSE if sparse else _ANCHOR,

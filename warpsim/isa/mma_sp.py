@@ -32,24 +32,24 @@ _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
 
 
 def _bits(op: Op) -> int:
-    """Bits of an element of A: e2m1 is packed where no kind puts it into bytes."""
+    """Bits of an element of A; e2m1 is packed unless a kind puts it into bytes."""
     return 4 if "kind::mxf4" in op.modifiers or "kind::mxf4nvf4" in op.modifiers else BITS[op.atype.name]
 
 
 def chunks(op: Op) -> int:
-    """Nibbles of metadata in a row: of 4 elements each, of 2 with 32-bit types, of 4 pairs with 4-bit ones."""
+    """Metadata nibbles per row: one per 4 elements, per 2 for 32-bit types, per 4 pairs for 4-bit types."""
     return extents(op)[2] // {32: 2, 4: 8}.get(_bits(op), 4)
 
 
 def selectors(op: Op) -> tuple[int, int]:
-    """The sparsity selectors that the assembler takes; of m16n8k32 f16 it takes more than the text defines."""
+    """The sparsity selectors that the assembler accepts; for m16n8k32 f16, more than the text defines."""
     if op.shape == "m16n8k32" and op.atype.name == "f16":
         return 0, 3
     return 0, _choices(op) - 1
 
 
 def _choices(op: Op) -> int:
-    """How many selectors the text defines: one for each set of lanes that can hold the metadata."""
+    """The number of selectors that the text defines: one per set of lanes that can hold the metadata."""
     return 4 // (chunks(op) // 4)
 
 
@@ -91,7 +91,7 @@ def _gate(op: Op) -> Gate:
 
 
 def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, report: ReportPort) -> Lanes:
-    """Which k each stored element of A has, ``[stored K, 16, W]``, from the metadata; broken rules are reported."""
+    """The k of each stored element of A, ``[stored K, 16, W]``, from the metadata; reports broken rules."""
     bits, choices = _bits(op), _choices(op)
     if selector >= choices:
         report(
@@ -135,12 +135,14 @@ def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lane
 
 
 def one(value: Lanes) -> int:
-    """What an immediate says."""
+    """The value of an immediate."""
     return int(np.asarray(value).reshape(-1)[0])
 
 
 def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Function], Function]:
-    """Both orders of metadata; ``pattern`` is the line from the shape on, ``multiplicand`` the register type of A and B."""
+    """Declare both orders of metadata; ``pattern`` is the line from the shape on, ``multiplicand`` the register type of
+    A and B.
+    """
     return instruction(
         "; ".join(f"{root}.{pattern} d, a, b, c, e, f" for root in _ROOTS) + f"; {classes}",
         anchor=_ANCHOR,

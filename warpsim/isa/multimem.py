@@ -1,7 +1,7 @@
-"""multimem: accesses to memory that several GPUs hold copies of (PTX ISA: multimem).
+"""multimem: accesses to memory of which several GPUs hold copies (PTX ISA: multimem).
 
-One GPU is simulated, so every address is that of a multicast object of one device: a reduction over its copies is the
-value itself, and what goes to all of them goes to one.
+One GPU is simulated, so every address is that of a multicast object with one device: a reduction over its copies is the
+value itself, and a broadcast goes to the single copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""cvt to and from fewer bits, clamped and packed, and cvt.pack (PTX ISA: Data Movement and Conversion Instructions)."""
+"""cvt to and from narrow formats, clamped and packed, and cvt.pack (PTX ISA: Data Movement and Conversion
+Instructions).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _FINITE = {"satfinite": (80, (8, 1))}
 
 
 def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
-    """A conversion of e4m3 and e5m2: since PTX 7.8 for sm_90, since 8.1 for sm_89."""
+    """Declare a conversion of e4m3 and e5m2: since PTX 7.8 on sm_90, since 8.1 on sm_89."""
 
     def declare(function: Any) -> Any:
         for target, version in ((89, (8, 1)), (90, (7, 8))):
@@ -45,7 +47,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
     traits=converts,
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
-    """f32 to a half; .relu makes negative results 0, .satfinite clamps to the finite range."""
+    """Convert f32 to a half; .relu clamps negative results to 0, .satfinite clamps to the finite range."""
     return convert.half_bits(a, op.dtype.name, op.frnd, relu=op.relu, finite=op.satfinite).view(op.dtype.dtype)
 
 
@@ -60,7 +62,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 packed into halves: a above b."""
+    """Convert two f32 to packed halves, a in the upper one."""
     name = op.dtype.name[:-2]
     high, low = (
         convert.half_bits(x, name, op.frnd, relu=op.relu, finite=op.satfinite).astype(np.uint32) for x in (a, b)
@@ -84,7 +86,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
-    """f32 to tf32."""
+    """Convert f32 to tf32."""
     return convert.tf32(a, op.frnd or "rna", relu=bool(op.relu), finite=op.satfinite)
 
 
@@ -103,7 +105,7 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed 8-bit or 6-bit formats: a above b."""
+    """Convert two f32 to packed 8-bit or 6-bit formats, a in the upper part."""
     high, low = (convert.small_bits(x, op.f8type.name[:4], relu=op.relu).astype(np.uint16) for x in (a, b))
     return low | high << np.uint16(8)
 
@@ -114,7 +116,7 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     relaxed=True,
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
-    """Two halves to packed 8-bit formats."""
+    """Convert two halves to packed 8-bit formats."""
     low, high = convert.half2_to_single(a)
     return cvt_small(op, high, low)
 
@@ -134,7 +136,7 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_from_small(op: Op, a: Lanes) -> Lanes:
-    """Packed 8-bit or 6-bit formats to two halves."""
+    """Convert packed 8-bit or 6-bit formats to two halves."""
     return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], relu=op.relu)
 
 
@@ -147,7 +149,7 @@ def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed 4-bit values: a above b."""
+    """Convert two f32 to packed 4-bit values, a in the upper part."""
     high, low = (convert.small_bits(x, "e2m1", relu=op.relu) for x in (a, b))
     return low | high << np.uint8(4)
 
@@ -161,7 +163,7 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
-    """Two halves to packed 4-bit values."""
+    """Convert two halves to packed 4-bit values."""
     low, high = convert.half2_to_single(a)
     return cvt_fp4(op, high, low)
 
@@ -175,7 +177,7 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
-    """Packed 4-bit values to two halves."""
+    """Convert packed 4-bit values to two halves."""
     return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)
 
 
@@ -189,7 +191,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """Two f32 to packed powers of two: a above b."""
+    """Convert two f32 to packed powers of two, a in the upper part."""
     high, low = (convert.to_ue8m0(x, op.frnd, finite=op.satfinite).astype(np.uint16) for x in (a, b))
     return low | high << np.uint16(8)
 
@@ -204,7 +206,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
-    """Two bf16 to packed powers of two."""
+    """Convert two bf16 to packed powers of two."""
     low, high = halves(a, BF16)
     return cvt_scale(op, high.astype(F32), low.astype(F32))
 
@@ -219,7 +221,7 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
-    """Packed powers of two to two bf16."""
+    """Convert packed powers of two to two bf16."""
     low, high = (convert.from_ue8m0(x).astype(np.uint32) for x in (a & np.uint16(0xFF), a >> np.uint16(8)))
     return low | high << np.uint32(16)
 
@@ -240,7 +242,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     traits=converts,
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """a and b clamped and packed, a above b; c moves up to make room."""
+    """Clamp and pack a and b, a in the upper part; c moves up to make room."""
     name = str(op.ctype or op.dtype).lstrip(".")
     bits, signed = int(name[1:]), name[0] == "s"
     high, low = (convert.pack_saturated(x, bits, signed=signed) for x in (a, b))

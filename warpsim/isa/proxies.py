@@ -72,5 +72,5 @@ def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapF
     traits=Traits(fence=Fence(proxy="async::generic")),
 )
 def fence_proxy_restricted(op: Op, *, objects: ObjectsPort) -> None:
-    """Order accesses through different proxies, for mbarriers alone."""
+    """Order accesses through different proxies, restricted to mbarriers."""
     objects.fence()

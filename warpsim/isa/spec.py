@@ -1,4 +1,4 @@
-"""The one idiom by which instructions are declared: the manual's syntax block above the meaning in arrays.
+"""How instructions are declared: the manual's syntax block above a function on arrays that gives its meaning.
 
 `instruction` registers a function under the opcodes of its block. Blocks are parsed when an opcode is first looked up.
 """
@@ -22,14 +22,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Target = int | str | tuple[int | str, ...]
 """80: sm_80 and newer. "90a": that target alone. "100f": that family. A tuple: any of these."""
 Gate = tuple[Target | None, tuple[int, int] | None]
-"""(targets, least PTX version) that something needs; None where it needs nothing."""
+"""(targets, minimum PTX version) that something requires; None for no requirement."""
 Limit = tuple[int, int] | Collection[int]
-"""The values that an immediate may have: (least, greatest), a set or a range; a list has one of these for each element
-of a vector."""
+"""The allowed values of an immediate: (least, greatest), a set or a range. A list has one of these per element of a
+vector.
+"""
 
 
 class Scope(enum.Enum):
-    """Who executes an instruction together, which decides the shape of its arrays."""
+    """The threads that execute an instruction together, which determines the shape of its arrays."""
 
     THREAD = "thread"
     WARP = "warp"
@@ -39,11 +40,12 @@ class Scope(enum.Enum):
 
 
 class Op:
-    """The modifiers chosen in one instruction, one attribute for each slot of its block.
+    """The modifiers of one instruction, one attribute per slot of its block.
 
-    A class of types (``.type``, ``.atype``, any with "type" in its name) gives a `ScalarType`, another class its text, an optional literal a bool; what is absent is None
-    (False for a literal). ``text`` is the opcode with all modifiers as written, ``modifiers`` its words, ``given`` the slots
-    of the form itself."""
+    A class of types (``.type``, ``.atype``, any with "type" in its name) gives a `ScalarType`, any other class its
+    text, an optional literal a bool; an absent modifier is None (False for a literal). ``text`` is the opcode with all
+    modifiers as written, ``modifiers`` its words, ``given`` the slots of the form itself.
+    """
 
     given: Mapping[str, Any]
     text: str
@@ -57,7 +59,7 @@ class Op:
         absent: Mapping[str, object] | None = None,
     ) -> None:
         given = dict(values, text=text, modifiers=modifiers)
-        self.__dict__.update(absent or {})  # slots of other lines that the same function gives meaning to
+        self.__dict__.update(absent or {})  # slots of other lines with the same function
         self.__dict__.update(given, given=given)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -67,7 +69,7 @@ class Op:
         raise AttributeError(f"{self.__dict__.get('text')} has no modifier slot {name!r}")
 
     def get(self, name: str) -> Any:
-        """What stands in a slot that the form may not have, nor any with the same meaning."""
+        """The value of a slot that the form may lack."""
         return self.given.get(name)
 
     def __repr__(self) -> str:
@@ -76,12 +78,14 @@ class Op:
 
 @attrs.frozen
 class OperandSpec:
-    """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list, param_list or flist.
+    """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list,
+    param_list or flist.
 
-    ``rule`` says its type; ``count`` how many elements it has (None: no vector); ``constant`` that it must be an
-    immediate; ``register`` that it must not be one; ``limit`` which immediates it takes; ``coordinates`` the names of
-    what follows the comma in its brackets, which is part of the same argument; ``bare`` what the assembler takes for it
-    without brackets; ``sign`` whether a minus stands before it: ``-``, ``{-}`` where it may, or nothing."""
+    ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
+    immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
+    the comma in its brackets, which is part of the same argument. ``bare`` is what the assembler accepts for it without
+    brackets. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
+    """
 
     name: str
     kind: str
@@ -107,10 +111,11 @@ class OperandSpec:
 
 @attrs.frozen(eq=False)
 class Form:
-    """One line of a syntax block with the function that gives it meaning.
+    """One line of a syntax block, with the function that gives its meaning.
 
-    ``function(op, *sources, **ports)``: sources are the operands that are no destination, in order; an operand that this
-    form lacks is already filled in as None."""
+    ``function(op, *sources, **ports)``: the sources are the operands other than destinations, in order; operands that
+    this form lacks are filled in as None.
+    """
 
     root: str
     pattern: syntax.Pattern
@@ -177,31 +182,29 @@ def instruction(
     destinations: Collection[str] | None = None,
     traits: Traits | Callable[[Op], Traits] = PLAIN,
 ) -> Callable[[Function], Function]:
-    """Declare the forms of ``block`` with the function below as their meaning; may be stacked.
+    """Declare the forms of ``block``, with the function below as their meaning. May be stacked.
 
-    - ``types``: operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the
-      width), ``"bits"`` / ``"bits:atype"`` (untyped, as wide), or a function of the op. Without it: ``.pred`` for
-      ``{!}c`` and the second of ``d|p``, else the slot ``type``.
-    - ``vectors``: operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of
-      the op. 1 is a scalar without braces, in warp-wide instructions one in braces; 0 takes as many elements as make up
-      the type (mov). Without it ``d`` and ``b`` follow a slot ``.vec`` where the block has one.
+    - ``types``: operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the width), ``"bits"`` /
+      ``"bits:atype"`` (untyped, of the same width), or a function of the op. Default: ``.pred`` for ``{!}c`` and the second of ``d|p``,
+      else the slot ``type``.
+    - ``vectors``: operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of the op. 1 is a
+      scalar without braces, or in warp-wide instructions one element in braces; 0 takes as many elements as the type needs (mov).
+      Default: ``d`` and ``b`` follow the slot ``.vec``, if the block has one.
     - ``relaxed``: registers may be wider than the type (all operands, or those named).
-    - ``version``, ``target`` (``arch`` is the same, said of ``"90a"``): what all forms need. ``until``: a target and a PTX
-      version from which on, together, they are gone. ``gates``: modifier word ->
-      ``(target, version)``, such as ``{".bf16": (80, (7, 0))}``; a key ``"atype.e4m3"`` holds for that slot only. ``gate``:
-      the same as a function of the op.
-    - ``legal``: a function of the op that gives the reason why these modifiers do not go together, or None.
-    - ``classes``: modifier classes beside those of the block, name -> words without dots.
-    - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a
-      function of the op. ``limits``: the same for operands that may be registers too. ``registers``: never immediates, and never ``_``.
-    - ``sinks``: destinations that ``_`` may stand for (elements of vectors and halves of pairs always may).
-    - ``exact``: operands whose register must be declared ``.bN``; of a mapping, where its function of the op says so.
-    - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it
-      (``{"shared"}``); by default the slot ``space`` or ``ss``. ``bare``: address operand -> ``"address"``, where the
-      assembler takes what stands in its brackets without them too, ``"value"``, where it takes a 64-bit register or a
-      number, or a function of the op.
-    - ``destinations``: the operands written; by default those that are no parameter of the function.
-    - ``traits``: what passes and checks must know of it, as it is or as a function of the op.
+    - ``version``, ``target`` (``arch`` is the same for ``"90a"``): what all forms require. ``until``: the target and PTX version from
+      which on, together, the forms no longer exist. ``gates``: modifier word -> ``(target, version)``, such as ``{".bf16": (80, (7,
+      0))}``; a key ``"atype.e4m3"`` applies to that slot only. ``gate``: the same as a function of the op.
+    - ``legal``: a function of the op that returns why these modifiers cannot be combined, or None.
+    - ``classes``: modifier classes besides those of the block, name -> words without dots.
+    - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a function of the op.
+      ``limits``: the same for operands that may also be registers. ``registers``: never immediates, and never ``_``.
+    - ``sinks``: destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs).
+    - ``exact``: operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so.
+    - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it (``{"shared"}``); by default the
+      slot ``space`` or ``ss``. ``bare``: address operand -> ``"address"`` if the assembler accepts it without brackets, ``"value"`` if it
+      accepts a 64-bit register or a number, or a function of the op.
+    - ``destinations``: the operands written; by default those that are not parameters of the function.
+    - ``traits``: what passes and checks must know, as a value or a function of the op.
     """
     options = {
         "anchor": anchor,
@@ -239,10 +242,10 @@ def instruction(
 
 
 class Registry(Mapping[str, list[Form]]):
-    """Every opcode with its forms; an opcode's blocks are parsed when it is first asked for."""
+    """Every opcode with its forms. An opcode's blocks are parsed on first use."""
 
     def __init__(self) -> None:
-        self.revision = 0  # counts declarations, for whoever keeps answers
+        self.revision = 0  # counts declarations, for users that cache results
         self._declared: dict[str, list[_Declaration]] = {}
         self._forms: dict[str, list[Form]] = {}
         self._parsed: dict[int, list[Form]] = {}
@@ -289,7 +292,7 @@ def opcodes() -> list[str]:
 
 
 def forms(root: str) -> list[Form]:
-    """The forms of an opcode, none where it is not declared."""
+    """The forms of an opcode; empty if it is not declared."""
     return REGISTRY.get(root, [])
 
 
@@ -297,12 +300,12 @@ def forms(root: str) -> list[Form]:
 
 
 def plain(name: str) -> str:
-    """The name of an operand without what tells spellings apart: ``cache-policy`` and ``cache_policy`` are one."""
+    """An operand's name without spelling variants: ``cache-policy`` and ``cache_policy`` are the same."""
     return name.replace("-", "").replace("_", "").lower()
 
 
 def _forms(declaration: _Declaration, blocks: list[_Declaration]) -> list[Form]:
-    """The forms of a block, one of the ``blocks`` of its function: an op answers for the slots of all of them."""
+    """The forms of one block among the ``blocks`` of its function; an op has the slots of all of them."""
     options, function, lines = declaration.options, declaration.function, declaration.lines
     positional: list[str] = []
     ports: list[str] = []
@@ -405,7 +408,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
 
 
 def _space_slot(slots: set[str]) -> Any:
-    """Where an address has its state space from: a slot, or whether ``.global`` is written."""
+    """Where an address gets its state space: from a slot, or from whether ``.global`` is written."""
     if "global" in slots:
         return lambda op: {"global"} if op.get("global") else None
     return next((name for name in ("space", "ss", "state_space") if name in slots), None)
@@ -414,7 +417,9 @@ def _space_slot(slots: set[str]) -> Any:
 def _filled(
     function: Callable[..., Any], parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope
 ) -> Callable[..., Any]:
-    """The function itself, or one that puts None where this form lacks an operand: its ``places`` are where it finds each."""
+    """The function itself, or a wrapper that passes None for operands that this form lacks; ``places`` says where each
+    is.
+    """
     if scope is Scope.CONTROL or parameters[-1:] == ["*"]:
         return function
     wanted = [plain(name) for name in parameters]

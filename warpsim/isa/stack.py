@@ -21,7 +21,7 @@ Lanes = Any
     traits=Traits(moves_stack=True),
 )
 def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
-    """The address, in local memory, of new bytes that the function's return frees."""
+    """Allocate local memory until the function returns; gives its address."""
     align = 8 if immAlign is None else int(immAlign.reshape(-1)[0])
     return stack.allocate(size, align).astype(op.type.dtype)
 
@@ -33,7 +33,7 @@ def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> 
     target=52,
 )
 def stacksave(op: Op, *, stack: StackPort) -> Lanes:
-    """Where the stack ends."""
+    """The top of the stack."""
     return stack.top().astype(op.type.dtype)
 
 
@@ -46,5 +46,5 @@ def stacksave(op: Op, *, stack: StackPort) -> Lanes:
     traits=Traits(moves_stack=True),
 )
 def stackrestore(op: Op, a: Lanes, *, stack: StackPort) -> None:
-    """Free what was allocated since ``stacksave`` gave this value."""
+    """Free everything allocated since ``stacksave`` returned this value."""
     stack.restore(a)

@@ -1,12 +1,11 @@
-"""Reading of syntax blocks: the manual's own notation, with ``{...}`` for what may be left out.
+"""Parses syntax blocks, in the manual's own notation with ``{...}`` for optional parts.
 
-A block is a list of statements, each ended by ``;``: lines of a form (``add{.sat}.s32 d, a, b;``) and definitions of the
-modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` starts a comment. Operands are ``d`` (a value),
-``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]`` (addresses),
-``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` may be left out. ``a{.asel}`` takes a selector of
-bytes or halves; its words are a class of the block.
-``-a`` takes an arithmetic minus and ``{-}a`` may have one.
-``%cc`` is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out``), as a source it is ``carry``.
+A block is a list of statements, each ended by ``;``: lines of a form (``add{.sat}.s32 d, a, b;``) and definitions of
+the modifier classes that the forms name (``.type = { .u16, .u32 };``). ``//`` starts a comment. Operands are ``d`` (a
+value), ``d|p`` and ``d{|p}`` (two destinations), ``{!}c`` (a predicate that may be negated), ``[a]`` and ``[a, b]``
+(addresses), ``{a0, a1}`` (a vector of two), ``_`` (a sink); ``{, x}`` is optional. ``a{.asel}`` takes a selector of
+bytes or halves, whose words are a class of the block. ``-a`` needs an arithmetic minus, ``{-}a`` may have one. ``%cc``
+is the carry flag, which no instruction names: ``d|%cc`` writes it (``carry_out``), and as a source it is ``carry``.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ _PIECE = re.compile(rf"\.({_WORD})|\{{\s*((?:\.{_WORD}\s*)+)\}}")
 
 @attrs.frozen
 class Slot:
-    """One place for a modifier: ``values`` are the words it takes, ``name`` its attribute on ``Op``.
+    """One place for a modifier: ``values`` are its words, ``name`` its attribute on ``Op``.
 
-    ``group`` numbers slots that stand or fall together (``{.sem.scope}``); None where the slot is mandatory."""
+    ``group`` numbers slots that are present or absent together (``{.sem.scope}``); None if the slot is mandatory.
+    """
 
     name: str
     values: frozenset[str]
@@ -40,14 +40,15 @@ class Slot:
 
     @property
     def optional(self) -> bool:
-        """Whether the slot may stay empty."""
+        """Whether the slot may be empty."""
         return self.group is not None
 
 
 @attrs.frozen
 class OperandPattern:
-    """One operand as the block writes it. ``kind`` is value, address, vector, sink, carry, or a role of control flow:
-    target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` where a minus stands before the name."""
+    """One operand as written in the block. ``kind`` is value, address, vector, sink, carry, or a role in control flow:
+    target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` if a minus precedes the name.
+    """
 
     name: str
     kind: str = "value"
@@ -71,7 +72,7 @@ class Pattern:
 
 
 def attribute(word: str) -> str:
-    """The name on ``Op`` of a modifier word: ``level::cache_hint`` is ``level_cache_hint``."""
+    """The attribute on ``Op`` of a modifier word: ``level::cache_hint`` is ``level_cache_hint``."""
     return word.replace("::", "_")
 
 
@@ -81,7 +82,7 @@ def roots(block: str) -> list[str]:
 
 
 def parse_block(block: str, classes: Mapping[str, Sequence[str]] | None = None) -> list[Pattern]:
-    """Every form of a block, one for each choice of optional operands."""
+    """Every form of a block, one per choice of optional operands."""
     defined: dict[str, tuple[str, ...]] = {name: tuple(values) for name, values in (classes or {}).items()}
     forms: list[str] = []
     for statement in _COMMENT.sub("", block).split(";"):
@@ -129,7 +130,7 @@ def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
 
 
 def _variants(operands: str) -> list[str]:
-    """The operand texts with every ``{, x}`` left out or kept, the shorter first."""
+    """The operand texts with every ``{, x}`` omitted or kept, the shorter first."""
     start = re.search(r"\{\s*,", operands)
     if start is None:
         return [operands]

@@ -1,4 +1,4 @@
-"""Tensor maps made and changed on the device (PTX ISA: tensormap.replace, tensormap.cp_fenceproxy)."""
+"""Tensor maps created and modified on the device (PTX ISA: tensormap.replace, tensormap.cp_fenceproxy)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mod
 
 
 def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, value: Lanes) -> None:
-    """Change a field; the bytes are a map from then on."""
+    """Change a field; the bytes are then a map."""
     space = op.ss or ""
     offset, nbytes = tensor_map.place_of(field, order)
     kind = bits_type(8 * nbytes)
@@ -39,7 +39,7 @@ def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, val
     traits=Traits(tensor_map=True),
 )
 def replace_single(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
-    """Change the address or the rank; a rank is given less one."""
+    """Change the address or the rank; the rank is passed minus one."""
     if "rank" in op.modifiers:
         _store(memory, op, address, "rank", 0, value + value.dtype.type(1))
     else:
@@ -65,7 +65,7 @@ def _field(op: Op) -> str:
     traits=Traits(tensor_map=True),
 )
 def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort) -> None:
-    """Change the entry of a dimension; a stride is that of the dimension after it, in bytes."""
+    """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
     n = int(order.reshape(-1)[0])
     if _field(op) != "strides" or n < 4:
         _store(memory, op, address, _field(op), n, value)
@@ -118,7 +118,7 @@ def replace_packed(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) ->
     traits=Traits(tensor_map=True),
 )
 def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: MemoryPort) -> None:
-    """Copy a map from shared into global memory and make it visible to the tensormap proxy."""
+    """Copy a map from shared to global memory, and make it visible to the tensormap proxy."""
     for at in range(0, 128, 16):
         words = memory.load("shared", memory.advance(src, at), TYPES["b32"], 4)
         memory.store("global", memory.advance(dst, at), TYPES["b32"], words)

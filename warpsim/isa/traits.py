@@ -1,8 +1,8 @@
-"""What others must know of an instruction, said where it is declared.
+"""Traits: what others must know about an instruction, given where it is declared.
 
-A pass, a scheduler or a check asks `Traits`, never the opcode. Most are given to `instruction`, as they are or as a
-function of the op; what modifiers mean wherever they stand (``.sync``, ``.aligned``, scopes, memory order, state spaces)
-is read from them here.
+A pass, a scheduler or a check asks `Traits`, never the opcode. Most traits are given to `instruction`, as values or
+functions of the op. The meaning of modifiers that is the same everywhere (``.sync``, ``.aligned``, scopes, memory
+order, state spaces) is derived here.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Ending(enum.Enum):
 
 
 class Stop(enum.Enum):
-    """What ends the launch."""
+    """How a launch ends."""
 
     TRAP = "trap"
     BREAKPOINT = "breakpoint"
 
 
 class Access(enum.Enum):
-    """An access of each lane at an address of its own."""
+    """A memory access in which each lane has its own address."""
 
     LOAD = "load"
     STORE = "store"
@@ -43,7 +43,7 @@ class Access(enum.Enum):
 
 
 class Matrix(enum.Enum):
-    """What an instruction does with the elements of a matrix that the lanes of a warp (a warpgroup) hold together."""
+    """What an instruction does with the elements of a matrix that the lanes of a warp (or warpgroup) hold together."""
 
     MULTIPLY = "multiply"
     LOAD = "load"
@@ -52,7 +52,7 @@ class Matrix(enum.Enum):
 
 
 class Undefined(enum.Enum):
-    """What becomes of undefined bits of the sources."""
+    """What happens to undefined bits of the sources."""
 
     SPREADS = "spreads"
     """One undefined bit makes the whole result undefined."""
@@ -63,15 +63,15 @@ class Undefined(enum.Enum):
     BITWISE = "bitwise"
     """A bit of the result depends on one bit of each source."""
     MULTIPLIED = "multiplied"
-    """A matrix unit reads them: an error where it does."""
+    """A matrix unit reads them, which is an error."""
     STORED = "stored"
-    """They go to memory."""
+    """They are stored to memory."""
     COMBINED = "combined"
     """They are combined with memory."""
 
 
 class Modular(enum.Enum):
-    """What the low bits of the result are of the low bits of whole numbers."""
+    """How the low bits of the result depend on the low bits of the sources."""
 
     SUM = "a + b"
     DIFFERENCE = "a - b"
@@ -88,7 +88,7 @@ class Modular(enum.Enum):
 
 
 class Contraction(enum.Enum):
-    """What the assembler makes fused multiply-adds of, and looks through to find them."""
+    """What the assembler contracts to fused multiply-adds, and looks through to find them."""
 
     PRODUCT = "a * b"
     SUM = "a + b"
@@ -115,11 +115,11 @@ class Family(enum.Enum):
     BULK = "cp.async.bulk"
     WGMMA = "wgmma"
     REMOTE = "st.async"
-    """Stores and reductions in the shared memory of the cluster, which complete at an mbarrier."""
+    """Stores and reductions in the cluster's shared memory, which complete at an mbarrier."""
 
 
 class Stage(enum.Enum):
-    """Where in the life of asynchronous operations an instruction stands."""
+    """An instruction's stage in the life of asynchronous operations."""
 
     ISSUE = "issue"
     PREFETCH = "prefetch"
@@ -132,7 +132,7 @@ class Stage(enum.Enum):
 
 @attrs.frozen
 class Asynchronous:
-    """A step in the life of asynchronous operations: whether they complete by groups, and whether a tensor map says where."""
+    """A stage of asynchronous operations: whether they complete by groups, and whether a tensor map gives the place."""
 
     family: Family
     stage: Stage = Stage.ISSUE
@@ -152,7 +152,9 @@ class Barrier:
 
 @attrs.frozen
 class Fence:
-    """A fence of the memory model: between proxies where one is named, of initialised mbarriers alone, or of all accesses."""
+    """A fence of the memory model: between proxies if one is named, for initialised mbarriers only, or for all
+    accesses.
+    """
 
     proxy: str | None = None
     mbarrier_init: bool = False
@@ -160,7 +162,7 @@ class Fence:
 
 @attrs.frozen
 class Order:
-    """What an access is to the memory consistency model: weak, or ``strong`` within ``scope`` (None: the GPU)."""
+    """An access's order in the memory consistency model: weak, or ``strong`` within ``scope`` (None: the GPU)."""
 
     strong: bool = False
     release: bool = False
@@ -170,7 +172,7 @@ class Order:
 
 @attrs.frozen
 class Traits:
-    """What holds of an instruction; each default is what holds of plain arithmetic."""
+    """Properties of an instruction; the defaults are those of plain arithmetic."""
 
     ending: Ending | None = None
     """How it ends its block, if it does."""
@@ -179,94 +181,95 @@ class Traits:
     sleeps: bool = False
     """It only lets time pass."""
     register_count: bool = False
-    """It changes how many registers the threads of its warpgroup have."""
+    """It changes the register count of its warpgroup's threads."""
     access: Access | None = None
-    """Its access of memory by each lane, of the own GPU alone; matrices and asynchronous copies have traits of their own."""
+    """How each lane accesses memory, on its own GPU; matrices and asynchronous copies have their own traits."""
     polls: bool = False
-    """It reads what other threads may be about to write: a loop around it may wait for them."""
+    """It reads what other threads may be about to write, so a loop around it may be waiting for them."""
     counts: bool = False
-    """It takes a number from a count in memory."""
+    """It takes a number from a counter in memory."""
     order: Order = Order()
-    """Its place in the memory consistency model."""
+    """Its order in the memory consistency model."""
     spaces: tuple[str, ...] = ()
-    """The state spaces that it names, in the order of the text."""
+    """The state spaces that it names, in code order."""
     scope: str | None = None
-    """The threads that it names: ``cta``, ``cluster``, ``gpu`` or ``sys``."""
+    """The scope that it names: ``cta``, ``cluster``, ``gpu`` or ``sys``."""
     fence: Fence | None = None
     """What it fences, if it is a fence."""
     barrier: Barrier | None = None
     """The barrier that it arrives or waits at."""
     mbarrier: Mbarrier | None = None
-    """What it does to an mbarrier and nothing else; asynchronous operations complete at mbarriers beside that."""
+    """What it does to an mbarrier directly; asynchronous operations also complete at mbarriers."""
     asynchronous: Asynchronous | None = None
-    """Its place among asynchronous operations."""
+    """Its stage among asynchronous operations."""
     moves_stack: bool = False
-    """It moves the end of the thread's stack."""
+    """It moves the top of the thread's stack."""
     tensor_map: bool = False
     """It changes a tensor map."""
     synchronises: bool = False
-    """Lanes wait for each other before it: those of its membermask, or all of the warp."""
+    """Lanes wait for each other before it: those in its membermask, or all of the warp."""
     aligned: bool = False
-    """All lanes of the warp execute it together."""
+    """All lanes of the warp must execute it together."""
     matrix: Matrix | None = None
-    """What it does with a matrix; a lane that has left the kernel is missed."""
+    """What it does with a matrix; it needs lanes that have exited."""
     opaque_fragments: bool = False
-    """Its fragments have a layout that is unspecified: only instructions of its own family understand them."""
+    """Its fragments have an unspecified layout, which only instructions of its own family understand."""
     undefined: Undefined = Undefined.SPREADS
-    """What becomes of undefined bits of its sources."""
+    """What happens to undefined bits of its sources."""
     moved: tuple[int, ...] = ()
-    """The sources whose bits are moved, by their places."""
+    """The positions of sources whose bits are moved."""
     absorbs: bool = False
-    """The result may be defined though a source is not: x & 0, 0 * x, the element that is not selected."""
+    """The result may be defined although a source is not: x & 0, 0 * x, the element not selected."""
     copies: bool = False
-    """The destination holds the bits of the source: a compiler may rename one to the other."""
+    """The destination holds the source's bits, so a compiler may rename one to the other."""
     generic_address: bool = False
     """It converts an address between a state space and the generic one."""
     modular: Modular | None = None
-    """What is known of the low bits of the result where low bits of the sources are known."""
+    """What is known about the result's low bits if low bits of the sources are known."""
     contraction: Contraction | None = None
     """What the assembler may contract it with."""
     factors: Callable[..., tuple[Any, Any]] | None = None
-    """What a product multiplies, where that is not what stands in the text: a function of its sources."""
+    """The factors of a product, if they are not the operands: a function of its sources."""
     uniform: str | None = None
-    """The result is one for all lanes of the ``warp`` (threads of the ``cta``) that execute it together."""
+    """The result is the same for all lanes of the ``warp`` (threads of the ``cta``) that execute it together."""
     special_registers: bool = False
     """A source may be a special register."""
     symbols: str | None = None
-    """The state space of the variables whose addresses source ``a`` may be, "" for any; None: of none."""
+    """The state space of variables whose addresses source ``a`` may be, "" for any; None: of none."""
     wide_predicates: bool = True
-    """Any bit of an immediate counts where a predicate is asked for; else only the low 32."""
+    """Any bit of an immediate counts if a predicate is required; else only the low 32."""
     shuffles: bool = False
-    """The first result is the first source of another lane."""
+    """The first result is another lane's first source."""
     elects: bool = False
-    """The second result holds in one lane of each warp."""
+    """The second result is true in one lane of each warp."""
 
     @property
     def leaves(self) -> bool:
-        """True where the thread returns from its function, or exits."""
+        """Whether the thread returns from its function, or exits."""
         return self.ending in (Ending.RETURN, Ending.EXIT)
 
     @property
     def aligned_barrier(self) -> bool:
-        """True where all lanes of a warp execute a barrier of CTAs or clusters together: ``bar`` always, ``barrier`` with
-        ``.aligned``."""
+        """Whether all lanes of a warp must execute a CTA or cluster barrier together: ``bar`` always, ``barrier`` with
+        ``.aligned``.
+        """
         return self.barrier is not None and self.barrier.among != "warp" and self.aligned
 
     def is_async(self, family: Family, stage: Stage = Stage.ISSUE) -> bool:
-        """True for this stage of this family of asynchronous operations."""
+        """Whether it is this stage of this family of asynchronous operations."""
         return self.asynchronous is not None and self.asynchronous.family is family and self.asynchronous.stage is stage
 
     def does(self, what: Mbarrier) -> bool:
-        """True where it does (any of) this to an mbarrier."""
+        """Whether it does (any of) this to an mbarrier."""
         return self.mbarrier is not None and bool(self.mbarrier & what)
 
 
 PLAIN = Traits()
-"""Arithmetic of each lane."""
+"""Per-lane arithmetic."""
 
 
 def completed(declared: Traits, modifiers: tuple[str, ...]) -> Traits:
-    """What a declaration says, with what the modifiers say of themselves."""
+    """The declared traits, completed by those that follow from the modifiers."""
     words = frozenset(modifiers)
     scope = next((word for word in modifiers if word in SCOPES), None)
     spaces = (word.split("::")[0] for word in modifiers)

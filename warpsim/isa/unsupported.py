@@ -1,4 +1,4 @@
-"""What PTX has and this version does not run: refused as unsupported, not as a mistake in the text."""
+"""PTX that this version does not run; it is rejected as unsupported, not as an error."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ MODIFIERS: dict[str, frozenset[str]] = {
         "sub": "cc f32x2",
     }.items()
 }
-"""Modifiers that PTX has for an opcode, whether or not this version runs them with it."""
+"""Modifiers that PTX has for an opcode, whether or not this version runs them."""

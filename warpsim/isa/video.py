@@ -1,7 +1,7 @@
 """Video instructions (PTX ISA: Video Instructions, and SIMD Video Instructions).
 
-Operands may name a byte or half (``a.b1``), a destination the part of it that is written (the rest comes from c); in the
-SIMD instructions a selector lists the elements of b:a that take part. ``op.selectors`` has them by operand.
+Operands may name a byte or half (``a.b1``), and a destination the part that is written (the rest comes from c). In SIMD
+instructions, a selector lists the elements of b:a that take part. ``op.selectors`` has them by operand.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def _operation(name: str, a: Lanes, b: Lanes) -> Lanes:
 
 
 def _secondary(op: Op, value: Lanes, c: Lanes, *, signed: bool) -> Lanes:
-    """The sum with c, or the lesser or greater of both, as an H100 compares them (the assembler expands these).
+    """The sum with c, or the minimum or maximum of both, as an H100 compares them (the assembler expands these).
 
-    Signed: sums wrapped to 32 bits, other values as they are. Unsigned: as they are; sums, saturated shifts and what may be
-    negative count as greater than c where both have their top bits set."""
+    Signed: sums wrap to 32 bits, other values are unchanged. Unsigned: values are unchanged; sums, saturated shifts and
+    possibly negative values count as greater than c if both have their top bits set.
+    """
     if op.op2 == "add":
         return value + c
     name = op.text.split(".")[0]
@@ -61,9 +62,9 @@ def _may_be_negative(op: Op, name: str) -> bool:
 
 
 def _finish(op: Op, value: Lanes, c: Lanes | None, *, signed: bool, saturate: bool) -> Lanes:
-    """Saturation, then the secondary operation or the merge with c."""
+    """Saturate, then apply the secondary operation or merge with c."""
     part = op.selectors.get("d")
-    if saturate and part is None:  # unsigned words lose what is above them: an H100 clamps only what is below zero
+    if saturate and part is None:  # unsigned words lose what is above them: an H100 clamps only values below zero
         value = video.clamp(value, 32, signed=True) if signed else np.maximum(value, 0)
     elif saturate:
         value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed=signed)
@@ -83,7 +84,7 @@ _SCALAR = f"""
 
 
 def _scalar(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """An operation on bytes, halves or words, saturated, combined with c or merged into it."""
+    """An operation on bytes, halves or words, saturated, and combined with c or merged into it."""
     ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
     return _finish(op, _operation(op.text.split(".")[0], ta, tb), c, signed=op.dtype.signed, saturate=op.sat)
@@ -120,12 +121,12 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), signed=False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
-    top = np.int64(30)  # with .sat a left shift keeps 34 bits, the highest of them a sign
+    top = np.int64(30)  # with .sat, a left shift keeps 34 bits, the top one a sign
     if op.text.startswith("vshr"):
         value = ta >> by
     elif op.sat:
         value = ((ta << top) << by) >> top
-    else:  # what is shifted by a whole word is beyond any c, and need not be exact
+    else:  # a value shifted by a whole word exceeds any c, and need not be exact
         value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
     if op.sat:
         value = video.clamp(value, 32, signed=op.dtype.signed)
@@ -147,9 +148,10 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     target=20,
 )
 def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """a * b + c (+ 1 with .po), shifted right by the scale and saturated; the product or c may be negative.
+    """a * b + c (+ 1 with .po), shifted right by the scale and saturated; the product or c may be negated.
 
-    The H100 reads c and whole words as signed whatever the types say."""
+    The H100 reads c and whole words as signed, whatever their types.
+    """
     ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed or "a" not in op.selectors)
     tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed or "b" not in op.selectors)
     by = int(op.scale[3:]) if op.scale else 0
@@ -183,7 +185,7 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     target=20,
 )
 def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
-    """1 where the comparison holds, else 0; combined with c or merged into it."""
+    """1 where the comparison is true, else 0; combined with c or merged into it."""
     ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
     tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
     return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
@@ -203,7 +205,7 @@ _COMPARE: dict[str, Any] = {
 
 
 def _elements(op: Op, a: Lanes, b: Lanes) -> tuple[int, list[Lanes], list[Lanes]]:
-    """The width of the elements and those of both operands."""
+    """The element width, and the elements of both operands."""
     count = int(op.text.split(".")[0][-1])
     width = 32 // count
     xs = video.lanes(a, b, width, op.selectors.get("a"), 0, signed=op.atype.signed)
@@ -212,7 +214,7 @@ def _elements(op: Op, a: Lanes, b: Lanes) -> tuple[int, list[Lanes], list[Lanes]
 
 
 def _gather(op: Op, parts: list[Lanes], c: Lanes, width: int) -> Lanes:
-    """The chosen elements merged into c, or their sum added to it."""
+    """Merge the selected elements into c, or add their sum to it."""
     selector = op.selectors.get("d")
     mask = None if selector is None else {int(digit) for digit in selector[1:]}
     if not op.add:
@@ -239,7 +241,7 @@ _CLASSES = {
         "mask": ["b" + "".join(digits) for n in range(1, 5) for digits in itertools.combinations("3210", n)],
     },
 }
-"""Selectors of the elements of b:a, and masks of the result, by the number of elements."""
+"""Selectors of elements of b:a, and masks of the result, by number of elements."""
 
 
 def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -291,7 +293,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     target=30,
 )
 def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """1 for each pair where the comparison holds; merged into c, or counted and added to it."""
+    """1 for each pair where the comparison is true; merged into c, or counted and added to it."""
     width, xs, ys = _elements(op, a, b)
     parts = [_COMPARE[op.cmp](x, y).astype(np.int64) for x, y in zip(xs, ys, strict=True)]
     return _gather(op, parts, c, width)

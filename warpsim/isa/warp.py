@@ -44,12 +44,12 @@ def _table(mode: str, b: int, c: int) -> tuple[Lanes, Lanes]:
 
 
 def _agreed(x: Lanes) -> bool:
-    """Whether all lanes share an operand, told by its shape alone."""
+    """Whether all lanes share an operand, judged by its shape."""
     return bool(x.size == 1 or (x.shape[0] == x.shape[2] == 1 and x.strides[1] == 0))
 
 
 def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
-    """The source lane's register as it is, and whether that lane was in range."""
+    """The source lane's register, unchanged, and whether that lane was in range."""
     if _agreed(b) and _agreed(c):
         source, valid = _table(mode, int(b.flat[0]), int(c.flat[0]))
         value = a if a.shape[1] == 1 or a.strides[1] == 0 else a.take(source, axis=1)
@@ -64,7 +64,7 @@ def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: Rep
 
 
 def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
-    """Lanes that read the register of one that takes no part, after a warning about them."""
+    """A mask of lanes that read from a lane that does not take part, after a warning about them."""
     source = np.broadcast_to(source, active.shape)
     reading = active & ~np.take_along_axis(active, source, axis=1)
     if reading.any():
@@ -105,12 +105,12 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
 def shfl_sync_pred(
     op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort
 ) -> tuple[Lanes, Lanes]:
-    """d = a of another lane; p tells whether that lane was in range."""
+    """d = a of another lane; p says whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
 
 
 _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
-"""Without .sync the lanes that happen to be together take part; no module for sm_70 and newer since PTX 6.4 may say so."""
+"""Without .sync, the lanes that happen to be together take part. Not allowed since PTX 6.4 for sm_70 and newer."""
 
 
 @instruction(
@@ -126,24 +126,24 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
 def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
-    """d = a of another lane; p tells whether that lane was in range."""
+    """d = a of another lane; p says whether that lane was in range."""
     return _shuffle(op.mode, a, b, c, active, report)
 
 
 def _bits(flags: Lanes) -> Lanes:
-    """``[n, 1, m]``: lanes as the bits of a word."""
+    """``[n, 1, m]``: the lanes' flags as the bits of a word."""
     weights = (np.uint32(1) << np.arange(32, dtype=np.uint32))[None, :, None]
     return np.add.reduce(np.where(flags, weights, np.uint32(0)), axis=1, keepdims=True, dtype=np.uint32)
 
 
 def _members(membermask: Lanes, active: Lanes) -> Lanes:
-    """``[n, 32 (lane), 32 (member), m]``-free form: lanes that a uniform membermask names and that are active."""
+    """The active lanes in a uniform membermask."""
     bits = (membermask >> np.arange(32, dtype=np.uint32)[None, :, None]) & np.uint32(1)
     return active & (bits != 0)
 
 
 def _per_mask(body: Any) -> Any:
-    """Run a body once for each different membermask: lanes of one warp may synchronise in several groups."""
+    """Run a body once per distinct membermask: lanes of a warp may synchronise in several groups."""
 
     @wraps(body)
     def run(op: Op, *operands: Lanes, active: Lanes) -> Any:
@@ -178,7 +178,7 @@ def _per_mask(body: Any) -> Any:
 )
 @_per_mask
 def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
-    """Whether the predicate holds for all, any, or equally for the members."""
+    """Whether the predicate is true in all members, in any, or equal in all."""
     members = _members(membermask, active)
     every = (a | ~members).all(axis=1, keepdims=True)
     none = ~(a & members).any(axis=1, keepdims=True)
@@ -210,7 +210,7 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     traits=Traits(uniform="warp"),
 )
 def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
-    """Whether the predicate holds for all, any, or equally for the lanes here."""
+    """Whether the predicate is true in all lanes here, in any, or equal in all."""
     return vote_sync(op, a, _EVERYBODY, active=active)
 
 
@@ -223,7 +223,7 @@ def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     traits=Traits(uniform="warp"),
 )
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
-    """The predicates of the lanes here as bits."""
+    """The predicates of the lanes here, as bits."""
     return vote_ballot(op, a, _EVERYBODY, active=active)
 
 
@@ -238,7 +238,7 @@ def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
 )
 @_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
-    """The members that hold the same value."""
+    """A mask of the members with the same value."""
     members = _members(membermask, active)
     full = np.broadcast_to(a, active.shape)
     out = np.zeros(active.shape, np.uint32)
@@ -260,7 +260,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 )
 @_per_mask
 def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
-    """All members' mask where every member holds the same value, else 0."""
+    """The mask of all members if they have the same value, else 0."""
     return _match_all(a, membermask, active)[0]
 
 
@@ -276,7 +276,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
 )
 @_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
-    """All members' mask where every member holds the same value, else 0."""
+    """The mask of all members if they have the same value, else 0."""
     return _match_all(a, membermask, active)
 
 
@@ -334,7 +334,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 )
 @_per_mask
 def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
-    """The least or greatest value of the members, -0 below +0; NaNs count with .NaN, or where there is nothing else."""
+    """The minimum or maximum of the members, with -0 below +0; NaNs count with .NaN, or if there is nothing else."""
     members = _members(membermask, active)
     values = np.abs(a) if op.abs else a
     nan = np.isnan(values)

@@ -1,8 +1,8 @@
 """wgmma (PTX ISA: Asynchronous Warpgroup Level Matrix Instructions).
 
-Products appear at once: a kernel that keeps the rules cannot tell. Bodies ask for two ports beside `device`:
-``accumulator``, the old bits of the destination registers as one stack ``[registers, n, 128, m]``, which results are too, and ``shared_matrix``, which reads matrices from the shared memory
-of each warpgroup's CTA.
+Products appear at once, which a kernel that follows the rules cannot detect. Bodies request two ports besides `device`:
+``accumulator``, the old bits of the destination registers as one stack ``[registers, n, 128, m]`` (results have the
+same form), and ``shared_matrix``, which reads matrices from the shared memory of each warpgroup's CTA.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-s
 _MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
 _FLOAT_N = range(8, 257, 8)
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
-"""The text's dense list stops at 224; the assembler and the hardware take 240 and 256 too."""
+"""The text's list ends at 224; the assembler and the hardware also accept 240 and 256."""
 STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", "s8": "u1", "u8": "u1", "b1": "u1"}
 
 
@@ -63,7 +63,7 @@ def _declare(
     selectors: int = 1,
     gate: Callable[[Op], Gate | None] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The forms of ``opcode | classes``: A by descriptor or in registers, with the immediates of its types."""
+    """Declare the forms of ``opcode | classes``: A by descriptor or in registers, with the immediates of its types."""
     opcode, classes = block.split("|")
     sparse = opcode.startswith(_SPARSE)
     scale = ", imm_scale_a, imm_scale_b" if scales else ""
@@ -146,7 +146,7 @@ def mma_float(
     device: DevicePort,
     report: ReportPort,
 ) -> Lanes:
-    """D = A * B + D on floats, A and B negated where their scale is -1; without D where scale-d is false."""
+    """D = A * B + D on floats; A and B are negated if their scale is -1, and D is ignored if scale-d is false."""
     n, m = shared_matrix.extent
     types = op.atype.name, op.btype.name
     left, right, positions = operands(
@@ -213,23 +213,23 @@ def mma_integer(
 
 
 def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
-    """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]``, and where they stand."""
+    """A ``[W, K, 64]`` of the stored elements ``[W, K / 2, 64]``, and a mask of them."""
     full, present = expand(left.transpose(1, 0, 2), positions.transpose(1, 0, 2))
     return full.transpose(1, 0, 2), present.transpose(1, 0, 2)
 
 
 def one(value: Lanes) -> int:
-    """What an immediate says, 0 where there is none."""
+    """The value of an immediate; 0 if there is none."""
     return 0 if value is None else int(value.reshape(-1)[0])
 
 
 def scaled(bits: Lanes, scale: int) -> Lanes:
-    """A float operand with its sign bits turned where its scale is -1."""
+    """A float operand, with its signs flipped if its scale is -1."""
     return bits if scale == 1 else bits ^ bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
 
 
 def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
-    """The accumulator, zero where scale-d is false."""
+    """The accumulator, or zero where scale-d is false."""
     keep = scale_d[:, 0]
     if keep.all():
         return c
@@ -248,7 +248,7 @@ def operands(
     shared_matrix: SharedMatrixPort,
     report: ReportPort,
 ) -> tuple[Lanes, Lanes, Lanes | None]:
-    """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and where sparse A's elements stand."""
+    """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and the places of sparse A's elements."""
     n, m = shared_matrix.extent
     dtype = np.dtype(STORAGE[op.atype.name])
     k = 32 // dtype.itemsize
@@ -325,7 +325,7 @@ def _from_shared(
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE)),
 )
 def fence(op: Op) -> None:
-    """Order register accesses with wgmma: everything has happened already."""
+    """Order register accesses with wgmma; here, everything has happened already."""
 
 
 @instruction(
@@ -337,7 +337,7 @@ def fence(op: Op) -> None:
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.COMMIT)),
 )
 def commit_group(op: Op) -> None:
-    """Close a group of wgmma: all are complete."""
+    """Commit a group of wgmma; here, all have completed."""
 
 
 @instruction(
@@ -351,4 +351,4 @@ def commit_group(op: Op) -> None:
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes) -> None:
-    """Wait for groups of wgmma: all are complete."""
+    """Wait for groups of wgmma; here, all have completed."""

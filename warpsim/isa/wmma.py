@@ -39,11 +39,11 @@ GATES = {
     "shared::cta": (None, (7, 8)),
 }
 ALL_SHAPES = ".shape = { .m16n16k16, .m8n32k16, .m32n8k16, .m16n16k8, .m8n8k4, .m8n8k32, .m8n8k128 };"
-"""The class of shapes in the syntax of a form; which go with a type is for its ``legal``."""
+"""The class of shapes in a form's syntax; its ``legal`` says which go with a type."""
 
 
 def register_type(type: ScalarType) -> ScalarType:
-    """Of a multiplicand: integers may stand in any integer register."""
+    """The register type of a multiplicand; integers may be in any integer register."""
     found = {"f16": "f16x2", "f64": "f64", "bf16": "b32", "tf32": "b32"}.get(type.name, "s32")
     return TYPES[found]
 
@@ -54,7 +54,7 @@ def only_bits(name: str) -> Any:
 
 
 def accumulator_count(type: ScalarType, shape: str) -> int:
-    """Registers of C or D in a thread."""
+    """Registers per thread of C or D."""
     return layout.accumulator(shape, type.name).registers
 
 
@@ -91,7 +91,7 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
     traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
-    """f16 multiplicands; C of another type than D is converted first, D last."""
+    """f16 multiplicands; if C's type differs from D's, C is converted first, D last."""
     n, m = registers.extent((*a, *b, *c))
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "f32":
@@ -128,7 +128,7 @@ def _gathered(op: Op, type: str, values: Registers, n: int, m: int, sm: int = 90
 
 
 def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int, sm: int = 90) -> Registers:
-    """The registers of D of ``[M, N, W]``."""
+    """The registers of D from ``[M, N, W]``."""
     return registers.scatter(layout.accumulator(op.shape, type, sm), matrix, n, m, row_major=True)
 
 

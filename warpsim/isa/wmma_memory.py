@@ -47,7 +47,7 @@ def _load_legal(op: Op) -> str | None:
 def _stride(
     op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: ReportPort
 ) -> Lanes:
-    """Elements from line to line, of lanes that keep the rules of matrix storage (anchor warp-level-matrix-storage)."""
+    """The stride in elements, for lanes that follow the rules of matrix storage (anchor warp-level-matrix-storage)."""
     for name, value in (("address", p), ("stride", stride)):
         if value is None:
             continue
@@ -85,7 +85,7 @@ def _stride(
             advice="give the distance between lines in elements",
             stride=int(ld.min()),
         )
-    wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not judged
+    wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not checked
     if wrong.any():
         odd = int(np.broadcast_to(ld, wrong.shape)[wrong][0])
         report(
