@@ -126,3 +126,25 @@ print(library.cudaFree(0), library.cudaGetErrorString(3), library.cudaGetErrorNa
     text = b"the simulator did not start"
     assert (out, status) == (f"3 {text} {text}\n", 0)
     assert "ImportError: broken" in err
+
+
+def test_after_the_end_of_python(runtime, tmp_path):
+    """Destructors of the program come after Python's: they may give back, and ask for the device and for an error's text."""
+    (tmp_path / "last.c").write_text("""
+#include <stdio.h>
+int cudaGetDevice(int *), cudaSetDevice(int), cudaEventDestroy(void *), cudaMalloc(void **, size_t);
+const char *cudaGetErrorString(int);
+__attribute__((destructor)) static void end(void)
+{
+    int n = 7, status = cudaGetDevice(&n);
+    printf("%d %d %d %d %d %s\\n", status, n, cudaSetDevice(0), cudaEventDestroy(0), cudaMalloc(0, 4), cudaGetErrorString(4));
+    fflush(stdout);
+}
+""")
+    last = tmp_path / "last.so"
+    command = [*library.compiler(), "-shared", "-fPIC", str(tmp_path / "last.c"), str(runtime), "-o", str(last)]
+    subprocess.run(command, check=True)
+    env = {"WARPSIM_PATH": str(Path(library.__file__).parents[2]), "LD_LIBRARY_PATH": str(runtime.parent)}
+    program = f"import ctypes; print(ctypes.CDLL({str(last)!r}).cudaFree(0), flush=True)"
+
+    assert python(program, env) == ("0\n0 0 0 0 4 the simulator has ended\n", "", 0)

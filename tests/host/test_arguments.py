@@ -1,6 +1,7 @@
 """What a launch takes as arguments, sentence by sentence of the public face."""
 
 import array as arrays
+import ctypes
 import gc
 import itertools
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.host.arrays import array_of
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 RAW = """.visible .entry k(.param .u64 out, .param .align 4 .b8 p[16], .param .b16 h, .param .b32 w, .param .f64 d, .param .u32 u) {
@@ -132,6 +134,59 @@ def test_whatever_lends_its_memory(way):
     twice(Lent(x, way), Lent(y, way))
 
     assert y.tolist() == [0, 2, 4, 6]
+
+
+class Narrow:
+    """A tensor whose elements NumPy has no type for, as DLPack before 1.0 describes it; strides count elements."""
+
+    def __init__(self, data, code, *, strides, shape, device=1):
+        class Described(ctypes.Structure):
+            _fields_ = (
+                ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("rank", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p),
+            )  # fmt: skip
+
+        numbers = ctypes.c_int64 * len(shape)
+        self.kept = data, numbers(*shape), numbers(*(strides or shape))
+        where = ctypes.addressof(self.kept[1]), ctypes.addressof(self.kept[2]) if strides else None
+        self.device = (ctypes.c_int32 * 2)(device, 0)
+        bits = 8 * data.itemsize
+        self.described = Described(data.ctypes.data - 2, self.device, len(shape), code, bits, 1, *where, 2)
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.argtypes, new.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
+        return new(ctypes.addressof(self.described), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return tuple(self.device)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code"),
+    [
+        (ml_dtypes.bfloat16, 4),
+        (ml_dtypes.float8_e4m3fn, 10),
+        (ml_dtypes.float8_e5m2, 12),
+        (ml_dtypes.float8_e8m0fnu, 14),
+    ],
+)
+def test_narrow_floats_lend_their_memory(dtype, code):
+    """NumPy cannot read them from DLPack; they are, with their strides, on the same memory."""
+    data = np.arange(12, dtype=np.float32).astype(dtype)
+    plain = array_of(Narrow(data, code, strides=None, shape=(3, 4)))
+    turned = array_of(Narrow(data, code, strides=(1, 4), shape=(4, 3)))
+    plain[0, 1] = 8
+
+    assert (plain.dtype, plain.shape, turned.shape) == (dtype, (3, 4), (4, 3))
+    assert turned.tobytes() == data.reshape(3, 4).T.tobytes()
+    assert data[1] == 8
+    assert array_of(Narrow(data, code, strides=None, shape=(3, 0))).shape == (3, 0)
+    for other, device in ((17, 1), (code, 2)):
+        with pytest.raises(warpsim.LaunchError, match="does not provide an array"):
+            array_of(Narrow(data, other, strides=None, shape=(12,), device=device))
 
 
 def test_buffers():

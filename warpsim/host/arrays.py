@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import weakref
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from warpsim.checks.written import all_written
 from warpsim.errors import LaunchError, shown
+from warpsim.host.dlpack import from_dlpack
 from warpsim.machine.state.global_memory import GlobalMemory
 
 Array = NDArray[Any]
@@ -166,26 +166,10 @@ def array_of(value: Any) -> Array:
         if hasattr(value, "__array_interface__"):
             return np.asarray(value)
         if hasattr(value, "__dlpack__"):
-            return _from_dlpack(value)
+            return from_dlpack(value)
         return np.asarray(memoryview(value))
     except (TypeError, ValueError, BufferError, RuntimeError, AttributeError) as error:
         raise LaunchError(f"{type(value).__name__} does not provide an array that NumPy can read: {error}") from None
-
-
-def _from_dlpack(value: Any) -> Array:
-    found: Array = np.from_dlpack(value)
-    if found.flags.writeable or not found.flags.c_contiguous:
-        return found
-    try:
-        read_only = "versioned" in repr(value.__dlpack__(max_version=(1, 0)))
-    except TypeError:
-        read_only = False  # NumPy treats memory as read-only if the exporter does not say
-    if read_only:
-        return found
-    start, stop = extent(found)
-    memory = (ctypes.c_uint8 * (stop - start)).from_address(start)
-    weakref.finalize(memory, lambda kept: None, found)  # keep the owner alive as long as the view
-    return np.ctypeslib.as_array(memory).view(found.dtype).reshape(found.shape)
 
 
 @functools.cache

@@ -48,20 +48,29 @@ static int gone(void) /* Python has ended before the program: destructors come a
 {
     return !initialized() || (finalizing && finalizing());
 }
-static u late(const char *name) /* what is given back then has been, with the process; all else is too late */
+static u text_or(const char *name, const char *text, u code) /* some functions give a text, and no status */
 {
-    static const char *const back[] = {"Free", "Destroy", "Unload", "Unregister", "Release", "Synchronize"};
+    static const char *const texts[] = {"cudaGetErrorString", "cudaGetErrorName", "nvrtcGetErrorString"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(name, texts[i]))
+            return (u)(uintptr_t)text;
+    return code;
+}
+static u late(const char *name, const u *arguments)
+{ /* what is given back then has been, with the process; destructors may ask for the device; all else is too late */
+    static const char *const back[] = {"Free",    "Destroy",     "Unload",       "Unregister",
+                                       "Release", "Synchronize", "cudaSetDevice"};
+    int device = !strcmp(name, "cudaGetDevice"), state = !strcmp(name, "cuDevicePrimaryCtxGetState");
+    if (device)
+        *(int *)(uintptr_t)arguments[1] = 0;
+    if (state) /* flags, and whether it is active */
+        *(int *)(uintptr_t)arguments[2] = *(int *)(uintptr_t)arguments[3] = 0;
+    if (device || state)
+        return 0;
     for (size_t i = 0; i < sizeof back / sizeof *back; i++)
         if (strstr(name, back[i]))
             return 0;
-    return 4;
-}
-
-static u refused(const char *name) /* the simulator did not start; some functions give a text, and no status */
-{
-    int text = !strcmp(name, "cudaGetErrorString") || !strcmp(name, "cudaGetErrorName") ||
-               !strcmp(name, "nvrtcGetErrorString");
-    return text ? (u)(uintptr_t) "the simulator did not start" : 3;
+    return text_or(name, "the simulator has ended", 4);
 }
 
 #define P0 void
@@ -98,7 +107,7 @@ static u refused(const char *name) /* the simulator did not start; some function
 #define A15 A14, o
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { return !ready() ? refused(#name) : gone() ? late(#name) : ((u(*)(P##n))table[AT_##name])(A##n); }
+    EXPORT u name(P##n) { return !ready() ? text_or(#name, "the simulator did not start", 3) : gone() ? late(#name, (const u[]){0, A##n}) : ((u(*)(P##n))table[AT_##name])(A##n); }
 #include CALLS
 #undef CALL
 
