@@ -1,6 +1,7 @@
 """No state is shared by accident: nothing changes what a file of the package holds at its top level."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -53,8 +54,10 @@ def module_names(tree):
         yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
+@functools.cache
 def changed(function):
     """Names whose objects a function changes in place, with the line."""
+    found = []
     for node in ast.walk(function):
         targets = []
         if isinstance(node, (ast.Assign, ast.Delete)):
@@ -67,7 +70,8 @@ def changed(function):
             while isinstance(target, (ast.Subscript, ast.Attribute)):
                 target = target.value
                 if isinstance(target, ast.Name):
-                    yield target.id, node.lineno
+                    found.append((target.id, node.lineno))
+    return found
 
 
 def functions(tree):

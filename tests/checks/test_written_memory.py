@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.checks.written import WrittenBits
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 COPY = (
@@ -118,3 +119,15 @@ wait:
 
     (found,) = result.findings
     assert (found.rule, found.other.instruction) == ("uninitialised", "ld.shared.u32")
+
+
+def test_memory_that_grows():
+    """What is new is unwritten, also where all that there was has been written."""
+    bits = WrittenBits(16, 2)
+    columns = np.array([0, 1])
+    bits.mark(0, columns, 16, None, rows=True)
+    assert not bits.lacks(0, columns, 16, None, rows=True)
+    bits.grow(32)
+
+    assert bits.lacks(16, columns, 4, None, rows=True)
+    assert not bits.lacks(0, columns, 16, None, rows=True)

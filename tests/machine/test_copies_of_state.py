@@ -20,7 +20,7 @@ MODES = [("eager", "none"), ("at_wait", "none"), ("eager", "all"), ("at_wait", "
 SHORT = {
     "saxpy": MODES[2:3],
     "histogram": MODES[2:3],
-    "mma_f16_gemm": MODES[3:],
+    "copy_pipeline": MODES[3:],
 }
 CASES = [
     pytest.param(

@@ -110,5 +110,5 @@ def test_whoever_waits_has_one_result():
 @pytest.mark.parametrize("name", ["cluster_multicast", "split_barrier"])
 def test_phases_that_copies_ended_before_anyone_looked(name):
     """Copies that acted before the last of their phase are complete, too, when that one is seen to end it."""
-    for seed in SEEDS[:4]:
+    for seed in SEEDS[:2]:
         assert run_case(f"{ROOT}tests/cases/{name}", schedule=seed).bits_equal, seed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsim.isa.addresses import wide
+from warpsim.isa.addresses import whole, wide
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
 from warpsim.program.problems import Mismatch, unfit
@@ -101,4 +101,7 @@ def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand
     if type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
         message = f"{register.name} has 32 bits: a generic address and one of global memory have 64"
         raise unfit(node.span, message, 3, "widen it with cvt.u64.u32, or name the state space")
+    if type.bits < 32 and whole(op.text.split(".")[0], op, typed.spec.name, type.bits):
+        message = f"{register.name} has {type.bits} bits: {op.text} takes an address of 32 or 64"
+        raise unfit(node.span, message, 3, "widen it with cvt.u64.u16")
     return Reg(register, type)
