@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.native import cache
+from warpsim.native import cache, compiler
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 RUN = """
@@ -57,7 +57,7 @@ def test_processes_that_share_a_folder(tmp_path):
 )
 def test_a_damaged_object(tmp_path, monkeypatch, damage):
     """It is made anew."""
-    monkeypatch.setattr(compiler, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     text = "define i32 @f(ptr %p) {\n ret i32 7\n}"
     first, second, third = (compiler.Compiler() for _ in range(3))
     first.function(text, "f")
