@@ -173,6 +173,11 @@ def _atom(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
     if text.startswith("{"):
         elements = text.strip("{} ").split(",")
         return OperandPattern(elements[0].strip().rstrip("0123456789"), "vector", count=len(elements))
+    return _word(text, classes)
+
+
+def _word(text: str, classes: Mapping[str, tuple[str, ...]]) -> OperandPattern:
+    """A name, alone, with another (``d|p``) or with selectors (``a{.asel}``)."""
     pair = re.fullmatch(r"([\w-]+)\s*([\[{]?)\s*\|\s*([\w-]+)\s*[\]}]?", text)
     if pair:
         return OperandPattern(pair[1], second=pair[3], second_optional=bool(pair[2]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import ExpressionParser
 from warpsim.ptx.stream import SyntaxProblem
@@ -11,7 +13,19 @@ MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
 """Words that the assembler does not accept as names."""
 PARAMETER_SPACES = frozenset({".param", ".reg"})
+POINTED = frozenset({".global", ".shared", ".const", ".local"})
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
+
+
+@attrs.define
+class _Prefix:
+    """What stands in front of the names of a declaration."""
+
+    align: int | None = None
+    attributes: tuple[str, ...] = ()
+    vector: int = 1
+    pointer: tuple[str | None, int | None] | None = None
+    type: str = ""
 
 
 class DeclarationParser(ExpressionParser):
@@ -57,61 +71,67 @@ class DeclarationParser(ExpressionParser):
         first; the largest alignment counts.
         """
         s = self.s
-        span = s.span()
-        align: int | None = None
-        attributes: tuple[str, ...] = ()
+        span, found = s.span(), _Prefix()
         while s.text in LEADING:
             if s.text == ".align":
-                align = max(align or 1, self._alignment())
+                self._align(found)
             else:
-                attributes = self.attributes()
+                found.attributes = self.attributes()
         if s.text not in (PARAMETER_SPACES if parameter else SPACES):
             wanted = ".param or .reg" if parameter else "a state space"
             raise s.problem(f"found {s.shown()} where {wanted} was expected")
         space = s.take()[1:]
         if s.text in (".v8", ".v3", ".v1"):
             raise s.problem(f"found {s.shown()} where .v2, .v4 or the type of a variable was expected")
-        vector = 1
-        pointer: tuple[str | None, int | None] | None = None
-        type_name = ""
         while s.kind == "dotted":
-            text = s.text
-            if text == ".align" and pointer is not None and pointer[1] is None:
-                pointer = (pointer[0], self._alignment())
-            elif text == ".align" and not type_name and vector == 1:
-                align = max(align or 1, self._alignment())
-            elif text in (".v2", ".v4") and not type_name and vector == 1:
-                s.skip()
-                vector = int(text[2:])
-            elif text == ".ptr" and parameter and type_name and pointer is None:
-                s.skip()
-                pointer = (None, None)
-            elif text == ".attribute" and not type_name and not parameter:
-                attributes = self.attributes()
-            elif pointer == (None, None) and text in (".global", ".shared", ".const", ".local"):
-                s.skip()
-                pointer = (text[1:], pointer[1])
-            else:
-                if type_name:
-                    raise s.problem(f"found {s.shown()} after the type .{type_name}")
-                if text[1:] not in TYPES:
-                    raise s.problem(
-                        f"found {s.shown()} where the type of a .{space} variable was expected",
-                        "types of instructions only, such as .bf16 and .tf32, are held in .b16 and .b32",
-                        "directive",
-                    )
-                type_name = text[1:]
-                s.skip()
-        if not type_name:
+            self._modifier(found, space, parameter=parameter)
+        if not found.type:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
-        if attributes and space != "global" and not parameter:
-            self.note(
-                SyntaxProblem(f"{attributes[0]} is an attribute of .global variables", s.span(), rule="directive")
-            )
+        if found.attributes and space != "global" and not parameter:
+            message = f"{found.attributes[0]} is an attribute of .global variables"
+            self.note(SyntaxProblem(message, s.span(), rule="directive"))
         declarators = [self._declarator(parameter=parameter)]
         while not parameter and s.accept(","):
             declarators.append(self._declarator(parameter=parameter))
-        return ast.Variable(space, type_name, tuple(declarators), span, linkage, align, vector, pointer, attributes)
+        names = tuple(declarators)
+        return ast.Variable(
+            space, found.type, names, span, linkage, found.align, found.vector, found.pointer, found.attributes
+        )
+
+    def _modifier(self, found: _Prefix, space: str, *, parameter: bool) -> None:
+        """One of the words between a state space and a name."""
+        s, text, pointer = self.s, self.s.text, found.pointer
+        first = not found.type and found.vector == 1
+        if text == ".align" and pointer is not None and pointer[1] is None:
+            found.pointer = (pointer[0], self._alignment())
+        elif text == ".align" and first:
+            self._align(found)
+        elif text in (".v2", ".v4") and first:
+            found.vector = int(s.take()[2:])
+        elif text == ".ptr" and parameter and found.type and pointer is None:
+            s.skip()
+            found.pointer = (None, None)
+        elif text == ".attribute" and not found.type and not parameter:
+            found.attributes = self.attributes()
+        elif pointer == (None, None) and text in POINTED:
+            found.pointer = (s.take()[1:], None)
+        else:
+            self._type(found, space)
+
+    def _type(self, found: _Prefix, space: str) -> None:
+        s = self.s
+        if found.type:
+            raise s.problem(f"found {s.shown()} after the type .{found.type}")
+        if s.text[1:] not in TYPES:
+            raise s.problem(
+                f"found {s.shown()} where the type of a .{space} variable was expected",
+                "types of instructions only, such as .bf16 and .tf32, are held in .b16 and .b32",
+                "directive",
+            )
+        found.type = s.take()[1:]
+
+    def _align(self, found: _Prefix) -> None:
+        found.align = max(found.align or 1, self._alignment())
 
     def _alignment(self) -> int:
         """Parse ``.align N``."""
@@ -150,49 +170,57 @@ class DeclarationParser(ExpressionParser):
         if depth > MAX_DEPTH:
             raise s.problem("initialisers nest too deep")
         if s.accept("{"):
-            parts: list[ast.InitialiserTree] = []
-            if s.accept("}"):
-                return ()
-            if s.kind == "numbers":
-                span = s.span()
-                parts.append(ast.Numbers(tuple(map(int, s.take().split(","))), span))
-                s.expect("}")
-                return tuple(parts)
-            parts.append(self._initialiser(depth + 1))
-            while s.accept(","):
-                parts.append(self._initialiser(depth + 1))
-            s.expect("}")
-            return tuple(parts)
+            return self._list(depth)
         span = s.span()
-        if s.kind == "word" and s.text not in ("generic", "WARP_SZ"):
-            name = ast.Name(s.take(), span)
-            return ast.Initialiser(None, name, self._plus(), generic=False, mask=None, span=span)
-        if s.text == "generic":
-            s.skip()
-            s.expect("(")
-            name = ast.Name(s.word("a symbol"), s.span())
-            s.expect(")")
-            return ast.Initialiser(None, name, self._plus(), generic=True, mask=None, span=span)
         if s.kind == "integer" and s.peek(1) == "(":
-            mask = self.integer(64)
-            s.expect("(")
-            generic = s.accept("generic")
-            if generic:
-                s.expect("(")
-            name = ast.Name(s.word("a symbol"), s.span())
-            if generic:
-                s.expect(")")
-            offset = self._plus()
-            s.expect(")")
-            if mask >> 64 or mask not in MASKS:
-                self.note(
-                    SyntaxProblem(f"the mask 0x{mask:x} of an initial value is not a byte", span, "", "initialiser")
-                )
-            return ast.Initialiser(None, name, offset, generic, mask, span)
+            return self._masked()
+        if s.text == "generic" or (s.kind == "word" and s.text != "WARP_SZ"):
+            name, generic = self._symbol()
+            return ast.Initialiser(None, name, self._plus(), generic=generic, mask=None, span=span)
         if s.kind == "string":
-            raise s.problem("a string is not an initialiser in PTX", "write the bytes as a list of numbers")
-        literal = self.literal()
-        return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)
+            raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")
+        return ast.Initialiser(self.literal(), None, 0, generic=False, mask=None, span=span)
+
+    def _list(self, depth: int) -> tuple[ast.InitialiserTree, ...]:
+        """Initialisers in braces."""
+        s = self.s
+        if s.accept("}"):
+            return ()
+        if s.kind == "numbers":
+            span = s.span()
+            numbers = ast.Numbers(tuple(map(int, s.take().split(","))), span)
+            s.expect("}")
+            return (numbers,)
+        parts = [self._initialiser(depth + 1)]
+        while s.accept(","):
+            parts.append(self._initialiser(depth + 1))
+        s.expect("}")
+        return tuple(parts)
+
+    def _masked(self) -> ast.Initialiser:
+        """``0xFF(name)``: a byte of an address."""
+        s = self.s
+        span, mask = s.span(), self.integer(64)
+        s.expect("(")
+        name, generic = self._symbol()
+        offset = self._plus()
+        s.expect(")")
+        if mask >> 64 or mask not in MASKS:
+            message = f"the mask 0x{mask:x} of an initial value is not a byte"
+            self.note(SyntaxProblem(message, span, "", "initialiser"))
+        return ast.Initialiser(None, name, offset, generic, mask, span)
+
+    def _symbol(self) -> tuple[ast.Name, bool]:
+        """A symbol, and whether its generic address is meant."""
+        s = self.s
+        generic = s.accept("generic")
+        if generic:
+            s.expect("(")
+        span = s.span()
+        name = ast.Name(s.word("a symbol"), span)
+        if generic:
+            s.expect(")")
+        return name, generic
 
     def _plus(self) -> int:
         s = self.s

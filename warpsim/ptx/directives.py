@@ -11,6 +11,8 @@ from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, P
 
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
+EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}
+
 
 class DirectiveParser(DeclarationParser):
     """Parses directives. ``files`` and ``places`` are those that .file and .loc have named."""
@@ -146,38 +148,47 @@ class DirectiveParser(DeclarationParser):
         s = self.s
         span, name = s.span(), s.text[1:]
         if name == "pragma":
-            s.skip()
-            found = ast.Directive(name, tuple(self._pragma()), span)
-            if not entry and s.text != ".pragma":
-                raise s.problem(f"found {s.shown()} after the .pragma of a .func", "write it in the body")
-            return found
+            return self._pragmas(entry=entry)
         limit = (ENTRY_DIRECTIVES if entry else FUNC_DIRECTIVES).get(name)
         if limit is None or (name == "noreturn" and before):
-            raise s.problem(
-                f"found {s.shown()} where a directive of {'an .entry' if entry else 'a .func'} was expected"
-            )
+            wanted = f"a directive of {'an .entry' if entry else 'a .func'}"
+            raise s.problem(f"found {s.shown()} where {wanted} was expected")
         if self.version < NEWER.get(name, (0, 0)):
             self.note(s.problem(f".{name} needs PTX .version {'.'.join(map(str, NEWER[name]))}", rule="target"))
         if not entry and any(d.name == name for d in before):
             self.note(s.problem(f".{name} is given twice", rule="directive"))
         s.skip()
-        arguments: list[int | str] = []
-        while len(arguments) < limit and (not arguments or s.accept(",")):
-            at = s.span()
-            arguments.append(self.integer())
-            if name in POSITIVE and not arguments[-1]:
-                self.note(
-                    SyntaxProblem(f".{name} needs positive numbers", s.span() if name in LISTS else at, "", "directive")
-                )
+        arguments = self._numbers(name, limit)
         if name == "maxnctapersm":
             self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
-        if s.text == "," and limit:
-            raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
-        other = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}.get(name)
+        other = EXCLUDED.get(name)
         if other is not None and any(d.name == other for d in before):
             message = f".{name} and .{other} exclude each other"
             self.note(SyntaxProblem(message, s.span() if name in LISTS else span, rule="directive"))
-        return ast.Directive(name, tuple(arguments), span)
+        return ast.Directive(name, arguments, span)
+
+    def _pragmas(self, *, entry: bool) -> ast.Directive:
+        s = self.s
+        span = s.span()
+        s.skip()
+        found = ast.Directive("pragma", tuple(self._pragma()), span)
+        if not entry and s.text != ".pragma":
+            raise s.problem(f"found {s.shown()} after the .pragma of a .func", "it stands in the body")
+        return found
+
+    def _numbers(self, name: str, limit: int) -> tuple[int, ...]:
+        """The numbers of a directive, at most ``limit``."""
+        s = self.s
+        numbers: list[int] = []
+        while len(numbers) < limit and (not numbers or s.accept(",")):
+            at = s.span()
+            numbers.append(self.integer())
+            if name in POSITIVE and not numbers[-1]:
+                span = s.span() if name in LISTS else at
+                self.note(SyntaxProblem(f".{name} needs positive numbers", span, "", "directive"))
+        if s.text == "," and limit:
+            raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
+        return tuple(numbers)
 
 
 def _join(words: list[str]) -> str:

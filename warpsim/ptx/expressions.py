@@ -92,6 +92,9 @@ def decode_float(text: str) -> tuple[int, int]:
     return int(struct.unpack("<Q", struct.pack("<d", float(text)))[0]), 64
 
 
+SIGNS = frozenset("-+~!")
+
+
 class ExpressionParser:
     """Parses operands."""
 
@@ -354,30 +357,34 @@ class ExpressionParser:
             return self._decode(s.take())[0]
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
             return self._finite(float(text))
-        if text in ("-", "+", "~", "!"):
-            s.skip()
-            value = self._unary()
-            if text == "-":
-                return -value
-            if text == "+":
-                return value
-            if isinstance(value, float):
-                raise s.problem(f"{text} does not apply to floating-point constants")
-            return ~value if text == "~" else int(not value)
-        if text == "(":
-            s.skip()
-            if s.text in (".s64", ".u64"):
-                cast = s.take()
-                s.expect(")")
-                value = self._unary()
-                if not -(2**128) < value < 2**128:
-                    raise s.problem("constant expression out of range")
-                value = int(value) & (2**64 - 1)
-                return value - 2**64 if cast == ".s64" and value >> 63 else value
+        if text in SIGNS:
+            return self._signed(s.take())
+        if s.accept("("):
+            return self._bracketed()
+        if s.accept("WARP_SZ"):
+            return 32
+        raise s.problem(f"found {s.shown()} where an operand was expected")
+
+    def _signed(self, sign: str) -> int | float:
+        """What stands behind ``-``, ``+``, ``~`` or ``!``, with it."""
+        value = self._unary()
+        if sign in "+-":
+            return -value if sign == "-" else value
+        if isinstance(value, float):
+            raise self.s.problem(f"{sign} does not apply to floating-point constants")
+        return ~value if sign == "~" else int(not value)
+
+    def _bracketed(self) -> int | float:
+        """What stands behind an opening bracket: an expression, or a cast and what it applies to."""
+        s = self.s
+        if s.text not in (".s64", ".u64"):
             value = self._conditional()
             s.expect(")")
             return value
-        if text == "WARP_SZ":
-            s.skip()
-            return 32
-        raise s.problem(f"found {s.shown()} where an operand was expected")
+        cast = s.take()
+        s.expect(")")
+        value = self._unary()
+        if not -(2**128) < value < 2**128:
+            raise s.problem("constant expression out of range")
+        value = int(value) & (2**64 - 1)
+        return value - 2**64 if cast == ".s64" and value >> 63 else value

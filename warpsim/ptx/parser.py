@@ -93,31 +93,9 @@ class _Parser(DirectiveParser):
 
     def module(self) -> ast.Module | None:
         s = self.s
-        version, size = (0, 0), 64
-        target: tuple[str, ...] = ()
         items: list[ast.Function | ast.Variable | ast.Directive | ast.Section] = []
         try:
-            if s.text == ".target":
-                s.skip()
-                self._targets()
-            if s.text != ".version" or s.line_of(s.i) != s.line_of(s.i + 1) or s.i:
-                raise s.problem(
-                    f"found {s.shown()} where a module begins with .version",
-                    "the first directive of PTX is .version major.minor",
-                )
-            s.skip()
-            version = self.version = self._version()
-            if s.text != ".target":
-                raise s.problem(f"found {s.shown()} where .target was expected after .version")
-            while s.accept(".target"):
-                target = self._targets()
-            if s.text == ".address_size":
-                s.skip()
-                size_span = s.span()
-                size = self.integer()
-                if size not in (32, 64):
-                    message = f".address_size {size} is neither 32 nor 64"
-                    self.note(SyntaxProblem(message, size_span, rule="directive"))
+            version, target, size = self._head()
         except SyntaxProblem as problem:
             self.note(problem)
             return None
@@ -133,6 +111,31 @@ class _Parser(DirectiveParser):
             if s.i == before:
                 s.skip()
         return ast.Module(version, target, size, tuple(items), s.file, s.source)
+
+    def _head(self) -> tuple[tuple[int, int], tuple[str, ...], int]:
+        """``.version``, ``.target`` and ``.address_size``."""
+        s = self.s
+        if s.accept(".target"):
+            self._targets()
+        if s.text != ".version" or s.line_of(s.i) != s.line_of(s.i + 1) or s.i:
+            raise s.problem(
+                f"found {s.shown()} where a module begins with .version",
+                "the first directive of PTX is .version major.minor",
+            )
+        s.skip()
+        version = self.version = self._version()
+        if s.text != ".target":
+            raise s.problem(f"found {s.shown()} where .target was expected after .version")
+        target: tuple[str, ...] = ()
+        while s.accept(".target"):
+            target = self._targets()
+        size = 64
+        if s.accept(".address_size"):
+            span = s.span()
+            size = self.integer()
+            if size not in (32, 64):
+                self.note(SyntaxProblem(f".address_size {size} is neither 32 nor 64", span, rule="directive"))
+        return version, target, size
 
     def _version(self) -> tuple[int, int]:
         s = self.s

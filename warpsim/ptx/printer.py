@@ -145,28 +145,36 @@ def instruction(node: ast.Instruction) -> str:
 
 def operand(node: ast.Operand) -> str:
     """Print an operand."""
-    if isinstance(node, ast.Integer):
-        return f"{node.value}{'U' if node.unsigned else ''}"
-    if isinstance(node, ast.Float):
-        return f"0f{node.bits:08X}" if node.width == 32 else f"0d{node.bits:016X}"
-    if isinstance(node, ast.Name):
-        return node.text
-    if isinstance(node, ast.Sink):
-        return "_"
-    if isinstance(node, ast.Negated):
-        return f"!{node.operand.text}"
-    if isinstance(node, ast.Negative):
-        return f"-{operand(node.operand)}"
-    if isinstance(node, ast.Vector):
-        return "{" + ", ".join(operand(e) for e in node.elements) + "}"
-    if isinstance(node, ast.Pair):
-        return f"{operand(node.first)}|{operand(node.second)}"
-    if isinstance(node, ast.SymbolOffset):
-        return f"{node.symbol.text}+{node.offset}"
-    if isinstance(node, ast.Component):
-        return f"{node.base.text}.{node.component}"
-    if isinstance(node, ast.Group):
-        return "(" + ", ".join(operand(e) for e in node.elements) + ")"
-    base = node.base.text if node.base else ""
-    inside = base + (f"+{node.offset}" if base and node.offset else "") or str(node.offset)
-    return "[" + ", ".join([inside, *(operand(e) for e in node.extra)]) + "]"
+    match node:
+        case ast.Negated():
+            return f"!{node.operand.text}"
+        case ast.Negative():
+            return f"-{operand(node.operand)}"
+        case ast.Pair():
+            return f"{operand(node.first)}|{operand(node.second)}"
+        case ast.Vector():
+            return "{" + ", ".join(operand(e) for e in node.elements) + "}"
+        case ast.Group():
+            return "(" + ", ".join(operand(e) for e in node.elements) + ")"
+        case ast.Address():
+            base = node.base.text if node.base else ""
+            inside = base + (f"+{node.offset}" if base and node.offset else "") or str(node.offset)
+            return "[" + ", ".join([inside, *(operand(e) for e in node.extra)]) + "]"
+    return _alone(node)
+
+
+def _alone(node: ast.Integer | ast.Float | ast.Name | ast.Sink | ast.SymbolOffset | ast.Component) -> str:
+    """An operand without others in it."""
+    match node:
+        case ast.Integer():
+            return f"{node.value}{'U' if node.unsigned else ''}"
+        case ast.Float():
+            return f"0f{node.bits:08X}" if node.width == 32 else f"0d{node.bits:016X}"
+        case ast.Name():
+            return node.text
+        case ast.Sink():
+            return "_"
+        case ast.SymbolOffset():
+            return f"{node.symbol.text}+{node.offset}"
+        case ast.Component():
+            return f"{node.base.text}.{node.component}"
