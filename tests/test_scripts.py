@@ -8,6 +8,9 @@ import runpy
 import sys
 from pathlib import Path
 
+import warpsim
+from warpsim.machine.binding import bind
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted(p for folder in ("benchmarks", "docs/tools", "programs", "tests/recordings") for p in (ROOT / folder).rglob("*.py"))  # fmt: skip
 
@@ -58,6 +61,21 @@ def test_what_contributing_names():
 
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path.rstrip(".")).exists()] == []
+
+
+def test_who_binds(monkeypatch):
+    """The program that finds out which forms have an oracle sees those that a launch binds, its end among them."""
+    monkeypatch.syspath_prepend(ROOT / "tests" / "recordings")
+    for name in ("bind_step", "bind_end"):
+        monkeypatch.setattr(bind, name, getattr(bind, name))  # put back afterwards
+    bound = importlib.import_module("oracles").Bound()
+    bound.pytest_configure()
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .u32 a; mov.u32 a, 5; clz.b32 a, a; exit; }"
+    )
+    warpsim.load(text)["k"](1, 1, ())
+
+    assert {opcode for opcode, _ in bound.forms} == {"mov", "clz", "exit"}
 
 
 def test_profile(monkeypatch, capsys):

@@ -44,18 +44,16 @@ class Bound:
 
     def pytest_configure(self):
         """Look over the shoulder of whoever binds."""
-        from warpsim.machine import control
         from warpsim.machine.binding import bind
 
-        for module, name in ((bind, "bind_step"), (bind, "bind_end")):
-            plain = getattr(module, name)
+        for name in ("bind_step", "bind_end"):
+            plain = getattr(bind, name)
 
-            def noted(plan, instruction, *rest, plain=plain):
+            def noted(plan, instruction, *rest, plain=plain, **more):
                 self.forms.add((instruction.form.root, instruction.form.syntax))
-                return plain(plan, instruction, *rest)
+                return plain(plan, instruction, *rest, **more)
 
-            setattr(module, name, noted)
-        self.modules = bind, control
+            setattr(bind, name, noted)
 
 
 def forms():
@@ -90,7 +88,9 @@ def main():
     """Run the oracles, one process for each, and write the list."""
     if len(sys.argv) > 1:
         bound = Bound()
-        pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[bound])
+        status = pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[bound])
+        if status:
+            sys.exit(f"an oracle fails: pytest ends with {status!r}")
         Path(sys.argv[1]).write_text("".join(f"{root}\t{line}\n" for root, line in sorted(bound.forms)))
         return
     found = {}
