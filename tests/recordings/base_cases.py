@@ -13,7 +13,7 @@ import base_arithmetic  # noqa: F401
 import base_python  # noqa: F401
 import base_threads  # noqa: F401
 from base_parts import CASES
-from case_files import nvcc, write_case
+from case_files import make, nvcc, write_case
 
 HERE = Path(__file__).parent
 
@@ -83,5 +83,4 @@ def write(folder, name):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or CASES:
-        write(sys.argv[1], wanted)
+    make(write, CASES, __doc__)

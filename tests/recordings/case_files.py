@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -101,3 +102,13 @@ def write_case(path, ptx, parts, about):
     }  # fmt: skip
     (path / "case.json").write_text(json.dumps(found, indent=1) + "\n")
     np.savez_compressed(path / "data.npz", **data)
+
+
+def make(write, cases, doc):
+    """What the command line of a maker of cases asks for, ``FOLDER [NAME...]``: all of them where none is named."""
+    folder, *names = sys.argv[1:] or ["-h"]
+    unknown = [name for name in names if name not in cases]
+    if folder.startswith("-") or unknown:
+        sys.exit(f"no case {unknown[0]}; there are {', '.join(cases)}" if unknown else doc)
+    for name in names or cases:
+        write(folder, name)

@@ -5,11 +5,10 @@ gallery_cases.py FOLDER [NAME...]        needs nvcc, NumPy and ml_dtypes
 """
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
-from case_files import SIZES, changed, f32, i32, nvcc, one_kernel, ptr, random, result, small, source, write_case
+from case_files import SIZES, changed, f32, i32, make, nvcc, one_kernel, ptr, random, result, small, source, write_case
 
 SOURCES = Path(__file__).parents[2] / "programs"
 CASES = {}
@@ -239,5 +238,4 @@ def write(folder, name):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or CASES:
-        write(sys.argv[1], wanted)
+    make(write, CASES, __doc__)

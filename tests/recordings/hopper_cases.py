@@ -3,13 +3,12 @@
 hopper_cases.py FOLDER [NAME...]        needs nvcc, NumPy and ml_dtypes
 """
 
-import sys
 from pathlib import Path
 
 import hopper_boxes  # noqa: F401 - its cases
 import hopper_library  # noqa: F401
 import hopper_products  # noqa: F401
-from case_files import nvcc, one_kernel, write_case
+from case_files import make, nvcc, one_kernel, write_case
 from hopper_parts import CASES
 
 HERE = Path(__file__).parent
@@ -28,5 +27,4 @@ def write(folder, name):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or CASES:
-        write(sys.argv[1], wanted)
+    make(write, CASES, __doc__)

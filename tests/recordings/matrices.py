@@ -158,4 +158,7 @@ def summary(counts: dict[str, collections.Counter[str]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit({"record": record, "compare": compare, "check": check}[sys.argv[1]](*sys.argv[2:]))
+    commands = {"record": record, "compare": compare, "check": check}
+    if len(sys.argv) < 3 or sys.argv[1] not in commands:
+        sys.exit(__doc__)
+    sys.exit(commands[sys.argv[1]](*sys.argv[2:]))

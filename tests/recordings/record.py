@@ -211,8 +211,10 @@ def record(path):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--one":
+    if sys.argv[1:2] == ["--one"]:
         record(Path(sys.argv[2]))
+    elif not sys.argv[1:] or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     else:
         failed = 0
         for folder in sys.argv[1:]:

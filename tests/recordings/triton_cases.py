@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parent / "hopper"))
 import numpy as np
 import triton
 import triton_kernels as kernels
-from case_files import SIZES, changed, f32, i32, ptr, random, result, source, write_case
+from case_files import SIZES, changed, f32, i32, make, ptr, random, result, source, write_case
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -273,6 +273,5 @@ def write(folder, name, version=""):
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or CASES:
-        write(sys.argv[1], wanted, "" if triton.__version__.startswith("3.9") else "_" + triton.__version__[:3])
-        print(wanted)
+    version = "" if triton.__version__.startswith("3.9") else "_" + triton.__version__[:3]
+    make(lambda folder, name: write(folder, name, version), CASES, __doc__)
