@@ -309,7 +309,7 @@ def test_mbarriers_made_again():
     assert out.tolist() == CORRECT["bulk"][1].tolist()
     assert severities(findings) == [("mbarrier", "note")]
     used = "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [%r20]; " + again
-    with pytest.raises(warpsim.ExecutionError, match="initialised already"):
+    with pytest.raises(warpsim.ExecutionError, match="already initialised"):
         launch(edited(BULK, {"init2": used}))
 
 

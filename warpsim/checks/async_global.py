@@ -1,8 +1,8 @@
-"""Accesses to global memory that come too early: what bulk stores in flight have not written yet.
+"""Premature accesses to global memory that bulk stores in flight have not written yet.
 
-``cp.async.bulk.wait_group.read`` waits until a copy has read its source; what it writes is there behind the full wait, or at the
-end of the kernel. A copy is compared with accesses to its own tensor (or run of bytes) alone, and where there are such
-accesses by stamps of granules.
+``cp.async.bulk.wait_group.read`` waits until a copy has read its source; its writes are visible after the full wait, or
+at the end of the kernel. A copy is compared only with accesses to its own tensor (or run of bytes), through stamps on
+granules.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GlobalStores:
         self._ranges: dict[tuple[int, int], Claims | None] = {}
 
     def enter(self, copy: Transfer) -> None:
-        """A copy is to write global memory."""
+        """Add a copy that writes global memory."""
         target = copy.target
         if target is None:
             return
@@ -44,7 +44,7 @@ class GlobalStores:
             self._put(claims, copy.serial, target)
 
     def settle(self) -> None:
-        """Forget those that have written all."""
+        """Drop copies that have written everything."""
         self.stores = {number: copy for number, copy in self.stores.items() if copy.open.any()}
         if not self.stores:
             self._ranges = {}
@@ -55,7 +55,7 @@ class GlobalStores:
         claims.put(footprint, serial, next(iter(self.stores)), partial(self._holders, low=target.low))
 
     def _holders(self, met: Met, low: int) -> Iterator[tuple[Transfer, Array]]:
-        """The stores that still write granules, and the accesses (flat indices) that meet them there."""
+        """The stores that still write granules, and the accesses (flat indices) that touch them."""
         index, address, _, numbers = met
         for number in np.unique(numbers).tolist():
             copy = self.stores.get(number)
@@ -74,7 +74,7 @@ class GlobalStores:
         nbytes: int,
         active: Array | None,
     ) -> None:
-        """Accesses of the lanes of the step (``read``, ``write`` or ``atomic``) at ``base``."""
+        """Check accesses of the step's lanes (``read``, ``write`` or ``atomic``) at ``base``."""
         low, high = base.limits() if isinstance(base, Affine) else (int(base.min()), int(base.max()))
         near = self._near(low, high + nbytes)
         if near:
@@ -84,13 +84,13 @@ class GlobalStores:
                 self._meet(machine, group, access, claims, start, end, place, nbytes, active)
 
     def read_by_copies(self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int) -> None:
-        """Copies of the step read runs of bytes."""
+        """Check runs of bytes that copies of the step read."""
         for start, end, claims in self._near(int(address.min()), int(address.max()) + nbytes):
             place = (address.reshape(-1, 1) + np.arange(0, nbytes, GRANULE)).reshape(-1)
             self._meet(machine, group, "read", claims, start, end, place, min(nbytes, GRANULE), None, positions)
 
     def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
-        """The memory that stores may write and that has bytes of ``[low, high)``."""
+        """The memory that stores may write and that overlaps ``[low, high)``."""
         found = []
         for (start, end), claims in list(self._ranges.items()):
             if low < end and start < high:

@@ -1,4 +1,4 @@
-"""async-read-early, async-smem-overwrite: who touches what copies and wgmma in flight still write or read."""
+"""async-read-early, async-smem-overwrite: accesses to memory that copies and wgmma in flight still write or read."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ VERBS = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
 class InFlight:
-    """What a batch has in flight: copies and wgmma in shared memory, and stores to global memory."""
+    """A batch's operations in flight: copies and wgmma in shared memory, stores to global memory."""
 
     def __init__(self, machine: Machine) -> None:
         n_ctas = machine.batch.shape.n_ctas
         self.shared = SharedUses(machine.batch.shared.size, n_ctas)
         self.stores = GlobalStores()
         self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
-        """What wgmma read, by which warpgroup, and the tickets of its CTAs."""
+        """Matrices read by wgmma, their warpgroups, and the tickets of their CTAs."""
         self.changed = False
-        """Copies may have become complete, or their sources free."""
+        """Whether copies may have completed, or released their sources."""
 
     def settle(self) -> None:
-        """Take note of what is complete."""
+        """Drop completed operations."""
         if self.changed:
             self.changed = False
             self.shared.settle()
@@ -43,10 +43,10 @@ class InFlight:
 
 
 class AsyncReuse(Watcher):
-    """Compares accesses with the copies and the wgmma in flight."""
+    """Compares accesses with the copies and wgmma in flight."""
 
     def batch_began(self, machine: Machine) -> None:
-        """Nothing is in flight."""
+        """Start with nothing in flight."""
         machine.batch.notes[NAME] = InFlight(machine)
 
     def _in_flight(self, machine: Machine) -> InFlight:
@@ -55,7 +55,7 @@ class AsyncReuse(Watcher):
         return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Accesses of threads."""
+        """Check accesses of threads."""
         found = self._in_flight(machine)
         if access.space == "global":
             if found.stores.stores:
@@ -68,7 +68,7 @@ class AsyncReuse(Watcher):
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Rows of matrices."""
+        """Check matrix rows."""
         shared = self._in_flight(machine).shared
         if shared.busy:
             shared.touch(machine, group, VERBS[access], place, nbytes, columns, active, rows=True)
@@ -76,7 +76,7 @@ class AsyncReuse(Watcher):
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """What wgmma reads; one that is being started goes on reading until it is complete."""
+        """Note matrices read by wgmma; one being started keeps reading until it completes."""
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
@@ -88,7 +88,7 @@ class AsyncReuse(Watcher):
             for i, number in enumerate(numbers[: group.warps.n // 4]):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-                mine = np.zeros(n_ctas, np.int64)  # of these CTAs alone: others may stand here in another iteration
+                mine = np.zeros(n_ctas, np.int64)  # these CTAs only: others may be here in another iteration
                 mine[owners] = wgmma.starting[number * n_ctas + owners]
                 footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
                 found.matrices.append((footprint, number, mine))
@@ -97,7 +97,7 @@ class AsyncReuse(Watcher):
             found.shared.touch(machine, group, "read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
-        """Those that are complete read no more."""
+        """Drop completed wgmma."""
         found: InFlight = machine.batch.notes[NAME]
         if not found.matrices or machine.batch.wgmma is None:
             return
@@ -112,13 +112,13 @@ class AsyncReuse(Watcher):
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """What bulk copies read may not have been written yet."""
+        """Check that what bulk copies read has been written."""
         stores = self._in_flight(machine).stores
         if stores.stores and access == READ and not late(machine) and len(address):
             stores.read_by_copies(machine, group, positions, address, nbytes)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """New copies may meet those in flight."""
+        """Check new copies against those in flight."""
         shared = self._in_flight(machine).shared
         if shared.busy:
             writes = "atomic" if transfer.reduces else "write"
@@ -128,15 +128,15 @@ class AsyncReuse(Watcher):
                     shared.touch(machine, transfer.group, access, start, nbytes, columns, None, by=transfer.positions)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies claim their bytes."""
+        """Record the bytes of copies."""
         found = self._in_flight(machine)
         found.shared.enter(transfer)
         found.stores.enter(transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """Sources may be free."""
+        """Note that sources may be free."""
         machine.batch.notes[NAME].changed = True
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """Copies may be complete."""
+        """Note that copies may be complete."""
         machine.batch.notes[NAME].changed = True

@@ -1,4 +1,4 @@
-"""Accesses to shared memory that come too early: what copies and wgmma in flight still write or read."""
+"""Premature accesses to shared memory that copies and wgmma in flight still write or read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _NEVER = np.iinfo(np.int32).max
 
 
 class MatrixFootprint:
-    """The elements that a wgmma reads: ``[elements, columns]`` byte addresses within ``limits``, ``itemsize`` bytes each."""
+    """The elements that a wgmma reads: byte addresses ``[elements, columns]`` within ``limits``, ``itemsize`` bytes
+    each.
+    """
 
     def __init__(
         self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array, place: Any
@@ -34,8 +36,10 @@ class MatrixFootprint:
         self._keys: Array | None = None
 
     def hits(self, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
-        """Which accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) meet an element that is still read."""
-        own = self.address.shape[-1] > 1  # else the columns read at the same addresses
+        """A mask of the accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) that touch an element still
+        being read.
+        """
+        own = self.address.shape[-1] > 1  # otherwise all columns read the same addresses
         if self._keys is None:
             self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
         low = place + (columns << 32 if own else 0)
@@ -45,7 +49,7 @@ class MatrixFootprint:
 
 
 class SharedUses:
-    """What is in flight in a batch. ``matrices`` are the footprints of wgmma."""
+    """The operations of a batch in flight. ``matrices`` are the footprints of wgmma."""
 
     def __init__(self, size: int, n_ctas: int) -> None:
         self.matrices: list[MatrixFootprint] = []
@@ -60,7 +64,7 @@ class SharedUses:
         return bool(self._copies or self.matrices)
 
     def enter(self, copy: Transfer) -> None:
-        """A copy claims its bytes."""
+        """Record the bytes of a copy."""
         self._copies[copy.serial] = copy
         for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
             if footprint is not None:
@@ -71,7 +75,7 @@ class SharedUses:
                 self._oldest[kind] = min(oldest, copy.serial)
 
     def settle(self) -> None:
-        """Forget the copies that neither write nor read here any more."""
+        """Drop the copies that have finished reading and writing here."""
         open = [t for t in self._copies.values() if t.open.any() and not (t.writes is None and t.free.all())]
         if len(open) < len(self._copies):
             self._copies = {t.serial: t for t in open}
@@ -94,10 +98,11 @@ class SharedUses:
         rows: bool = False,
         by: Array | None = None,
     ) -> None:
-        """Other accesses (``read``, ``write`` or ``atomic``) to shared memory, one for each lane of the step.
+        """Check other accesses (``read``, ``write`` or ``atomic``) to shared memory, one per lane of the step.
 
-        ``rows``: one for each row ``[n, k, m]`` of the warps; ``by``: one for each of the threads at these positions
-        (none given: by a warpgroup)."""
+        ``rows``: one per matrix row ``[n, k, m]`` of the warps; ``by``: one per thread at these positions (empty: by a
+        warpgroup).
+        """
         place = np.asarray(place, np.int64)
         self._meet(machine, group, "writes", access, place, nbytes, columns, active, by, rows=rows)
         if access == "read":
@@ -142,7 +147,7 @@ class SharedUses:
                 self._report(machine, group, rule, what, copy.place, place, found, by, rows=rows)
 
     def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
-        """The copies that still write (or read) granules, and the accesses (flat indices) that meet them there."""
+        """The copies that still write (or read) granules, and the accesses (flat indices) that touch them."""
         index, address, owners, numbers = met
         for number in np.unique(numbers).tolist():
             copy = self._copies.get(number)

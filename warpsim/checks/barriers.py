@@ -1,5 +1,6 @@
-"""What is wrong where threads arrive at barriers: numbers, counts and kinds that disagree, operands that differ in a warp,
-arrivals at the cluster's without a wait between them."""
+"""Errors at barriers: numbers, counts and kinds that disagree, operands that differ within a warp, and repeated
+arrivals at the cluster barrier without a wait.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +27,28 @@ BARRIERS = 16
 
 @attrs.frozen
 class Last:
-    """Where threads arrived last at a barrier, and whether they vote there."""
+    """Where threads last arrived at a barrier, and whether they vote there."""
 
     place: Instruction
     reduction: bool
 
 
 class Barriers(Watcher):
-    """Looks at how threads arrive at barriers. A batch keeps where they arrived last at each, by its number."""
+    """Checks arrivals at barriers. A batch records the last arrival at each barrier, by number."""
 
-    compiled = frozenset({"barrier_reached"})  # of compiled code all threads of a CTA arrive in one place
+    compiled = frozenset({"barrier_reached"})  # in compiled code, all threads of a CTA arrive at the same place
 
     def batch_began(self, machine: Machine) -> None:
-        """Nobody has arrived."""
+        """Start with no arrivals."""
         machine.batch.notes[RULE] = {}
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
-        """They may, but not within a warp that arrives together."""
+        """Report operands that differ within a warp that arrives together; elsewhere they may differ."""
         if present(group).traits.aligned_barrier:
             _check_operands(machine, group, operands)
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
-        """Compare with what the threads say that have arrived."""
+        """Compare with the operands of threads that have arrived."""
         barrier, arrived = machine.batch.barrier(number), machine.batch.notes[RULE]
         last: Last | None = arrived.get(number)
         _check_count(machine, group, barrier, count, last)
@@ -56,7 +57,7 @@ class Barriers(Watcher):
             arrived[number] = Last(present(group), _votes(present(group)))
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
-        """Report threads that have arrived, and have not waited since."""
+        """Report threads that arrive again without having waited."""
         barrier = machine.batch.cluster_barrier
         assert barrier is not None
         again = barrier.entered[group.selection.positions] != NEVER
@@ -71,7 +72,7 @@ class Barriers(Watcher):
 
 
 def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last | None) -> None:
-    """Report a count that no barrier can have, and one that differs from what others gave in the same phase."""
+    """Report a count that no barrier can have, or one that differs from others in the same phase."""
     number, n_threads = barrier.number, machine.batch.shape.n_threads
     if count % 32 or count > -(-n_threads // 32) * 32:
         machine.fault(
@@ -94,7 +95,7 @@ def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, l
 
 
 def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | None) -> None:
-    """Report a barrier that does not exist, and one at which others vote, or do not, in the same phase."""
+    """Report a barrier that does not exist, or one where others vote (or do not) in the same phase."""
     number, reduction = barrier.number, _votes(present(group))
     if number >= BARRIERS:
         machine.fault(
@@ -120,7 +121,7 @@ def _votes(instruction: Instruction) -> bool:
 
 
 def _met(barrier: Barrier, group: Group) -> Array:
-    """CTAs of the group of which threads have arrived before."""
+    """The group's CTAs in which threads have arrived before."""
     met: Array = (barrier.arrived > 0) & (group.selection.per_cta > 0)
     return met
 

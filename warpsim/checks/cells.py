@@ -1,7 +1,7 @@
-"""The last accesses of every granule of a memory: a weak and a strong writer, and two readers.
+"""The last accesses to every granule of a memory: a weak and a strong writer, and two readers.
 
-A cell is ``time << 32 | thread``, 0 where nobody has been. Granules are as large as the smallest access so far, so that
-neighbouring bytes of different threads never meet.
+A cell is ``time << 32 | thread``, 0 if unused. Granules are as large as the smallest access so far, so that adjacent
+bytes of different threads never share one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHIFT = 32
 THREAD = (1 << SHIFT) - 1
 LARGEST = 16
 MOST = 64
-"""Accesses that are kept as they are."""
+"""Number of accesses kept unexpanded."""
 
 
 Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
@@ -28,8 +28,9 @@ Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
 
 @attrs.frozen
 class Strided:
-    """An access in which each lane has bytes of its own, at ``start`` plus strides from the beginning of an allocation, within
-    ``low`` and ``high``."""
+    """An access in which each lane has its own bytes, at ``start`` plus strides from the beginning of an allocation,
+    between ``low`` and ``high``.
+    """
 
     low: int
     high: int
@@ -42,11 +43,11 @@ class Strided:
 
     @property
     def order(self) -> list[int]:
-        """The axes as they follow each other in memory."""
+        """The axes in memory order."""
         return sorted(range(len(self.shape)), key=lambda axis: -abs(self.strides[axis]))
 
     def same_bytes(self, other: Strided) -> bool:
-        """Whether each lane accesses what it does in another access."""
+        """Whether each lane accesses the same bytes as in another access."""
         return (self.start, self.strides, self.nbytes, self.lanes) == (
             other.start,
             other.strides,
@@ -55,24 +56,25 @@ class Strided:
         )
 
     def stamps(self, threads: Array) -> Array:
-        """What it leaves in cells, in the order of memory."""
+        """Its stamps for the cells, in memory order."""
         order = self.order
         stamp: Array = np.empty((*[self.shape[axis] for axis in order], 1), np.int64)
         np.bitwise_or(threads.transpose(order)[..., None], self.now << SHIFT, out=stamp)
         return stamp
 
     def view(self, held: Array, granule: int, order: list[int]) -> Array:
-        """Its cells, in the order of memory."""
+        """Its cells, in memory order."""
         shape = (*[self.shape[axis] for axis in order], self.nbytes // granule)
         steps = (*[self.strides[axis] // granule * 8 for axis in order], 8)
         return np.ndarray(shape, np.int64, held, self.start // granule * 8, steps)
 
 
 class Cells:
-    """Cells of ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost).
+    """Cells for ``size`` bytes in ``width`` columns (``[granules * width]``, columns innermost).
 
-    ``narrow`` says that there were strong writes of less than gpu scope. Accesses of which no two meet are kept as they are
-    until somebody looks at a cell."""
+    ``narrow``: there were strong writes of less than gpu scope. Accesses that do not overlap are kept unexpanded until
+    a cell is inspected.
+    """
 
     def __init__(self, size: int, width: int) -> None:
         self.size = max(size, WIDEST)
@@ -86,7 +88,7 @@ class Cells:
     CACHES = frozenset({"_owned"})
 
     def __deepcopy__(self, memo: object) -> Cells:
-        """Both share the cells of each kind, until one of them asks for those to write to."""
+        """Copies share the cells of each kind until one of them requests write access."""
         copied = copy.copy(self)
         copied._kinds, copied._owned = dict(self._kinds), set()
         copied._kept = {kind: list(notes) for kind, notes in self._kept.items()}
@@ -95,13 +97,13 @@ class Cells:
 
     @property
     def kinds(self) -> dict[str, Array]:
-        """The cells of each kind that there are (see `of`)."""
+        """The existing cells of each kind (see `of`)."""
         if self._kept:
             self._settle()
         return self._kinds
 
     def keep(self, note: Strided, *, write: bool) -> bool:
-        """Keep an access as it is, where that does; False where cells are needed."""
+        """Keep an access unexpanded if that suffices; False if cells are needed."""
         if self._kinds:
             return False
         kind, others = "write" if write else "read", [other for notes in self._kept.values() for other in notes]
@@ -114,7 +116,7 @@ class Cells:
         return True
 
     def _settle(self) -> None:
-        """Leave what was kept in the cells."""
+        """Expand the kept accesses into the cells."""
         kept, self._kept = self._kept, {}
         for kind, notes in kept.items():
             held = self.of(kind)
@@ -124,21 +126,22 @@ class Cells:
                 note.view(held, self.granule, note.order)[...] = note.stamps(threads)
 
     def fit(self, nbytes: int) -> None:
-        """Granules of at most ``nbytes``."""
+        """Reduce granules to at most ``nbytes``."""
         wanted = nbytes & -nbytes
         if wanted < self.granule:
             times = self.granule // wanted
             for name, cells in self._kinds.items():
                 rows = cells.reshape(-1, self.width)
-                used = np.flatnonzero(rows.any(axis=1))  # most of a large memory nobody has touched
+                used = np.flatnonzero(rows.any(axis=1))  # most of a large memory is untouched
                 finer = np.zeros((len(rows), times, self.width), cells.dtype)
                 finer[used] = rows[used, None]
                 self._have(name, finer.reshape(-1))
             self.granule = wanted
 
     def of(self, kind: str) -> Array:
-        """The cells to write to: of ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a second reader),
-        ``remote`` (the last access of another CTA) or ``lead`` and ``past`` (see `RaceFlags`)."""
+        """Writable cells of a kind: ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a
+        second reader), ``remote`` (the last access by another CTA), or ``lead`` and ``past`` (see `RaceFlags`).
+        """
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)
@@ -151,7 +154,7 @@ class Cells:
         return cells
 
     def widen(self, width: int) -> None:
-        """Columns of their own for CTAs that so far shared one: thread ``t`` becomes ``t * width + column``."""
+        """Give CTAs that shared a column their own columns: thread ``t`` becomes ``t * width + column``."""
         for name, cells in self.kinds.items():
             used = np.flatnonzero(cells)
             kept = cells[used, None]

@@ -1,8 +1,8 @@
-"""Lanes and collectives: membermasks that do not agree, lanes that have exited, and lanes that went another way.
+"""Lanes and collectives: membermasks that disagree, lanes that have exited, and lanes that took another path.
 
-A lane that exits before its warp comes to a collective is not waited for, and only matrix instructions miss it. One
-that is alive when others of its warp begin to wait, and ends without having come, has *diverged*: the program parts its
-lanes where it must not, however they are scheduled.
+A lane that exits before its warp reaches a collective is not waited for; only matrix instructions need it. A lane that
+is alive when others of its warp begin to wait, and exits without arriving, has *diverged*: the program splits the warp
+where it must not, however it is scheduled.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
 COLLECTIVES = frozenset({"collective_reached", "collective_waits", "collective_passed", "collective_incomplete"})
-"""Nothing is wrong with a collective of a whole warp whose membermask names all of it, and no other is compiled."""
+"""A collective of a whole warp with a full membermask cannot go wrong, and no other is compiled."""
 DIVERGED = "diverged"
-"""Under this name a batch keeps marks ``[n]`` of the threads that went by a collective of their warps."""
+"""Key of a batch's marks ``[n]`` for threads that skipped a collective of their warps."""
 
 
 class Membermasks(Watcher):
-    """Reports lanes that their own membermask leaves out, and lanes that others name whose mask is another."""
+    """Reports lanes missing from their own membermask, and lanes whose mask differs from that of others who name them."""
 
     compiled = COLLECTIVES
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """Lanes come with their masks."""
+        """Check the masks of arriving lanes."""
         if members is None:
             return
         if isinstance(members, Imm):
@@ -54,7 +54,10 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
     if outside.any():
         found = int(np.broadcast_to(masks, active.shape)[outside][0])
         _report_members(
-            machine, group, f"lanes execute this that are not in their own membermask 0x{found:08x}", outside
+            machine,
+            group,
+            f"lanes that are not in their own membermask 0x{found:08x} execute this instruction",
+            outside,
         )
         return
     if masks.shape[1] == 1 or masks.strides[1] == 0:
@@ -81,12 +84,12 @@ def _report_members(machine: Machine, group: Group, message: str, lanes: Array) 
 
 
 class Absences(Watcher):
-    """Follows who diverges from the collectives of its warp, and reports who does not come any more."""
+    """Tracks lanes that diverge from a collective of their warp, and reports those that can no longer arrive."""
 
     compiled = COLLECTIVES
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
-        """Remember who is alive elsewhere, and not about to exit, while others of their unit begin to wait."""
+        """Note which lanes are alive elsewhere, and not about to exit, while others of their unit begin to wait."""
         instruction, batch = present(group), machine.batch
         wide = instruction.form.scope is Scope.WARPGROUP
         if wide and not instruction.traits.is_async(Family.WGMMA):
@@ -103,11 +106,11 @@ class Absences(Watcher):
         _diverged(machine)[elsewhere & np.isin(unit, unit[here])] = True
 
     def collective_passed(self, machine: Machine, group: Group) -> None:
-        """Remember who goes by."""
+        """Note lanes that skip the collective."""
         _diverged(machine)[group.selection.positions.reshape(-1)] = True
 
     def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """All lanes that live are here: report those that diverged or, for a matrix instruction, have exited."""
+        """All live lanes are here: report those that diverged and, for a matrix instruction, those that exited."""
         matrix = present(group).traits.matrix is not None
         diverged: Array | None = machine.batch.notes.get(DIVERGED)
         if not matrix and diverged is None:
@@ -126,7 +129,7 @@ class Absences(Watcher):
             _report_absent(machine, group, EXITED, here, absent, "exited, or never existed")
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
-        """Report warpgroups that lack threads for good."""
+        """Report warpgroups whose missing threads can no longer arrive."""
         first = int(group.selection.positions[np.broadcast_to(broken, group.selection.shape)][0])
         shape = machine.batch.shape
         thread = first // shape.n_ctas & ~127

@@ -1,7 +1,8 @@
-"""descriptor: matrix descriptors of wgmma that no layout has, or that read a tile otherwise than a copy has laid it out.
+"""descriptor: wgmma matrix descriptors that match no layout, or that read a tile differently from how a copy laid it
+out.
 
-The swizzle of a tensor copy is anchored at absolute multiples of its pattern, wherever the box begins. A descriptor whose
-base offset anchors the pattern elsewhere then reads other bytes than the copy meant.
+The swizzle of a tensor copy is anchored at absolute multiples of its pattern, wherever the box begins. A descriptor
+whose base offset anchors the pattern elsewhere reads other bytes than intended.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ ROW = 128
 
 
 class TileSwizzles:
-    """The copy that wrote each row of 128 bytes of each CTA last, as an index into ``copies``; 0 where none did."""
+    """The copy that last wrote each 128-byte row of each CTA, as an index into ``copies``; 0 if none did."""
 
     def __init__(self, size: int, n_ctas: int) -> None:
         self.rows: Array = np.zeros((-(-size // ROW), n_ctas), np.int16)
         self.copies: list[tuple[Instruction | None, int]] = [(None, 0)]
 
     def copied(self, instruction: Instruction, written: Footprint, span: int) -> None:
-        """A copy writes, with a swizzle row of ``span`` bytes (0: none)."""
+        """Record a copy with a swizzle row of ``span`` bytes (0: none)."""
         if not len(written.start):
             return
         number = 0
@@ -51,8 +52,9 @@ class TileSwizzles:
         self.rows[np.minimum(rows, len(self.rows) - 1), written.columns[:, None]] = number
 
     def made_by(self, chunks: Array, columns: Array, span: int, proxies: Proxies) -> Instruction | None:
-        """The copy with this swizzle that brought all bytes at ``chunks`` in one of the ``columns``, None where there is no
-        such; what threads have written there since is theirs."""
+        """The copy with this swizzle that wrote all bytes at ``chunks`` in one of the ``columns``; None if there is
+        none, or if threads have written there since.
+        """
         chunks = chunks.reshape(-1, 1)
         found = self.rows[np.minimum(chunks // ROW, len(self.rows) - 1), columns]
         known = np.array([made == span for _, made in self.copies])[found].all(axis=0)
@@ -63,14 +65,14 @@ class TileSwizzles:
 
 
 class Descriptors(Watcher):
-    """Looks at the descriptors of wgmma. How copies have laid out tiles is known only where proxy fences are followed, too."""
+    """Checks wgmma descriptors. Tile layouts made by copies are known only if proxy fences are checked too."""
 
     def batch_began(self, machine: Machine) -> None:
-        """No copy has laid out anything."""
+        """Start without any tiles."""
         machine.batch.notes[RULE] = TileSwizzles(machine.batch.shared.size, machine.batch.shape.n_ctas)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies lay out tiles."""
+        """Record tiles laid out by copies."""
         if transfer.writes is not None and not transfer.kind:
             work = transfer.work
             span = tensor_map.SPANS[work.boxes.fields.swizzle] if isinstance(work, BoxLoad) else 0
@@ -86,7 +88,7 @@ class Descriptors(Watcher):
         matrix: tuple[int, int, int, bool],
         limits: tuple[int, int],
     ) -> None:
-        """Report what no descriptor may say."""
+        """Report invalid descriptors."""
         problems: dict[int, str | None]
         numbers = dict.fromkeys(bits.reshape(-1).tolist())
         if len(numbers) == 1:
@@ -109,7 +111,7 @@ class Descriptors(Watcher):
 
 
 def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> str | None:
-    """Whether tensor copies have laid out the tile with the pattern at multiples of its size."""
+    """The message if tensor copies laid out the tile with the pattern at multiples of its size."""
     proxies: Proxies | None = machine.batch.notes.get(PROXY)
     if proxies is None or tile.low < 0 or tile.high > machine.batch.shared.size:
         return None
@@ -118,6 +120,6 @@ def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> st
     if copy is None:
         return None
     return (
-        f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} has laid out the"
+        f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} laid out the"
         " tile with a pattern that begins at multiples of its size: 0 is right"
     )

@@ -1,4 +1,4 @@
-"""The fragment-mismatch rule while running: what the flow of fragments shows is reported when an instruction comes to it."""
+"""The fragment-mismatch rule at run time: reports what the static flow of fragments shows when an instruction executes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Fragments(Watcher):
-    """Reports warps that come to an instruction with a wrong fragment."""
+    """Reports warps that execute an instruction with a wrong fragment."""
 
-    compiled = frozenset({"collective_reached"})  # no matrix instruction is compiled into a unit
+    compiled = frozenset({"collective_reached"})  # matrix instructions are not compiled into units
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
-        """Look the instruction up among those that the flow of fragments shows to be wrong."""
+        """Look the instruction up among those with wrong fragments."""
         wrong = _mismatches_of(group.plan)
         if not wrong:
             return

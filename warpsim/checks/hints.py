@@ -1,8 +1,8 @@
-"""What flags say to threads that make no fence after reading them.
+"""Flags read by threads that execute no fence afterwards.
 
-By the memory consistency model such a read acquires nothing; CUDA's own examples do it where blocks take a number (the last
-block of a reduction takes a ticket behind a fence, and makes none after it). So an access that only this would order is a
-warning; flags that are polled, and locks, need the fence.
+In the memory consistency model such a read acquires nothing. CUDA's own examples do it where blocks take a ticket (the
+last block of a reduction takes one after a fence, and executes no fence afterwards). An access ordered only by such a
+read is therefore a warning; polled flags and locks need the fence.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 KEPT = 4096
-"""Reads of flags that are remembered."""
+"""Number of flag reads remembered."""
 ASKED = 64
-"""Accesses of one step that are looked at."""
+"""Number of accesses checked per step."""
 
 
 class Hints:
-    """Reads of flags by threads of a batch: who read, when, and what had been released through the flag."""
+    """Flag reads by threads of a batch: who read, when, and what had been released through the flag."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self._reads: deque[tuple[Array, int, Rows]] = deque(maxlen=KEPT)
 
     def read(self, instruction: Instruction | None, positions: Array, now: int, rows: Rows) -> None:
-        """These threads have read a flag, and acquired nothing."""
+        """Note that these threads have read a flag without acquiring."""
         if instruction is None or not instruction.traits.counts or _adds_nothing(instruction):
             return
         if self._reads:
@@ -48,7 +48,9 @@ class Hints:
         self._reads.append((positions, now, dict(rows)))
 
     def say(self, threads: Array, times: Array, positions: Array) -> bool:
-        """Whether a flag tells of each of these accesses to the thread that now follows, or to one that it has met since."""
+        """Whether a flag signals each of these accesses to the thread that follows, or to one that it has synchronised
+        with since.
+        """
         if not self._reads:
             return False
         asked = np.unique(np.stack([threads, times, positions]), axis=1)[:, :ASKED]
@@ -68,6 +70,6 @@ class Hints:
 
 
 def _adds_nothing(instruction: Instruction) -> bool:
-    """Whether an atomic is a way of writing a load."""
+    """Whether an atomic is just a way to write a load."""
     last = instruction.operands[-1]
     return isinstance(last, Imm) and not last.bits

@@ -1,4 +1,4 @@
-"""What threads know of others: times before which the accesses of each thread of a CTA are known, CTA by CTA."""
+"""What threads know about others: times before which the accesses of each thread of a CTA are known, per CTA."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Past = tuple[int, int, int]
 
 @attrs.define(eq=False)
 class Numbering:
-    """The numbers of threads (and agents) in a launch: the first of each batch, and its CTAs, their count and all its numbers."""
+    """Thread (and agent) numbers in a launch: the first of each batch, its CTAs, their number, and the total."""
 
     bases: list[int] = attrs.field(factory=list)
     batches: list[tuple[Array, int, int]] = attrs.field(factory=list)
 
     def enter(self, ctas: Array, shape: Shape) -> int:
-        """The number of the first thread of a new batch."""
+        """The number of a new batch's first thread."""
         base = self.bases[-1] + self.batches[-1][2] if self.bases else 0
         self.bases.append(base)
         self.batches.append((ctas, shape.n_ctas, rows_of(shape) * shape.n_ctas))
@@ -53,12 +53,12 @@ def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
 
 
 def rows_of(shape: Shape) -> int:
-    """How many threads and agents a CTA has."""
+    """Number of threads and agents of a CTA."""
     return shape.n_threads + -(-shape.n_threads // 128)
 
 
 def join(into: Rows, rows: Rows) -> None:
-    """Add what ``rows`` know."""
+    """Merge knowledge."""
     for cta, row in rows.items():
         old = into.get(cta)
         into[cta] = row if old is None else np.maximum(old, row)

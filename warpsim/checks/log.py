@@ -1,4 +1,4 @@
-"""What happened, in order: entries are only added, so that copies share them."""
+"""An append-only log, so that copies can share entries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ T = TypeVar("T")
 
 
 class Log(Sequence[T]):
-    """The first ``n`` of entries that copies of it may have, too; whoever adds to them where another has done so already
-    takes its own."""
+    """The first ``n`` of entries that copies may share. Appending after another copy has done so makes a private copy."""
 
     __slots__ = ("entries", "n")
 
@@ -19,7 +18,7 @@ class Log(Sequence[T]):
         self.n = len(entries)
 
     def append(self, entry: T) -> None:
-        """One more."""
+        """Append an entry."""
         if len(self.entries) != self.n:
             self.entries = self.entries[: self.n]
         self.entries.append(entry)

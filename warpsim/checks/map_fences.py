@@ -1,7 +1,8 @@
-"""Tensor maps that a kernel changes: the tensormap proxy sees them behind a release and an acquire (part of proxy-fence).
+"""Tensor maps changed by a kernel: the tensormap proxy sees them after a release and an acquire (part of proxy-fence).
 
-Who changes a map releases it with ``fence.proxy.tensormap::generic.release`` (``tensormap.cp_fenceproxy`` does so itself);
-before a CTA uses it one of its threads acquires it by address. Maps among the parameters need neither.
+The thread that changes a map releases it with ``fence.proxy.tensormap::generic.release`` (``tensormap.cp_fenceproxy``
+includes it). Before a CTA uses the map, one of its threads acquires it by address. Maps among the parameters need
+neither.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ ADVICE = (
 
 
 def release_maps(proxies: Proxies, positions: Array) -> None:
-    """Threads make their changes of maps visible."""
+    """Release the threads' changes of maps."""
     proxies.maps_released[positions] = proxies.tick(None)
 
 
 def acquire_maps(proxies: Proxies, addresses: Array, columns: Array) -> None:
-    """Threads of CTAs are to see the maps at these addresses."""
+    """Acquire the maps at these addresses for CTAs."""
     now = proxies.tick(None)
     for address, column in zip(addresses.tolist(), columns.tolist(), strict=True):
         proxies.maps_acquired.setdefault(address, np.zeros(proxies.n_ctas, np.int64))[column] = now
@@ -43,7 +44,7 @@ def acquire_maps(proxies: Proxies, addresses: Array, columns: Array) -> None:
 def check_map(
     proxies: Proxies, machine: Machine, group: Group, address: int, columns: Array, active: Array | None
 ) -> None:
-    """CTAs use the map at ``address``: report a change of it that no such pair of fences made visible."""
+    """Report a change of the map at ``address`` that no such pair of fences made visible to the CTAs that use it."""
     shared = proxies.shared_state
     allocation = machine.launch.memory.find(address, address + SIZE) if shared.cells else None
     cells = None if allocation is None else shared.cells.get(allocation.number)

@@ -1,5 +1,6 @@
-"""matrix-address-space, matrix-alignment: rows of ldmatrix and stmatrix that are not in shared memory, or at no multiple of
-their size."""
+"""matrix-address-space, matrix-alignment: rows of ldmatrix and stmatrix that are not in shared memory or not aligned to
+their size.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ RULES = frozenset(BROKEN.values())
 
 
 class MatrixRows(Watcher):
-    """Names the rule that rows break which cannot be accessed."""
+    """Names the rule broken by rows that cannot be accessed."""
 
     def rows_refused(
         self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int
     ) -> None:
-        """Report them."""
+        """Report the rows."""
         report_rows(machine, group, BROKEN[problem], problem, rows, address, nbytes)

@@ -1,4 +1,4 @@
-"""mbarrier: what the words and the phases of mbarrier objects have to keep, and when they are visible to others."""
+"""mbarrier: valid counts and phases of mbarrier objects, and their visibility to others."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ FENCE_ADVICE = (
 
 @attrs.define(eq=False)
 class Initialised:
-    """The objects of a batch as sorted ``keys`` (column and address), whether a fence has made them visible, and how many
-    barriers of CTAs had been passed when they were made."""
+    """The objects of a batch as sorted ``keys`` (column and address), whether a fence has made them visible, and the
+    number of CTA barriers passed when they were initialised.
+    """
 
     keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     fenced: Array = attrs.field(factory=lambda: np.zeros(0, np.bool_))
@@ -34,16 +35,16 @@ class Initialised:
 
 
 class MbarrierRules(Watcher):
-    """Follows the mbarrier objects of each batch."""
+    """Tracks the mbarrier objects of each batch."""
 
     def batch_began(self, machine: Machine) -> None:
-        """There are no objects."""
+        """Start without objects."""
         machine.batch.notes[RULE] = Initialised()
 
     def mbarrier_initialised(
         self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
     ) -> None:
-        """The count has to fit, and the object must not be there."""
+        """Report an invalid count, or an object that already exists."""
         wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
         if wrong.any():
             n = int(count[wrong].reshape(-1)[0]) if count.size > 1 else int(count.reshape(-1)[0])
@@ -58,14 +59,14 @@ class MbarrierRules(Watcher):
         again = keys[np.isin(keys, known.keys)]
         if len(again):
             words = machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, np.dtype(np.uint64))
-            # compilers make objects in memory that another one had which nobody used, a barrier later
+            # compilers reuse memory of an object that nobody used, one barrier later
             unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
             unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.meetings).all()
             _report(
                 machine,
                 group,
                 active,
-                f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is initialised already",
+                f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is already initialised",
                 severity="note" if unused else "error",
                 advice="execute mbarrier.inval before initialising it again",
             )
@@ -79,7 +80,7 @@ class MbarrierRules(Watcher):
     def mbarrier_invalidated(
         self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
     ) -> None:
-        """The object has to be there, and is no more."""
+        """Report an object that does not exist, and remove it."""
         _check_valid(machine, group, active, words)
         known: Initialised = machine.batch.notes[RULE]
         at = np.searchsorted(known.keys, np.unique(columns << 32 | place))
@@ -88,16 +89,16 @@ class MbarrierRules(Watcher):
         known.keys, known.fenced, known.made = known.keys[kept], known.fenced[kept], known.made[kept]
 
     def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
-        """Objects of these CTAs are visible."""
+        """Mark objects of these CTAs as visible."""
         known: Initialised = machine.batch.notes[RULE]
         if len(known.keys) and not known.fenced.all():
             known.fenced = known.fenced | np.isin(known.keys >> 32, np.unique(group.selection.ctas))
 
     def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
-        """Counts have to stay in their ranges."""
+        """Report counts out of range."""
         _check_valid(machine, group, active, before)
         if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
-            return  # makes the phase expect one arrival more
+            return  # makes the phase expect one more arrival
         if (np.abs(mbarriers.tx_count(after)) > mbarriers.MAX_TX).any():
             _report(
                 machine, group, active, f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}"
@@ -113,11 +114,11 @@ class MbarrierRules(Watcher):
             )
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
-        """Only objects have phases."""
+        """Report reads of the phase of something that is not an object."""
         _check_valid(machine, group, active, words)
 
     def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-        """Others than the CTA that made an object see it behind a fence."""
+        """Report an object used by others than its CTA that no fence made visible."""
         known: Initialised = machine.batch.notes[RULE]
         if known.fenced.all():
             return

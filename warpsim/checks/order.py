@@ -1,13 +1,13 @@
-"""Which accesses happen before which: clocks of a batch's threads.
+"""The happens-before relation: clocks of a batch's threads.
 
-Time is the number of the step: it rises with every step of a launch. Since steps run one after the other, an access of
-thread t at time s happens before what thread u does now exactly if some synchronisation of both came after s. What a
-CTA, a warp or a cluster synchronises as a whole is one number for each thread, the time of the last barrier. Everything
-else (mbarriers, barriers of some warps, flags with fences) hands on *knowledge*: for each CTA a row with, for each of
-its threads, the time before which its accesses are known. Knowledge never changes once made; threads share it.
+Time is the step number, which increases with every step of a launch. Steps run one after another, so an access by
+thread t at time s happens before what thread u does now exactly if both have synchronised after s. Synchronisation of a
+whole CTA, warp or cluster is one number per thread, the time of the last barrier. All other synchronisation (mbarriers,
+barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with the time, for each of its threads,
+before which its accesses are known. Knowledge is immutable and shared between threads.
 
-While every CTA of the batch does the same, clocks have one column for all of them. Behind the threads of a CTA come
-agents, one for each warpgroup: its wgmma read shared memory in their name, until a thread of the warpgroup has waited.
+While every CTA of the batch does the same, clocks have a single column for all. After the threads of a CTA come agents,
+one per warpgroup: its wgmma read shared memory in the agent's name, until a thread of the warpgroup has waited.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from warpsim.machine.values import Array
 class Order:
     """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
 
-    ``variables`` holds what was released through each sync variable, ``clusters`` is the cluster of each CTA,
-    ``numbers`` those of threads in the launch: these are shared by the batches of a launch."""
+    ``variables`` holds what was released through each sync variable, ``clusters`` the cluster of each CTA, ``numbers``
+    the thread numbers of the launch; all three are shared by the batches of a launch.
+    """
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Order:
     # ---- storage -----------------------------------------------------------------------------
 
     def widen(self) -> None:
-        """From now on each CTA has clocks of its own."""
+        """Give each CTA its own clocks."""
         if not self.uniform:
             return
         self.uniform, self.width = False, self.shape.n_ctas
@@ -84,7 +85,7 @@ class Order:
     # ---- synchronisation ---------------------------------------------------------------------
 
     def cta_barrier(self, positions: Array | None, now: int) -> None:
-        """These threads (None: all) have passed a barrier of their whole CTAs."""
+        """Note that these threads (None: all) passed a barrier of their whole CTAs."""
         if positions is None:
             self.cta_time[...] = now
             self.floor = now
@@ -95,7 +96,7 @@ class Order:
             self._share(np.arange(self.shape.n) if positions is None else positions)
 
     def _share(self, positions: Array) -> None:
-        """What one thread of a CTA knows of other CTAs, all know after a barrier."""
+        """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
         assert self.known is not None
         rows_of_threads, n_ctas = self.known, self.shape.n_ctas
         for column in np.unique(positions % n_ctas).tolist():
@@ -109,8 +110,8 @@ class Order:
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
 
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
-        """These threads have synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
-        if masks is not None:  # under a guard others are here too
+        """Note that these threads synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
+        if masks is not None:  # under a guard, other lanes are here too
             masks = np.broadcast_to(masks, positions.shape)
             inside = masks >> (positions // self.shape.n_ctas & 31).astype(masks.dtype) & 1 != 0
             positions, masks = positions[inside], masks[inside]
@@ -126,11 +127,11 @@ class Order:
         self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
 
     def _share_in_warps(self, positions: Array, masks: Array | None) -> None:
-        """What one of the lanes that synchronise knows of other CTAs, all of them know."""
+        """Share what one of the synchronising lanes knows about other CTAs with all of them."""
         assert self.known is not None
         known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
         warps = (positions // n_ctas >> 5) * n_ctas + positions % n_ctas
-        if masks is not None:  # lanes of one mask meet
+        if masks is not None:  # lanes with the same mask synchronise
             warps = warps << 32 | masks.astype(np.int64)
         for _, mine in by_column(positions, warps):
             numbers = np.unique(known[mine])
@@ -143,19 +144,19 @@ class Order:
             self._collect()
 
     def agent_wait(self, positions: Array, now: int) -> None:
-        """These threads have waited for the wgmma of their warpgroups."""
+        """Note that these threads waited for the wgmma of their warpgroups."""
         if self.agent_time is None:
             self.agent_time = self._fresh()
         self.agent_time.reshape(-1)[self._index(positions)] = now
 
     def cluster_barrier(self, positions: Array, now: int) -> None:
-        """These threads have passed a barrier of their whole clusters."""
+        """Note that these threads passed a barrier of their whole clusters."""
         if self.cluster_time is None:
             self.cluster_time = self._fresh()
         self.cluster_time.reshape(-1)[self._index(positions)] = now
 
     def fence(self, positions: Array, scope: str, now: int) -> None:
-        """A fence: earlier accesses may be released by later strong writes, earlier strong reads acquire."""
+        """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
         for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
             if level not in self.fence_time:
                 self.fence_time[level] = self._fresh()
@@ -163,7 +164,7 @@ class Order:
         self.take_pending(positions)
 
     def take_pending(self, positions: Array) -> None:
-        """What these threads have read from flags is known to them."""
+        """Acquire what these threads have read from flags."""
         if self.pending is None:
             return
         flat = self.pending.reshape(-1)
@@ -174,14 +175,14 @@ class Order:
                 self.pending.reshape(-1)[mine] = 0
 
     def fenced(self, positions: Array, scope: str) -> Array:
-        """The time of the last fence of at least this scope of each thread, 0 where there was none."""
+        """The time of each thread's last fence of at least this scope, 0 if there was none."""
         times = self.fence_time.get(scope)
         return np.zeros(positions.shape, np.int64) if times is None else self._of(times, positions)
 
     # ---- knowledge ---------------------------------------------------------------------------
 
     def past_of(self, positions: Array) -> Past | None:
-        """What these threads know, where that is the same for all and but the times of barriers."""
+        """What these threads know, if it is the same for all and consists of barrier times only."""
         for times in (self.part_time, self.agent_time, self.known):
             if times is not None and self._of(times, positions).any():
                 return None
@@ -194,7 +195,7 @@ class Order:
         return found[0], found[1], found[2]
 
     def publish_past(self, key: Hashable, positions: Array, own: Array, past: Past) -> None:
-        """`publish` of what threads knew when `past_of` was asked."""
+        """`publish` what threads knew when `past_of` was called."""
         self.widen()
         rows = self.variables.setdefault(key, {})
         n_ctas = self.shape.n_ctas
@@ -211,7 +212,7 @@ class Order:
                 join(rows, {self.base + peer: np.full(self.rows, past[2])})
 
     def publish(self, key: Hashable, positions: Array, own: Array) -> None:
-        """Threads release what they know, and their own accesses before ``own``, through a sync variable."""
+        """Release what threads know, and their own accesses before ``own``, through a sync variable."""
         self.widen()
         rows = self.variables.setdefault(key, {})
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
@@ -245,8 +246,9 @@ class Order:
     def publish_apart(
         self, keys: list[Hashable], starts: Array, positions: Array, own: Any, past: Past | None = None
     ) -> bool:
-        """`publish` or `publish_past` of many sync variables at once, each by threads of one CTA: those of
-        ``positions[starts[k]:]`` release through ``keys[k]``. False where clocks hold more than barriers and warps do."""
+        """`publish` or `publish_past` for many sync variables at once, each by threads of one CTA: those of
+        ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.
+        """
         self.widen()
         if past is not None:
             if past[2]:
@@ -283,14 +285,14 @@ class Order:
         return True
 
     def acquire(self, rows: Rows, positions: Array) -> None:
-        """Threads learn what a sync variable holds."""
+        """Acquire the contents of a sync variable."""
         self.widen()
         if self.known is None:
             self.known = self._fresh()
         self._learn("known", rows, positions)
 
     def expect(self, rows: Rows, positions: Array) -> None:
-        """Threads will learn what a sync variable holds with their next fence."""
+        """Acquire the contents of a sync variable with the threads' next fence."""
         self.widen()
         if self.pending is None:
             self.pending = self._fresh()
@@ -313,7 +315,7 @@ class Order:
             self._collect()
 
     def _collect(self) -> None:
-        """Keep what is still in use of the table."""
+        """Collect unused entries of the table."""
         arrays = [a for a in (self.known, self.pending) if a is not None]
         used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
         kept = [0, *(k for k in used.tolist() if k)]
@@ -337,8 +339,9 @@ class Order:
     # ---- the question ------------------------------------------------------------------------
 
     def unordered(self, threads: Array, times: Array, positions: Array) -> Array:
-        """Which accesses of ``threads`` (numbers in the launch) at ``times`` do not happen before what the thread at
-        each of ``positions`` does now."""
+        """A mask of the accesses by ``threads`` (numbers in the launch) at ``times`` that do not happen before what the
+        thread at each of ``positions`` does now.
+        """
         n_ctas = self.shape.n_ctas
         theirs = threads - self.base
         inside = (theirs >= 0) & (theirs < self.rows * n_ctas)
@@ -390,7 +393,7 @@ class Order:
 
 
 def _grouped(keys: Array) -> tuple[Array, Array]:
-    """Distinct keys, and which each is: without sorting where they lie close together."""
+    """The distinct keys and the index of each, without sorting if they are close together."""
     low = int(keys.min())
     size = int(keys.max()) - low + 1
     if size > 4 * len(keys):

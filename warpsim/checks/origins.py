@@ -1,4 +1,4 @@
-"""Where undefined bits come from: the load that met them, or the register that nobody wrote and the store that copied it."""
+"""The origins of undefined bits: the load that read them, or the unwritten register and the store that copied it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
-"""Names the register in the values of an origin that is a store."""
+"""Key of the register's name in the values of an origin that is a store."""
 
 
 @attrs.define(eq=False)
 class Stored:
-    """Undefined values that an instruction stored in shared or local memory: from where to where, and their origin."""
+    """Undefined values that an instruction stored in shared or local memory: address range and origin."""
 
     kind: str
     low: int
@@ -35,20 +35,20 @@ class Stored:
 
 
 class Origins:
-    """Of a batch: the origin of each register slot's undefined bits, and what was stored of them."""
+    """For a batch: the origin of each register slot's undefined bits, and where they were stored."""
 
     def __init__(self) -> None:
         self.slots: dict[int, Finding] = {}
         self._stored: dict[Span, Stored] = {}
 
     def get(self, slot: int) -> Finding | None:
-        """Where a register's undefined bits come from; None where nothing wrote it."""
+        """The origin of a register's undefined bits; None if the register was never written."""
         return self.slots.get(slot)
 
     def stored(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int
     ) -> None:
-        """A store of an undefined register; its lanes in the group's shape."""
+        """Note a store of an undefined register; its lanes are in the group's shape."""
         kind, place = _place(instruction, address)
         place = np.broadcast_to(place, group.selection.shape)[lanes]
         if not place.size:
@@ -65,14 +65,14 @@ class Origins:
         self._stored[instruction.span] = Stored(kind, low, high, origin)
 
     def of(self, kind: str, low: int, high: int) -> Finding | None:
-        """Where undefined bytes between two addresses of a memory come from, if they were stored there."""
+        """The origin of undefined bytes between two addresses of a memory, if they were stored there."""
         found = [s for s in self._stored.values() if s.kind == kind and s.low <= high and low < s.high]
         return found[-1].origin if found else None
 
     def loaded(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, slots: list[int]
     ) -> None:
-        """A load that met undefined bytes gave them to these registers."""
+        """Note a load that gave undefined bytes to these registers."""
         origin = None
         if self._stored and instruction.traits.access is Access.LOAD:
             kind, place = _place(instruction, address)
@@ -84,7 +84,7 @@ class Origins:
 
 
 def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
-    """The state space of an access, and its addresses there."""
+    """The state space of an access, and its addresses in that space."""
     place = address.places
     space = instruction.traits.spaces[0] if instruction.traits.spaces else ""
     if space == "":

@@ -1,8 +1,10 @@
-"""The proxy-fence rule: memory written through the generic proxy that the async proxy accesses without a fence between.
+"""The proxy-fence rule: memory written through the generic proxy and accessed through the async proxy without a fence
+in between.
 
-Loads, stores, atomics and cp.async go through the generic proxy, wgmma and bulk copies through the async one. A write
-is fenced by ``fence.proxy.async`` of the thread that wrote, of a thread that accesses and has synchronised since the
-write, or of any thread of the CTA that a barrier of the CTA ordered behind the write. Only launches of modules that use the async proxy keep this account.
+Loads, stores, atomics and cp.async use the generic proxy, wgmma and bulk copies the async proxy. A write is fenced by
+``fence.proxy.async`` of the thread that wrote, of an accessing thread that has synchronised since the write, or of any
+thread of the CTA if a CTA barrier ordered it after the write. Only launches of modules that use the async proxy are
+tracked.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ SPACES = ("shared", "global")
 
 
 class LaunchProxies:
-    """What the batches of a launch share: time, and the last generic accesses of global memory."""
+    """State shared by the batches of a launch: time, and the last generic accesses to global memory."""
 
     def __init__(self) -> None:
         self.events: Log[Instruction | None] = Log(None)
         self.cells: dict[int, Cells] = {}
-        """By the numbers of allocations."""
+        """By allocation number."""
         self.bases: list[int] = []
         self.batches: list[Proxies] = []
 
@@ -53,7 +55,7 @@ class LaunchProxies:
 
 
 class Proxies:
-    """The account of a batch."""
+    """The state of a batch."""
 
     def __init__(self, shared: LaunchProxies, machine: Machine) -> None:
         self.shared_state = shared
@@ -72,9 +74,9 @@ class Proxies:
         self.floor = {space: np.zeros(n_ctas, np.int64) for space in SPACES}
         self.cta_time = np.zeros(n, np.int64)
         self.maps_released = np.zeros(n, np.int64)
-        """When each thread made its changes of tensor maps visible last."""
+        """When each thread last released its changes of tensor maps."""
         self.maps_acquired: dict[int, Array] = {}
-        """When each CTA acquired which map last."""
+        """When each CTA last acquired which map."""
 
     def tick(self, instruction: Instruction | None) -> int:
         """The time of a new event."""
@@ -87,7 +89,7 @@ class Proxies:
     def shared(
         self, group: Group, place: Any, nbytes: int, columns: Array, active: Array | None, *, write: bool
     ) -> None:
-        """A generic access to shared memory."""
+        """Note a generic access to shared memory."""
         shape = group.selection.shape
         at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
         threads = group.selection.positions
@@ -99,7 +101,7 @@ class Proxies:
     def rows(
         self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, *, write: bool
     ) -> None:
-        """Matrix rows ``[n, k, m]`` of warps."""
+        """Note accesses to matrix rows ``[n, k, m]`` of warps."""
         warps, n_ctas = group.warps, self.n_ctas
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
@@ -110,7 +112,7 @@ class Proxies:
         self._leave(self.cells, at, nbytes, where, threads, present(group), write=write)
 
     def globals(self, group: Group, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
-        """A generic store to global memory."""
+        """Note a generic store to global memory."""
         at, threads = np.broadcast_to(place - allocation.start, group.selection.shape), group.selection.positions
         if mask is not None:
             mask = np.broadcast_to(mask, at.shape)
@@ -142,7 +144,7 @@ class Proxies:
             kept[index + k * cells.width] = stamp
 
     def landed(self, transfer: Transfer, which: Array) -> None:
-        """``cp.async`` copies are complete: only a fence behind that covers what they wrote."""
+        """Note completed ``cp.async`` copies; only a later fence covers what they wrote."""
         if transfer.writes is None:
             return
         nbytes = transfer.writes.nbytes
@@ -156,7 +158,7 @@ class Proxies:
     # ---- the async proxy ---------------------------------------------------------------------
 
     def copies(self, machine: Machine, transfer: Transfer) -> None:
-        """Bulk copies of threads begin: what they read and write in shared memory."""
+        """Check what starting bulk copies read and write in shared memory."""
         group, positions = transfer.group, transfer.positions
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not len(footprint.start):
@@ -171,7 +173,9 @@ class Proxies:
             self._meet(machine, group, positions, self.cells, at, step, where, users, "shared", None, write=write)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
-        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within ``limits``."""
+        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within
+        ``limits``.
+        """
         if self._is_settled(*limits):
             return
         warps, n_ctas = group.warps, self.n_ctas
@@ -182,8 +186,9 @@ class Proxies:
         self._meet(machine, group, None, self.cells, at, 16, where, users, "shared", None, write=False, lanes=128)
 
     def _is_settled(self, low: int, high: int) -> bool:
-        """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everybody: by each thread that
-        ever wrote, or behind a barrier of each CTA."""
+        """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everyone: by each writing
+        thread, or after a barrier of each CTA.
+        """
         seen = self.cells.kinds.get("write")
         if seen is None:
             return True
@@ -195,7 +200,7 @@ class Proxies:
         return newest >> SHIFT < self._settled
 
     def wrote(self, at: Array, columns: Array) -> Array:
-        """Whether threads have written any of the 16 bytes at addresses in columns since a bulk copy did."""
+        """A mask of addresses in columns where threads have written any of 16 bytes since a bulk copy did."""
         seen, granule = self.cells.kinds.get("write"), self.cells.granule
         if seen is None:
             return np.zeros(np.broadcast_shapes(at.shape, columns.shape), np.bool_)
@@ -216,7 +221,7 @@ class Proxies:
     def bulk_globals(
         self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int, *, write: bool
     ) -> None:
-        """Bulk copies of the threads of the step access runs of global memory."""
+        """Check runs of global memory that bulk copies of the step's threads access."""
         if not len(address) or not self.shared_state.cells:
             return
         allocation = machine.launch.memory.find(int(address.min()), int(address.max()) + nbytes)
@@ -246,8 +251,9 @@ class Proxies:
         *,
         write: bool,
     ) -> None:
-        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with the generic ones before; the threads at
-        ``starters`` of the group (None: all) start them."""
+        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with earlier generic ones. The threads
+        at ``starters`` of the group (None: all) start them.
+        """
         cells.fit(nbytes)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         at, users = at.reshape(-1), users.reshape(-1)
@@ -304,7 +310,9 @@ class Proxies:
         )
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
-        """Whether a thread that accesses has synchronised after the write, or shares its warp, and has fenced then."""
+        """Whether an accessing thread has synchronised after the write, or shares the writer's warp, and has fenced
+        since.
+        """
         n_ctas = self.n_ctas
         thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
         first = thread // lanes * lanes
@@ -318,7 +326,7 @@ class Proxies:
         return found
 
     def _latest(self, times: Array, lanes: int) -> Array:
-        """The latest of each ``lanes`` threads one after the other, ``[n / lanes, n_ctas]``."""
+        """The latest of each ``lanes`` consecutive threads, ``[n / lanes, n_ctas]``."""
         rows = times.reshape(-1, self.n_ctas)
         if lanes == 1:
             return rows
@@ -342,14 +350,14 @@ class Proxies:
         assert event is not None
         by_copy = event.traits.is_async(Family.CP_ASYNC)
         copied = by_copy and present(group).traits.is_async(Family.WGMMA)
-        # compilers put data where an mbarrier or a tensor map was, behind a barrier alone
+        # compilers put data where an mbarrier or a tensor map was, after just a barrier
         reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
         owner = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
         position = thread - owner.base
         met = bool(owner.cta_time[position] > time)
-        # libraries hand over stages that they have read through an mbarrier alone
+        # libraries hand over stages that they have read through just an mbarrier
         handed = kind == "read" and not met
-        # Triton's sanitizer fills buffers before copies load them: behind a barrier the write is done, on GPUs so far
+        # Triton's sanitizer fills buffers before copies load them: after a barrier the write is done, on GPUs so far
         over = write and kind == "write" and met and allocation is None
         severity = "note" if copied or reused or handed else "warning" if over else "error"
         warp, lane = (
@@ -377,7 +385,7 @@ class Proxies:
     # ---- order -------------------------------------------------------------------------------
 
     def fence(self, positions: Array, spaces: tuple[str, ...]) -> None:
-        """``fence.proxy.async`` of threads."""
+        """Note ``fence.proxy.async`` of threads."""
         now = self.tick(None)
         for space in spaces:
             self.fence_time[space][positions] = now
@@ -386,10 +394,10 @@ class Proxies:
         self._settled = None
 
     def barrier(self, group: Group | None) -> None:
-        """Threads (None: all) have passed a barrier of their CTA."""
+        """Note that threads (None: all) passed a barrier of their CTA."""
         positions = ... if group is None else group.selection.positions
         self.cta_time[positions] = self.sync_time[positions] = self.tick(None)
 
     def synchronised(self, group: Group) -> None:
-        """Threads have synchronised with others in some way."""
+        """Note that threads synchronised with others in some way."""
         self.sync_time[group.selection.positions] = self.tick(None)

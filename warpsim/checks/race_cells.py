@@ -1,4 +1,4 @@
-"""The accesses of one step against the cells, which remember who was where last; then it is left there itself."""
+"""Checks the accesses of one step against the cells, which remember the last accesses, then records the step there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RaceCells(RaceFindings):
-    """The part of the detector that looks at cells."""
+    """The part of the detector that works on cells."""
 
     # ---- one step's lanes --------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ class RaceCells(RaceFindings):
         *,
         write: bool,
     ) -> None:
-        """Addresses that may be the same along axes of the group: only the first and last thread of those count."""
+        """Check addresses that may be the same along axes of the group: only the first and last thread of those count."""
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
             at = np.broadcast_to(at, threads.shape)[mask]
@@ -66,8 +66,9 @@ class RaceCells(RaceFindings):
         *,
         write: bool,
     ) -> None:
-        """The accesses themselves: check each granule against its cells, then leave this step there (in the name of
-        ``agents``, if given)."""
+        """Check the accesses of each granule against its cells, then record this step there (in the name of ``agents``,
+        if given).
+        """
         at, one = at.reshape(-1), first.reshape(-1)
         first, last = one, one if last is first else last.reshape(-1)
         allocation = None if where is None or isinstance(where, np.ndarray) else where
@@ -127,7 +128,7 @@ class RaceCells(RaceFindings):
             self._note_readers(cells, index, first, last, stamp)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
-        """Keep two readers, of different warps where there are any."""
+        """Keep two readers, of different warps if possible."""
         fresh = "read" not in cells.kinds
         reads = cells.of("read")
         old = None if fresh else reads.take(index)
@@ -152,7 +153,9 @@ class RaceCells(RaceFindings):
             second[index[wanted]] = old[wanted]
 
     def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Any:
-        """Which reads of shared memory a barrier, or that of the reader's warp, has ordered before these threads."""
+        """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these
+        threads.
+        """
         if cells is not self.shared_cells:
             return False
         order, times, theirs = self.order, kept >> SHIFT, kept & THREAD
@@ -176,7 +179,7 @@ class RaceCells(RaceFindings):
         write: bool,
         was_write: bool,
     ) -> None:
-        """Compare the accesses with those that the cells remember."""
+        """Compare the accesses with those in the cells."""
         order = self.order
         top = int(seen.max()) if len(seen) else 0
         if not top or (allocation is None and not self.clustered and top < order.floor << SHIFT):
@@ -202,14 +205,14 @@ class RaceCells(RaceFindings):
             shift = 0 if local else self.base
             theirs = theirs + (self.base if local else 0)
             ends = [first[chosen] - shift, last[chosen] - shift]
-            if self.note.level and not local:  # nor do those of one CTA, whatever their scopes
+            if self.note.level and not local:  # nor do those of the same CTA, whatever their scopes
                 n_ctas, inside = self.n_ctas, theirs - self.base
                 near = (inside >= 0) & (inside < order.rows * n_ctas) & (inside % n_ctas == ends[0] % n_ctas)
                 kept = ~near | (self.launch.levels[times] == 0)
                 chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
         if (
             self.note.level == GPU and not write and not local
-        ):  # it reads what a fence has made visible, or what was before
+        ):  # it reads what a fence has made visible, or what was there before
             kept = self.launch.fenced(theirs) <= times
             chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
             if not len(chosen):

@@ -1,4 +1,4 @@
-"""What the batches of a launch share to find races: the steps as events, and who the threads are."""
+"""State that the batches of a launch share to find races: steps as events, and thread identities."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from warpsim.program.program import Function, Instruction
 
 CTA, CLUSTER, GPU = 1, 2, 3
-"""How far a strong access reaches; 0 is a weak access."""
+"""Reach of a strong access; 0 is a weak access."""
 
 
 @attrs.frozen
 class Note:
-    """What an instruction is to the memory model."""
+    """An instruction's role in the memory model."""
 
     level: int = 0
     release: bool = False
@@ -36,7 +36,7 @@ class Note:
 
 
 class LaunchRaces:
-    """What the batches of a launch share."""
+    """State shared by the batches of a launch."""
 
     def __init__(self, launch: LaunchState) -> None:
         self.grid, self.block = launch.grid, launch.block
@@ -45,16 +45,16 @@ class LaunchRaces:
         self.variables: dict[Hashable, Rows] = {}
         self.flags: set[int] = set()
         self.cells: dict[int, Cells] = {}
-        """Of global memory, by the numbers of allocations."""
+        """Cells of global memory, by allocation number."""
         self.numbers = Numbering()
         self.orders: list[Order] = []
         self.detectors: list[Any] = []
         self.pasts: list[Past] = []
         self.step: tuple[int, ...] | None = None
-        """The step to which the present event belongs: the group's number, and where it stands."""
+        """The step to which the current event belongs: the group's number, and where it stands."""
 
     def begin(self, instruction: Instruction | None, level: int) -> None:
-        """A step begins: its number is the time from now on."""
+        """Begin a step; its number becomes the time."""
         self.events.append(instruction)
         if self.events.n > len(self.levels):
             self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
@@ -66,13 +66,13 @@ class LaunchRaces:
         return bool(self.pasts)
 
     def past(self, known: Past) -> int:
-        """The number of what threads know."""
+        """The number of a state of knowledge."""
         if not self.pasts or self.pasts[-1] != known:
             self.pasts.append(known)
         return len(self.pasts) - 1
 
     def fenced(self, threads: Array) -> Array:
-        """The time of the last fence of gpu scope of threads of any batch."""
+        """The time of the last gpu-scope fence of threads of any batch."""
         out = np.zeros(len(threads), np.int64)
         owners = self.numbers.owners(threads)
         for number in np.unique(owners).tolist():
@@ -81,7 +81,7 @@ class LaunchRaces:
         return out
 
     def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
-        """CTA, warp and lane of a thread's number."""
+        """CTA, warp and lane of a thread number."""
         at = bisect.bisect(self.numbers.bases, thread) - 1
         ctas, n_ctas, _ = self.numbers.batches[at]
         position = thread - self.numbers.bases[at]
@@ -94,17 +94,17 @@ class LaunchRaces:
 
 
 def is_test(plan: KernelPlan, instruction: Instruction) -> bool:
-    """Whether what a load reads only decides if an atomic of the same place is made."""
+    """Whether a load's value only decides whether to execute an atomic on the same place."""
     return instruction.span in _spans(plan, "race tests", tests)
 
 
 def is_guess(plan: KernelPlan, instruction: Instruction) -> bool:
-    """Whether what a load reads is checked by a compare and swap."""
+    """Whether a load's value is verified by a compare-and-swap."""
     return instruction.span in _spans(plan, "race guesses", guesses)
 
 
 def _spans(plan: KernelPlan, name: str, find: Callable[[Function], Iterable[Span]]) -> set[Span]:
-    """What an analysis finds in the functions of a module; found out once."""
+    """The result of an analysis for a module's functions, cached."""
     found: set[Span] | None = plan.main.notes.get(name)
     if found is None:
         functions = plan.program.functions.values()

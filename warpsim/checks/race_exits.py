@@ -1,7 +1,7 @@
-"""The end of a CTA of a cluster: its shared memory is gone, so whatever a peer did there must come before.
+"""The exit of a CTA in a cluster: its shared memory ends, so accesses by peers must happen before.
 
-An access of a peer is in time if it happens before the end of some thread of the CTA: the CTA lives until the last has
-ended. Accesses that come after the end are found as those are that race with a write of all of its shared memory.
+A peer's access is in time if it happens before the exit of some thread of the CTA, because the CTA lives until its last
+thread has exited. Accesses after the exit are found like races with a write of all of its shared memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 WITNESSES = 8
-"""Threads of a CTA whose knowledge is asked for, of those that know different things."""
+"""Number of threads of a CTA, with different knowledge, whose knowledge is checked."""
 ADVICE = (
     "all threads of the cluster must pass barrier.cluster.arrive and barrier.cluster.wait after the last access to a peer's"
     " shared memory (barrier-cluster, mapa)"
@@ -30,7 +30,7 @@ ADVICE = (
 
 
 def check_exit(races: Races, machine: Machine, group: Group) -> None:
-    """The group's threads have ended: look at the CTAs of which no thread is left."""
+    """Check the CTAs that have no threads left after the group's threads exited."""
     cells = races.shared_cells
     if not races.clustered or races.order.uniform or not cells.kinds:
         return
@@ -54,7 +54,7 @@ def check_exit(races: Races, machine: Machine, group: Group) -> None:
 
 
 def _witnesses(races: Races, column: int) -> Array:
-    """Threads of a CTA that between them know what all of its threads know."""
+    """Threads of a CTA that together know what all of its threads know."""
     order, n_ctas = races.order, races.n_ctas
     threads = np.arange(races.shape.n_threads) * n_ctas + column
     known = np.zeros(len(threads), np.int64) if order.known is None else order.known.reshape(-1)[threads]
@@ -74,7 +74,7 @@ def _report(races: Races, machine: Machine, group: Group, column: int, at: int, 
         other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
     machine.fault(
         RULE,
-        f"the CTA exits, and with it its shared memory: CTA {cta}, warp {warp}, lane {lanes[0]} uses address 0x{at:x}"
+        f"the CTA exits and its shared memory ends: CTA {cta}, warp {warp}, lane {lanes[0]} uses address 0x{at:x}"
         f" in line {event.span.line if event is not None else 0}, and nothing orders that use before the exit",
         group,
         group.selection.ctas == column,

@@ -1,4 +1,6 @@
-"""Findings of the race rule: who, where, and which other access; and stores that are harmless if they change nothing."""
+"""Findings of the race rule: threads, places, and the conflicting access; and stores that are harmless if they change
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,20 @@ if TYPE_CHECKING:
 
 RULE = "race"
 UNCHANGED = "; the value there stays the same"
-CHECKED = "; what was read is only a guess, which a compare and swap checks"
-IN_TURN = (
-    "; the lane that starts the copy belongs to the warp that has read, which no GPU so far starts before the loads"
-)
-TESTED = "; what was read only decides whether an atomic of the same place is made, whose result is looked at"
-UNFENCED = "; a flag tells that it is over, but no fence comes after the read of the flag"
+CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"
+IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts the copy before the loads"
+TESTED = "; the value read only decides whether to execute an atomic on the same place, whose result is checked"
+UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
 SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
-FENCE = "read the flag with .acquire, or make a fence after reading it: without one, later reads may be made before"
+FENCE = "read the flag with .acquire, or add a fence after reading it; otherwise later reads may be performed before it"
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 
 
 @attrs.frozen(eq=False)
 class Doubt:
-    """A race of a store that is harmless if it changes nothing: ``together`` where its own threads race. ``reason`` says why
-    it is no error if it does."""
+    """A race of a store that is harmless if it changes nothing. ``together``: its own threads race. ``reason`` says why
+    it is then no error.
+    """
 
     threads: Array
     message: str
@@ -67,8 +68,9 @@ class RaceFindings(RaceFlags):
         write: bool,
         was_write: bool,
     ) -> None:
-        """These threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is no error, if
-        it is none."""
+        """Report that these threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is
+        no error, if it is none.
+        """
         event = self.launch.events[time]
         cta, warp, lanes = self.launch.place(thread)
         other: Finding | None = None
@@ -97,7 +99,7 @@ class RaceFindings(RaceFlags):
             self._fault(machine, group, doubt)
 
     def doubt_step(self, machine: Machine, at: Array, threads: Array, allocation: Allocation | None) -> None:
-        """Threads store to one place in one step."""
+        """Handle threads that store to one place in one step."""
         event = self.launch.events[-1]
         other = None
         if event is not None:
@@ -111,8 +113,10 @@ class RaceFindings(RaceFlags):
         self.doubts.append(Doubt(threads, message, int(at[0]), other, together=True))
 
     def settle(self, machine: Machine, group: Group, changed: Array | None, lost: Array | None) -> None:
-        """The store of the step is done: ``changed`` marks the lanes that found another value there than they stored,
-        ``lost`` those whose value is not there afterwards (None: not known). What changes nothing is no error."""
+        """Settle a store after it is done. ``changed`` is a mask of the lanes that found a value other than the one
+        they stored, ``lost`` of those whose value is no longer there (None: unknown). A store that changes nothing is
+        no error.
+        """
         doubts, self.doubts = self.doubts, []
         for doubt in doubts:
             mask = lost if doubt.together else changed
@@ -133,7 +137,7 @@ class RaceFindings(RaceFlags):
         return f"byte {at} of {allocation.name}"
 
     def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
-        """A finding; one that is no error says why."""
+        """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
         here, threads = group.selection.positions, doubt.threads
         if self.order.uniform:

@@ -1,8 +1,9 @@
-"""Flags: strong accesses through which threads release and acquire (memory consistency model, release and acquire patterns).
+"""Flags: strong accesses through which threads release and acquire (memory consistency model, release and acquire
+patterns).
 
-A flag that only one thread has used orders nothing yet. Its cell keeps when that thread released through it last (its
-*lead*), and it becomes a sync variable when another thread comes, with what the first one knew: many threads which each
-fence and store to places of their own cost little.
+A flag used by a single thread orders nothing yet. Its cell records when that thread last released through it (its
+*lead*). It becomes a sync variable when another thread uses it, with what the first one knew. Many threads that each
+fence and store to their own places thus cost little.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 MANY, CROWD = 64, -100
-"""More sync variables than that in one step count as one, at an address that no memory has."""
+"""More sync variables than this in one step count as one, at an address outside all memory."""
 SHARED_BY_MANY = -1
 """The lead of a flag that is a sync variable."""
 
 
 class RaceFlags(RaceClocks):
-    """The part of a batch's race detector that follows strong accesses."""
+    """The part of a batch's race detector that tracks strong accesses."""
 
     @property
     def has_flags(self) -> bool:
-        """Whether the strong access of this step can be one of a flag: it or a fence before releases, or a flag exists."""
+        """Whether this step's strong access can be to a flag: it or a fence before releases, or a flag exists."""
         return self.note.release or bool(self.order.fence_time) or self.launch.led or bool(self.launch.flags)
 
     def strong(
@@ -47,9 +48,11 @@ class RaceFlags(RaceClocks):
         reads: bool,
         writes: bool,
     ) -> None:
-        """Strong accesses as flags: a read acquires (at once, or with the next fence) what a write before released.
+        """Treat strong accesses as flags: a read acquires (at once, or with the next fence) what an earlier write
+        released.
 
-        ``cells`` are those of the memory that begins at ``start``, ``columns`` None for global memory."""
+        ``cells`` are those of the memory that begins at ``start``; ``columns`` is None for global memory.
+        """
         if not self.has_flags or self._is_own(group, cells, place, mask, columns, start, writes=writes):
             return
         self.widen()
@@ -65,7 +68,7 @@ class RaceFlags(RaceClocks):
                 near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
                 if narrow or (shared and not self.clustered):
                     self._give(near, place, positions, where, shared=shared, narrow=True)
-                else:  # a fence of the CTA alone makes it a release to the CTA
+                else:  # a fence of CTA scope makes it a release to the CTA
                     self._give(far, place, positions, where, shared=shared, narrow=False)
                     if not shared:
                         self._give(np.where(near > far, near, 0), place, positions, where, shared=shared, narrow=True)
@@ -80,7 +83,7 @@ class RaceFlags(RaceClocks):
     def _flat(
         self, cells: Cells, place: Array, mask: Array | None, positions: Array, columns: Array | None, start: int
     ) -> tuple[Array, Array, Array, Array]:
-        """Address, position, column and cell of each thread that takes part; ``positions`` may be those of one CTA."""
+        """Address, position, column and cell of each participating thread; ``positions`` may be those of one CTA."""
         shape = positions.shape
         if place.size == 1 and place.ndim != positions.ndim:
             place = place.reshape((1,) * positions.ndim)
@@ -104,7 +107,7 @@ class RaceFlags(RaceClocks):
         *,
         writes: bool,
     ) -> bool:
-        """Whether each thread accesses a place that nobody else has used as a flag; releases are noted there."""
+        """Whether each thread accesses a place that no other has used as a flag; notes releases there."""
         shared, narrow = columns is not None, self.note.level == CTA
         positions, uniform = group.selection.positions, shared and self.order.uniform
         if uniform:  # all CTAs do the same
@@ -140,7 +143,7 @@ class RaceFlags(RaceClocks):
         return True
 
     def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, *, shared: bool) -> None:
-        """Flags at these places that one thread has used are sync variables from now on."""
+        """Turn flags at these places, used by one thread so far, into sync variables."""
         lead = cells.of("lead")
         _, first = np.unique(index, return_index=True)
         first = first[lead[index[first]] > 0]
@@ -174,7 +177,9 @@ class RaceFlags(RaceClocks):
         shared: bool,
         narrow: bool,
     ) -> None:
-        """Threads release their accesses before ``own`` (0: none) through flags at ``place``, and what they know, or knew."""
+        """Release the threads' accesses before ``own`` (0: none), and what they know or knew, through flags at
+        ``place``.
+        """
         gives = own > 0
         if not gives.any():
             return
@@ -197,7 +202,7 @@ class RaceFlags(RaceClocks):
     def _give_apart(
         self, own: Array, place: Array, positions: Array, where: Array, past: Past | None, *, shared: bool
     ) -> bool:
-        """The flags of all CTAs at once, where every CTA has its own."""
+        """Handle the flags of all CTAs at once, if every CTA has its own."""
         if (where != positions % self.n_ctas).any():
             return False
         order, found = objects(where, place)
@@ -213,7 +218,7 @@ class RaceFlags(RaceClocks):
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, *, shared: bool, narrow: bool
     ) -> Iterator[tuple[Array, Hashable]]:
-        """The threads at an address, and the sync variable that it is to them."""
+        """The threads at an address, and their sync variable."""
         here = place == address
         positions, where = positions[here], where[here]
         if not shared and not narrow:

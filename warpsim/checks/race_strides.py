@@ -1,8 +1,8 @@
-"""Weak accesses of global memory in which each lane has granules of its own at affine addresses.
+"""Weak accesses to global memory in which each lane has its own granules at affine addresses.
 
-Most accesses are of this kind. As long as all of an allocation are, and no two of them meet but by the same lanes, they are
-kept as they are; else cells are looked at, and written, as strided views. What is not plain (another thread was there
-before) is left to `Races`.
+Most accesses are of this kind. As long as all accesses to an allocation are, and none overlap except those of the same
+lanes, they are kept unexpanded. Otherwise cells are checked and written through strided views. Other cases (another
+thread was there before) are left to `Races`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def note_strided(
     *,
     write: bool,
 ) -> bool:
-    """Leave this step in the cells where no lane meets another thread, now or before; False where one may, and then nothing
-    is done. ``base`` is the number of the batch's first thread."""
+    """Record this step in the cells if no lane touches another thread's bytes, now or earlier; otherwise do nothing and
+    return False. ``base`` is the number of the batch's first thread.
+    """
     pattern = pattern_of(place.strides, place.extents, nbytes)
     if not isinstance(selection, Rect) or pattern.shape != selection.shape or not pattern.disjoint:
         return False
@@ -55,7 +56,7 @@ def note_strided(
 
 
 def _own(seen: Array, stamp: Array) -> bool:
-    """Whether nobody has been there, or each lane alone."""
+    """Whether the cells are unused, or used by the same lanes only."""
     if not np.bitwise_or.reduce(seen, axis=None):
         return True
     return not np.bitwise_or.reduce(seen ^ stamp, axis=None) & THREAD

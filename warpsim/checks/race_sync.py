@@ -1,4 +1,4 @@
-"""What synchronises, told to the clocks of a batch: barriers, warps, clusters, mbarriers and waits."""
+"""Passes synchronisation to the clocks of a batch: barriers, warps, clusters, mbarriers and waits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RaceClocks:
-    """The part of a batch's race detector that is told what synchronises."""
+    """The part of a batch's race detector that tracks synchronisation."""
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
         self.launch = shared
@@ -41,22 +41,22 @@ class RaceClocks:
 
     @property
     def now(self) -> int:
-        """The number of the present step."""
+        """The number of the current step."""
         return self.launch.events.n - 1
 
     def begin(self, instruction: Instruction, note: Note) -> None:
-        """A step begins that accesses memory."""
+        """Begin a step that accesses memory."""
         self.note = note
         self.launch.begin(instruction, note.level)
 
     def widen(self) -> None:
-        """CTAs do different things from now on."""
+        """Track CTAs separately from now on."""
         if self.order.uniform:
             self.order.widen()
             self.shared_cells.widen(self.n_ctas)
 
     def threads_of(self, group: Group, mask: Array | None = None) -> Array:
-        """Flat positions of a group's threads (where ``mask``); those of one CTA where all do the same."""
+        """Flat positions of a group's threads (where ``mask``); those of one CTA if all do the same."""
         selection = group.selection
         if self.order.uniform:
             if isinstance(selection, Rect) and selection.all_ctas and (mask is None or alike(mask)):
@@ -69,12 +69,12 @@ class RaceClocks:
     # ---- barriers, warps, fences -------------------------------------------------------------
 
     def cta_barrier(self, group: Group | None) -> None:
-        """The threads of a group (None: all) have passed a barrier of their whole CTAs."""
+        """Note that the threads of a group (None: all) passed a barrier of their whole CTAs."""
         self.launch.begin(None, 0)
         self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
 
     def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
-        """The threads of a group have met in a warp-wide instruction, all or those of a membermask."""
+        """Note that the threads of a group met in a warp-wide instruction: all, or those of a membermask."""
         masks: Array | None = None
         if isinstance(members, Imm):
             if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
@@ -90,26 +90,26 @@ class RaceClocks:
         self.order.warp_sync(self.threads_of(group), masks, self.now)
 
     def agent_wait(self, group: Group) -> None:
-        """The threads of a group have waited for wgmma."""
+        """Note that the threads of a group waited for wgmma."""
         self.order.agent_wait(self.threads_of(group), self.now)
 
     def fence(self, group: Group, scope: str, active: Array | None) -> None:
-        """The (active) threads of a group have executed a fence of scope "cta" or "gpu"."""
+        """Note a fence of scope "cta" or "gpu" by the (active) threads of a group."""
         self.order.fence(self.threads_of(group, active), scope, self.now)
 
     def cluster_barrier(self, group: Group) -> None:
-        """The threads of a group have passed a barrier of their clusters."""
+        """Note that the threads of a group passed a barrier of their clusters."""
         self.launch.begin(None, 0)
         self.order.cluster_barrier(self.threads_of(group), self.now)
 
     def barrier_arrive(self, group: Group, number: int) -> None:
-        """Threads arrive at a barrier that not all threads of the CTA need take part in."""
+        """Note arrivals at a barrier that not all threads of the CTA need to reach."""
         self.widen()
         positions = group.selection.positions.reshape(-1)
         self.release_to(positions, positions % self.n_ctas, np.full(len(positions), -1 - number))
 
     def barrier_leave(self, group: Group, number: int | None) -> None:
-        """Threads have passed such a barrier, or (None) one of their whole CTAs."""
+        """Note that threads passed such a barrier, or (None) one of their whole CTAs."""
         if number is None:
             self.cta_barrier(group)
             return
@@ -117,12 +117,12 @@ class RaceClocks:
         self.acquire_from(positions, positions % self.n_ctas, np.full(len(positions), -1 - number))
 
     def barrier_reset(self, number: int, columns: Array) -> None:
-        """Such a barrier is complete in these CTAs."""
+        """Note that such a barrier completed in these CTAs."""
         for column in columns.tolist():
             self.launch.variables.pop((self.base + column, -1 - number), None)
 
     def release_to(self, positions: Array, columns: Array, address: Array) -> None:
-        """Threads release through sync variables in shared memory."""
+        """Release through sync variables in shared memory."""
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions = columns[order], address[order], positions[order]
@@ -137,7 +137,7 @@ class RaceClocks:
             self.order.publish(key, mine, np.full(len(mine), self.now + 1))
 
     def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
-        """Threads acquire what was released through sync variables in shared memory."""
+        """Acquire through sync variables in shared memory."""
         order, found = objects(columns, address)
         for start, stop in found:
             first = order[start]
@@ -147,7 +147,7 @@ class RaceClocks:
 
 
 def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:
-    """An order in which accesses to one address in one column stand together, and where each of these runs begins and ends."""
+    """A permutation that groups accesses to the same address and column, and the bounds of each group."""
     keys = columns << 32 | address & 0xFFFFFFFF
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
@@ -156,5 +156,5 @@ def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]
 
 
 def alike(array: Array) -> bool:
-    """Whether an array over a group does not depend on the CTA."""
+    """Whether an array over a group is the same for all CTAs."""
     return array.ndim != 4 or array.shape[2] == array.shape[3] == 1

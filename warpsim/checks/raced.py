@@ -1,4 +1,4 @@
-"""What each instruction is to the memory consistency model."""
+"""The role of each instruction in the memory consistency model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The race rule: two accesses to the same byte by different threads, at least one a write, that nothing orders.
 
-Every access of a step comes here from the memory ports, as arrays over its lanes; what synchronises goes to `RaceClocks`.
-`Order` knows what happens before what, `Cells` who was where last.
+Every access of a step arrives from the memory ports, as arrays over its lanes; synchronisation goes to `RaceClocks`.
+`Order` is the happens-before relation, `Cells` the last accesses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Races(RaceCells):
-    """The detector of a batch. Threads of shared cells are numbered in the batch, those of global cells in the launch."""
+    """The detector of a batch. Threads in shared cells are numbered within the batch, those in global cells within the
+    launch.
+    """
 
     # ---- accesses from the ports -------------------------------------------------------------
 
@@ -43,8 +45,9 @@ class Races(RaceCells):
         write: bool,
         reads: bool = False,
     ) -> None:
-        """An access to shared memory: ``place`` broadcasts over the lanes with ``columns``; ``reads`` says that it is an
-        atomic, which reads and writes."""
+        """Check an access to shared memory. ``place`` broadcasts over the lanes with ``columns``; ``reads``: it is an
+        atomic, which reads and writes.
+        """
         selection = group.selection
         at = np.asarray(place, np.int64)
         if self.order.uniform:
@@ -86,7 +89,7 @@ class Races(RaceCells):
         *,
         write: bool,
     ) -> None:
-        """Matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
+        """Check matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
         warps = group.warps
         lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
         first = np.where(lanes < 0, self.shape.n, lanes).min(axis=1, keepdims=True)
@@ -117,7 +120,7 @@ class Races(RaceCells):
         *,
         write: bool,
     ) -> None:
-        """Runs of bytes of shared memory that asynchronous copies of these threads access."""
+        """Check runs of bytes of shared memory that asynchronous copies of these threads access."""
         self.widen()
         step = min(nbytes & -nbytes, 16)
         at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
@@ -128,7 +131,7 @@ class Races(RaceCells):
         self.settle(machine, group, None, None)
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
-        """An access to one allocation of global memory: absolute addresses that broadcast over the group."""
+        """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
         cells = self.launch.cells.get(allocation.number)
@@ -149,7 +152,7 @@ class Races(RaceCells):
             self.strong(group, cells, place, mask, None, allocation.start, reads=reads, writes=write)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
-        """Shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
+        """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
         self.widen()
         warps, n_ctas = group.warps, self.n_ctas
         start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
@@ -165,7 +168,7 @@ class Races(RaceCells):
     # ---- asynchronous copies -----------------------------------------------------------------
 
     def copies(self, machine: Machine, transfer: Transfer) -> None:
-        """Asynchronous copies begin: accesses of the threads that started them."""
+        """Check starting asynchronous copies as accesses of the threads that start them."""
         self.copying = transfer.asynchronous
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
@@ -187,7 +190,7 @@ class Races(RaceCells):
         strong: bool,
         write: bool,
     ) -> None:
-        """Accesses of copies; a reduction, and what counts at an mbarrier, is atomic."""
+        """Check accesses of copies; a reduction, and one that counts at an mbarrier, is atomic."""
         outer = self.note
         if strong:
             self.note = Note(GPU)
@@ -196,7 +199,7 @@ class Races(RaceCells):
         self.note = outer
 
     def waited(self, transfer: Transfer, which: Array) -> None:
-        """A thread has waited for copies that it started: only now are they ordered before what it does next."""
+        """Order copies that a thread has waited for before what it does next."""
         if not len(which):
             return
         self.launch.begin(transfer.place, 0)

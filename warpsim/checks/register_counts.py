@@ -1,4 +1,4 @@
-"""setmaxnreg: whether the warps of a warpgroup change their registers together."""
+"""setmaxnreg: whether the warps of a warpgroup change their register count together."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ ADVICE = "all warps of the warpgroup must execute the same setmaxnreg"
 
 @attrs.define(eq=False)
 class Change:
-    """One of the setmaxnreg that warps execute one after the other: what each warp ``[W, n_ctas]`` asked for, 0 where it
-    has not come to it; and who asked, where."""
+    """One setmaxnreg of a sequence that warps execute: the count requested by each warp ``[W, n_ctas]``, 0 if it has
+    not reached it; who requested, and where.
+    """
 
     counts: Array
     groups: list[tuple[Group, Instruction]]
@@ -38,15 +39,15 @@ class Changes:
 
 
 class RegisterCountRules(Watcher):
-    """Follows the setmaxnreg of each batch."""
+    """Tracks the setmaxnreg of each batch."""
 
     def batch_began(self, machine: Machine) -> None:
-        """No warp has executed any."""
+        """Start without any."""
         shape = machine.batch.shape
         machine.batch.notes[RULE] = Changes(np.zeros((-(-shape.n_threads // 128) * 4, shape.n_ctas), np.int64))
 
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
-        """All warps of a warpgroup have to ask for the same."""
+        """Report warps of a warpgroup that request different counts."""
         known: Changes = machine.batch.notes[RULE]
         warps, place = _warps(known, group), present(group)
         for number in np.unique(known.done[warps]).tolist():
@@ -61,14 +62,14 @@ class RegisterCountRules(Watcher):
             wrong = here & np.broadcast_to(differs, groups.shape).reshape(here.shape)
             if wrong.any():
                 other = next(p for g, p in change.groups if p is not place)
-                what = "asks for another count than other warps of its warpgroup"
+                what = "asks for a different count than other warps of its warpgroup"
                 _fault(machine, group, wrong, what, place, other)
         known.done[warps] += 1
         if machine.batch.exited is not None:
             _check_left(machine, known)
 
     def group_exited(self, machine: Machine, group: Group) -> None:
-        """Threads have ended: what their warpgroup has done they do no more."""
+        """Check warpgroups whose threads have exited, because they execute no more setmaxnreg."""
         known: Changes = machine.batch.notes[RULE]
         if known.changes:
             _check_left(machine, known)
@@ -81,7 +82,7 @@ def _warps(known: Changes, group: Group) -> Array:
 
 
 def _ended(machine: Machine, known: Changes) -> Array:
-    """Warps of which all threads have ended."""
+    """Warps all of whose threads have exited."""
     shape, exited = machine.batch.shape, machine.batch.exited
     out = np.zeros(known.done.shape, np.bool_)
     if exited is not None:
@@ -92,7 +93,7 @@ def _ended(machine: Machine, known: Changes) -> Array:
 
 
 def _check_left(machine: Machine, known: Changes) -> None:
-    """Report changes that a part of a warpgroup has made, of which another part has ended."""
+    """Report changes made by part of a warpgroup whose other part has exited."""
     ended = _ended(machine, known)
     for change in known.changes:
         counts = change.counts.reshape(-1, 4, change.counts.shape[1])
@@ -103,7 +104,7 @@ def _check_left(machine: Machine, known: Changes) -> None:
         for group, place in change.groups:
             here = made & _warps(known, group)
             if here.any():
-                what = "was executed by some warps of a warpgroup and not by the others"
+                what = "was executed by some warps of a warpgroup but not by the others"
                 _fault(machine, group, here, what, place)
                 change.counts[here] = 0
 

@@ -1,4 +1,4 @@
-"""Who is to blame where nothing can go on: the rule that threads break who do not come, by what the others wait for."""
+"""Who is to blame for a stall: the rule broken by threads that do not arrive, according to what the others wait for."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ BROKEN = {
     REGISTERS: "setmaxnreg",
     PHASE: "mbarrier",
 }
-"""The rule that is broken where threads wait in vain; all else is a deadlock."""
+"""The rule broken by each kind of waiting in vain; anything else is a deadlock."""
 
 
 class Stalls(Watcher):
     """Reports a stall under the rule that it breaks, and warps that arrive at a barrier in parts."""
 
     def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
-        """Lanes arrive at an aligned barrier without the rest of their warps."""
+        """Report lanes that arrive at an aligned barrier without the rest of their warps."""
         where = "lanes of the warp wait here"
         machine.fault(
             DIVERGENCE,
-            f"{present(group).text} waits for all lanes of the warp, and some are elsewhere",
+            f"{present(group).text} waits for all lanes of the warp, but some are elsewhere",
             group,
             other=None if other is None else party(machine.launch, machine.batch, other, where),
             advice="move it to where the lanes have reconverged, or use barrier without .aligned",
         )
 
     def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
-        """Nothing can go on: say so under a rule, if there is one."""
+        """Report the stall under a rule, if one applies."""
         rule = BROKEN.get(first.wait)
         if rule in machine.launch.settings.checks:
             machine.fault(rule, message, first.group, **values)

@@ -1,7 +1,7 @@
-"""Which copies in flight have claimed each granule of each CTA's shared memory.
+"""Stamps of copies in flight on granules of each CTA's shared memory.
 
-An access looks up the granules that it touches, however many copies are in flight. Numbers grow, so that a row of granules
-whose last number is below that of the oldest copy in flight meets none of them.
+An access looks up the granules that it touches, regardless of the number of copies in flight. Stamps increase, so a row
+of granules whose last stamp is older than the oldest copy in flight conflicts with none of them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from warpsim.machine.state.footprints import GRANULE, Footprint
 from warpsim.machine.values import Array
 
 Met = tuple[Array, ...]
-"""(flat index of the access, address of the granule, column, number) of each granule at which an access meets a copy."""
+"""(flat index of the access, address of the granule, column, stamp) of each granule where an access meets a copy."""
 
 
 class Claims:
-    """Sheets of stamps: a copy claims its bytes in the first sheet where no copy in flight holds any of them."""
+    """Sheets of stamps: a copy stamps its bytes in the first sheet where no copy in flight holds any of them."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self._extent = size, n_columns
         self._sheets = [Stamps(size, n_columns)]
 
     def put(self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Met], Iterator[object]]) -> None:
-        """A copy claims its bytes; ``holders`` are the copies, none of them older than ``oldest``, that still hold
-        granules which it meets."""
+        """Stamp a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
+        granules.
+        """
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         if not len(start):
             return
@@ -40,19 +41,21 @@ class Claims:
         sheet.put(footprint, number)
 
     def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Iterator[Met]:
-        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies of number ``oldest`` or newer."""
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with stamp ``oldest`` or
+        newer.
+        """
         for sheet in self._sheets:
             met = sheet.met(place, nbytes, columns, active, oldest)
             if met is not None:
                 yield met
 
     def clear(self) -> None:
-        """Nothing is in flight: one sheet will do."""
+        """Clear everything, because nothing is in flight."""
         del self._sheets[1:]
 
 
 class Stamps:
-    """The numbers of copies, by granule and column; granules are as small as the smallest copy so far."""
+    """The stamps of copies, by granule and column; granules are as small as the smallest copy so far."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.granule = GRANULE
@@ -60,7 +63,7 @@ class Stamps:
         self.rows: Array = np.zeros(len(self.cells), np.int32)
 
     def put(self, footprint: Footprint, number: int) -> None:
-        """A copy claims its bytes."""
+        """Stamp a copy's bytes."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         self._fit(nbytes)
         first, count = start // self.granule, -(-nbytes // self.granule)
@@ -84,7 +87,9 @@ class Stamps:
             self.granule = wanted
 
     def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Met | None:
-        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies of number ``oldest`` or newer."""
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with stamp ``oldest`` or
+        newer.
+        """
         first, count = place // self.granule, max(nbytes // self.granule, 1)
         steps = np.arange(count)
         if count <= 8:
@@ -112,7 +117,7 @@ class Stamps:
 
 
 def _run(columns: Array) -> slice | Array:
-    """Columns one after the other as a slice."""
+    """Consecutive columns as a slice."""
     low, n = int(columns[0]), len(columns)
     if int(columns[-1]) == low + n - 1 and (n < 3 or (np.diff(columns) == 1).all()):
         return slice(low, low + n)

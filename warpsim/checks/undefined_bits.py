@@ -1,6 +1,6 @@
-"""How undefined bits spread: one rule for each kind of instruction, and where they are reported.
+"""How undefined bits propagate, with one rule per kind of instruction, and where they are reported.
 
-A rule is a closure ``rule(group, active)`` that gives the undefined bits of each destination register.
+A rule is a closure ``rule(group, active)`` that returns the undefined bits of each destination register.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 RULE = "uninitialised"
 UNDEFINED = "undefined"
-"""The companion of registers: an unsigned integer of the register's width with a 1 for each undefined bit."""
+"""Companion of registers: an unsigned integer of the register's width with a 1 for each undefined bit."""
 PADDING = "padding"
-"""Another: True in lanes that have loaded what may be the padding of a structure."""
+"""Companion of registers: True in lanes that have loaded what may be structure padding."""
 WRITE_FIRST = "initialise the register on every path to here"
 
 
 def undefined(group: Group, slot: int) -> Array | None:
-    """The undefined bits of a register; None where it is defined."""
+    """The undefined bits of a register; None if it is defined."""
     return group.companion(UNDEFINED, slot)
 
 
 def origins(machine: Machine) -> Origins:
-    """Where the undefined bits of registers come from."""
+    """The origins of undefined bits in registers."""
     found: Origins = machine.batch.notes[RULE]
     return found
 
@@ -53,7 +53,7 @@ def destinations_of(instruction: Instruction) -> list[int]:
 
 
 def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: Any, use: str) -> None:
-    """Undefined bits of a register matter here."""
+    """Report undefined bits of a register that matter here."""
     lanes = np.broadcast_to(bits != 0, group.selection.shape)
     if active is not None:
         lanes = lanes & active
@@ -88,14 +88,14 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
 
 
 def report_unwritten(machine: Machine, group: Group, slot: int, lanes: Any, use: str) -> None:
-    """A register matters here that nothing has written."""
+    """Report a register that matters here but was never written."""
     name = group.plan.function.registers[slot].name
     message = f"register {name} is used as {use} before anything wrote it"
     machine.fault(RULE, message, group, lanes, before=True, register=name, advice=WRITE_FIRST)
 
 
 def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
-    """Every bit of a register in the lanes where ``mask`` is not zero."""
+    """All bits of a register, in the lanes where ``mask`` is nonzero."""
     dtype = plan.function.registers[slot].type.dtype
     if dtype.kind == "b":
         return mask != 0
@@ -104,9 +104,10 @@ def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
 
 
 def unwritten(plan: FunctionPlan) -> list[int]:
-    """Registers that some path reads before anything writes them.
+    """Registers that some path reads before any write.
 
-    Accumulators of wgmma are left out: compilers leave them unwritten where scale-d is false."""
+    Accumulators of wgmma are excluded, because compilers leave them unwritten where scale-d is false.
+    """
     accumulators = {
         slot
         for block in plan.blocks
@@ -124,7 +125,7 @@ def unwritten(plan: FunctionPlan) -> list[int]:
 
 
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
-    """How an instruction spreads undefined bits: ``rule(group, active)`` gives them by destination register."""
+    """How an instruction propagates undefined bits: ``rule(group, active)`` returns them by destination register."""
     kind = instruction.traits.undefined
     if kind in (Undefined.MULTIPLIED, Undefined.STORED):
         return lambda machine, group, active: {}
@@ -143,7 +144,7 @@ def _is_integer_move(instruction: Instruction) -> bool:
 
 
 def _bits_of(group: Group, operand: Operand) -> Any:
-    """A source operand's undefined bits, in the type in which the instruction reads it."""
+    """A source operand's undefined bits, in the type with which the instruction reads it."""
     if isinstance(operand, Vec):
         return tuple([_bits_of(group, e) for e in operand.elements])
     if isinstance(operand, Reg):
@@ -155,7 +156,7 @@ def _bits_of(group: Group, operand: Operand) -> Any:
 
 
 def _any(group: Group, operands: tuple[Operand, ...]) -> Array | None:
-    """The lanes in which any of these operands has an undefined bit."""
+    """A mask of lanes in which any of these operands has an undefined bit."""
     mask: Array | None = None
     for operand in operands:
         for slot in registers_of(operand):
@@ -190,7 +191,7 @@ def _getters(plan: FunctionPlan, instruction: Instruction) -> list[Any]:
 def _move_rule(
     plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]
 ) -> Callable[[Machine, Group, Any], Any]:
-    """The body itself moves the undefined bits, unless what decides where to is undefined."""
+    """Run the body on the undefined bits, unless a source that decides where they go is undefined."""
 
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
@@ -213,7 +214,7 @@ def _move_rule(
             keywords = {p: keywords[p] for p in form.ports}
             result = form.function(op, *[warps.spread(a) for a in arguments], **keywords)
             result = tuple([warps.collect(r) for r in result]) if isinstance(result, tuple) else warps.collect(result)
-        if isinstance(result, tuple) and form.n_dest == 2:  # d|p: the predicate depends on what decides alone
+        if isinstance(result, tuple) and form.n_dest == 2:  # d|p: the predicate depends only on what decides
             result = (result[0], np.zeros(1, np.bool_))
         into = Into(group)
         commit(machine, into, result, None)  # type: ignore[arg-type]
@@ -223,7 +224,7 @@ def _move_rule(
 
 
 class Into:
-    """Takes what a commit writes: the undefined bits of a group's registers in place of their values."""
+    """A group whose registers are replaced by their undefined bits."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -249,7 +250,7 @@ def _unsigned(value: Any) -> Array:
 
 
 def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
-    """A result bit is undefined where turning undefined source bits turns it."""
+    """A result bit is undefined if flipping undefined source bits flips it."""
 
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
@@ -278,7 +279,7 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Mac
 
 
 def _global_lanes(group: Group, op: Any, address: Address) -> Any:
-    """The lanes whose address lies in global memory: None for all, False for none."""
+    """The lanes whose address is in global memory: None for all, False for none."""
     words = op.text.split(".")
     if "global" in words:
         return None
@@ -293,8 +294,9 @@ Effect = Callable[["Machine", "Group", Any], None]
 
 
 def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effect | None, Effect | None]:
-    """What a store of undefined bits does before and after it is made: they are reported where it goes to global memory, and
-    go to shared and local memory with the value."""
+    """The effects of a store of undefined bits, before and after it: a report if it goes to global memory, and
+    propagation to shared and local memory.
+    """
     form, op = instruction.form, instruction.op
     getters = _getters(plan, instruction)
     value = instruction.operands[form.n_dest + 1]
@@ -326,14 +328,15 @@ def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effec
 
 
 def bit_ports(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
-    """The ports of a body of single threads that is to move undefined bits: memory gives and takes such bits, copies are made
-    at once."""
+    """The ports of a single-thread body that is to move undefined bits: memory transfers such bits, and copies are done
+    at once.
+    """
     ports = {p: port(machine, p, group, active) for p in form.ports}
     return {**ports, **stand_ins(machine, group, form, active, combines=combines)}
 
 
 def stand_ins(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
-    """Those of a form's ports that move undefined bits instead of values."""
+    """The ports of a form that move undefined bits instead of values."""
     names = form.ports & {"memory", "async_groups", "bulk"}
     if not names:
         return {}
@@ -346,8 +349,9 @@ def _both(where: Any, active: Any) -> Any:
 
 
 def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Any, use: str) -> None:
-    """Report what leaves the thread and has no defined byte, nor comes from beside one: compilers copy structures with
-    their padding."""
+    """Report a value that leaves the thread without any defined byte, unless it comes from beside one: compilers copy
+    structures with their padding.
+    """
     for operand in operands:
         for part in operand.elements if isinstance(operand, Vec) else (operand,):
             bits = undefined(group, part.register.index) if isinstance(part, Reg) else None
@@ -361,7 +365,7 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
 
 
 def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
-    """What an atomic leaves in global memory is reported; shared memory, and its result, are undefined with its operands."""
+    """Report an atomic's undefined operands in global memory; elsewhere they make memory and the result undefined."""
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
     whole = _any_rule(plan, instruction)

@@ -1,4 +1,4 @@
-"""Undefined bits of asynchronous copies: they travel with a copy, and land with it."""
+"""Undefined bits in asynchronous copies: they travel with a copy and arrive with it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ U32 = np.dtype(np.uint32)
 
 
 def landed(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
-    """Copies have written their bytes, which count as written now: those that carry undefined bits leave them there.
+    """Mark the bytes that copies have written as written, except those whose source bits are undefined.
 
-    Without late effects, copies of single threads have done so already, when they were started."""
+    Without late effects, copies of single threads did this when they were started.
+    """
     work = transfer.work
     with muted(machine):
         if isinstance(work, (RunLoad, BoxLoad)):
@@ -45,7 +46,7 @@ def _of_receivers(machine: Machine, work: ThreadCopy | RemoteStore, which: Which
 
 
 def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
-    """What bulk copies have brought into shared memory is as written as it was where they read it."""
+    """Copy the written state of a bulk copy's sources to shared memory."""
     bits = machine.batch.shared.companion
     assert isinstance(bits, WrittenBits)
     to = work.to
@@ -74,7 +75,7 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
 
 
 def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
-    """Which bits of runs of global memory are written: words ``[runs, nbytes / 4]``."""
+    """The written bits of runs of global memory: words ``[runs, nbytes / 4]``."""
     out = np.full((len(addresses), nbytes), 0xFF, np.uint8)
     for allocation in machine.launch.memory.accompanied():
         assert allocation.companion is not None
@@ -85,7 +86,7 @@ def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
 
 
 def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
-    """Which bits of the elements of boxes are written; what lies outside of the tensor is filled."""
+    """The written bits of the elements of boxes; elements outside the tensor are filled."""
     boxes = work.boxes
     place, inside = boxes.elements(work.to.lane[which])
     size = boxes.dtype.itemsize

@@ -1,4 +1,4 @@
-"""The memory port over the companions of memory: the undefined bits of what a body loads and stores."""
+"""A memory port on the companions of memory: transfers the undefined bits of what a body loads and stores."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ QUIET = Window()
 
 
 class UndefinedMemory:
-    """A memory port whose loads give 1 for each undefined bit, and whose stores take such bits.
+    """A memory port whose loads return, and whose stores take, a 1 for each undefined bit.
 
-    A body that only moves bits tells with this port which bits of its result nobody wrote."""
+    A body that only moves bits computes with this port which bits of its result were never written.
+    """
 
     def __init__(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> None:
         self.machine, self.combines = machine, combines
         self.port = _Companions(machine, group, active)
 
     def among(self, active: Array) -> UndefinedMemory:
-        """The port of only these of its threads."""
+        """The port restricted to some of its threads."""
         return UndefinedMemory(self.machine, self.port.group, self.port.among(active).active, combines=self.combines)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.port, name)
 
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
-        """The undefined bits of ``count`` consecutive elements."""
+        """Load the undefined bits of ``count`` consecutive elements."""
         with muted(self.machine):
             values = self.port.load(space, address, type, count)
         return tuple([_inverted(v) for v in values])
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
-        """Elements with these undefined bits were written."""
+        """Store the undefined bits of elements."""
         kept = tuple([_inverted(as_array(v)).view(type.dtype) for v in values])
         with muted(self.machine):
             self.port.store(space, address, type, kept)
@@ -67,8 +68,9 @@ class UndefinedMemory:
         returns: bool,
         **_: Any,
     ) -> Array | None:
-        """The undefined bits of the old value; what memory holds stays as undefined as it was, and where ``combines`` is undefined
-        with the values that are combined with it."""
+        """The undefined bits of the old value. Memory stays as undefined as it was and, with ``combines``, becomes
+        undefined with the operands.
+        """
         old = self.load(space, address, type)[0] if returns or self.combines else None
         if self.combines and old is not None:
             unsigned = old.dtype.type
@@ -79,26 +81,26 @@ class UndefinedMemory:
         return old if returns else None
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
-        """The undefined bits of matrix rows, which lie in shared memory."""
+        """The undefined bits of matrix rows, which are in shared memory."""
         with muted(self.machine):
             words = self.port.read_words(space, address, count)
         return tuple([~w for w in words])
 
 
 class AtOnce:
-    """Stands for the ports of asynchronous copies where undefined bits are moved, which need no waiting."""
+    """Replaces the ports of asynchronous copies when moving undefined bits, which needs no waiting."""
 
     def __init__(self, memory: UndefinedMemory) -> None:
         self.memory = memory
 
     def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
-        """A copy that is made now."""
+        """Copy now."""
         copy_threads(self.memory, dst, src, nbytes, take)
 
     def remote(
         self, dst: Address, bar: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
     ) -> None:
-        """A store in the cluster: made now, or kept with the one that is in flight."""
+        """Store in the cluster now, or keep the bits with the store in flight."""
         machine = self.memory.machine
         if late(machine) and operation is None:
             machine.batch.transfers.open[-1].undefined = values
@@ -108,7 +110,7 @@ class AtOnce:
 
 @contextmanager
 def muted(machine: Machine) -> Iterator[None]:
-    """While it lasts nothing is reported: the step itself has done so."""
+    """Suppress reports in the context, because the step itself has made them."""
     machine.muted += 1
     try:
         yield
@@ -117,8 +119,9 @@ def muted(machine: Machine) -> Iterator[None]:
 
 
 class _Companions(Memory):
-    """The port of a group over the companions instead of the memories: a bit is 1 where something has written it. Memory that
-    has none was written before."""
+    """A group's port on the companions of memories: a bit is 1 if it has been written. Memory without a companion
+    counts as written.
+    """
 
     __slots__ = ()
 
@@ -128,7 +131,7 @@ class _Companions(Memory):
         self.window = QUIET
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
-        """Ones for each bit of the elements that something has written."""
+        """A 1 for each written bit of the elements."""
         base, offset = address.base, address.offset
         place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
@@ -142,11 +145,11 @@ class _Companions(Memory):
         return tuple([target.view(dtype)[..., 0] for target in out])
 
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        """What is stored in global memory is reported where it is undefined, and counts as written."""
+        """Mark as written; undefined values stored to global memory are reported elsewhere."""
 
 
 def _inverted(array: Array) -> Array:
-    """Every bit turned; floats keep their width as unsigned integers, 128 bits stay what they are."""
+    """Invert every bit; floats become unsigned integers of the same width, 128-bit values keep their type."""
     flipped = ~np.ascontiguousarray(array).view(np.uint8)
     size = array.dtype.itemsize
     turned: Array = flipped.view(f"u{size}" if size <= 8 else array.dtype)

@@ -1,4 +1,4 @@
-"""Undefined bytes that bulk copies store in global memory: reported, as those of any other store are."""
+"""Reports undefined bytes that bulk copies store to global memory, like those of any other store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 U64 = np.dtype(np.uint64)
-ADVICE = "write all that the copy reads before it is started"
+ADVICE = "write everything that the copy reads before starting it"
 
 
 def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
-    """Copies have read these sources: report bytes of them that nobody wrote."""
+    """Report bytes never written in the sources that copies have read."""
     work, bits = transfer.work, machine.batch.shared.companion
     assert isinstance(bits, WrittenBits)
     if not isinstance(work, (RunStore, BoxStore)) or bits.covers(work.source.low, work.source.high):
@@ -42,10 +42,11 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
 
 
 def _of_runs(written: Array, *, combined: bool) -> Array:
-    """Which of the eights of bytes ``[runs, nbytes / 8]`` hold nothing.
+    """A mask of the 8-byte groups ``[runs, nbytes / 8]`` without a written byte.
 
-    One written byte is enough: beside it lies the padding of a structure. The last eight count with those before them,
-    since a copy is as long as a multiple of 16 bytes. What is combined has no padding."""
+    One written byte suffices, because the rest may be structure padding. The last group counts with those before it,
+    because copy sizes are multiples of 16 bytes. Reduced data has no padding.
+    """
     if combined:
         return np.asarray(written != np.iinfo(written.dtype).max)
     lacking = np.asarray(written == 0)

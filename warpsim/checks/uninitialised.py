@@ -1,9 +1,10 @@
-"""Undefined bits of registers: where they come from, how they spread, and where they matter.
+"""Undefined bits of registers: where they come from, how they propagate, and where they matter.
 
-A load that meets bytes which nobody wrote gives its destination a companion: an unsigned integer of the register's width
-with a 1 for each undefined bit. From there on the watcher is told of each step of the group: moves, shuffles and bit
-operations hand undefined bits on one by one, other operations make their whole result undefined. Copying is no fault; it is
-reported where an undefined bit decides an address, a branch, a matrix product or what is stored to global memory.
+A load of bytes that were never written gives its destination a companion: an unsigned integer of the register's width
+with a 1 for each undefined bit. From then on, the watcher observes each step of the group. Moves, shuffles and bit
+operations propagate undefined bits one by one; other operations make their whole result undefined. Copying is not an
+error; a report is made where an undefined bit decides an address, a branch, a matrix product, or a value stored to
+global memory.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class Passage:
-    """How undefined bits pass through one instruction; bound once for each function."""
+    """How undefined bits pass through one instruction; bound once per function."""
 
     def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
         form, traits = instruction.form, instruction.traits
@@ -78,11 +79,11 @@ class Passage:
         self.getters = [source_getter(plan, o) for o in sources]
         self.commit = commit_of(instruction)
         self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
-        """Whether what it finds in memory goes anywhere: to registers, or elsewhere in memory."""
+        """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
 
 
 class Known:
-    """What the rule knows of a function, for every launch."""
+    """What the rule knows about a function, for every launch."""
 
     def __init__(self, plan: FunctionPlan) -> None:
         self.unwritten = unwritten(plan)
@@ -90,7 +91,7 @@ class Known:
 
 
 def known_of(plan: FunctionPlan) -> Known:
-    """What the rule knows of a function; found out once."""
+    """What the rule knows about a function, cached."""
     found: Known | None = plan.notes.get(RULE)
     if found is None:
         found = plan.notes[RULE] = Known(plan)
@@ -99,8 +100,9 @@ def known_of(plan: FunctionPlan) -> Known:
 
 @attrs.frozen(eq=False)
 class Begun:
-    """A step before which undefined bits were looked at. ``new`` are those that it will give its destinations, ``old`` those
-    that they had, ``unsure`` lanes of whose guard nothing is known."""
+    """A step before which undefined bits were computed. ``new`` are those that its destinations will get, ``old`` those
+    that they had, ``unsure`` the lanes whose guard is undefined.
+    """
 
     group: Group
     passage: Passage
@@ -112,13 +114,13 @@ class Begun:
 
     @property
     def clean(self) -> bool:
-        """True where nothing undefined goes into it."""
+        """Whether none of its inputs is undefined."""
         return not self.tainted and self.unsure is None
 
 
 @attrs.frozen(eq=False)
 class Met:
-    """A step that has met bytes that nobody wrote, with its operands as they were then."""
+    """A step that read bytes never written, with its operands at that time."""
 
     group: Group
     passage: Passage
@@ -137,14 +139,15 @@ class Uninitialised(WrittenBytes):
     # ---- what is undefined -------------------------------------------------------------------
 
     def batch_began(self, machine: Machine) -> None:
-        """Nothing has been written to shared and local memory."""
+        """Start with nothing written in shared and local memory."""
         machine.batch.notes[RULE] = Origins()
         for space in (machine.batch.shared, machine.batch.local):
             space.companion = WrittenBits(space.size, space.n_columns)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
-        """Registers that are read before they are written hold nothing, whatever the frame kept; those of a snippet may have
-        initial values."""
+        """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a
+        snippet may have initial values.
+        """
         plan, frame = group.plan, group.frame
         for slot in known_of(plan).unwritten:
             if not group.stack and frame.values[slot] is not None:
@@ -156,16 +159,16 @@ class Uninitialised(WrittenBytes):
             file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
-        """New parts of the stack hold nothing, whatever was there before."""
+        """Mark new parts of the stack as undefined."""
         companion(machine, "local").forget(first, nbytes, positions)
 
     def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
-        """Not only stores write memory."""
+        """Mark bytes that were written by something other than stores."""
         if np.size(place):
             companion(machine, space).mark(place, columns, nbytes, None, rows=False)
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Stores write; others may meet what nobody wrote."""
+        """Mark what stores write; check what others read."""
         place, nbytes, active = access.at, access.nbytes, access.active
         if access.allocation is not None:
             written = written_bits(access.allocation)
@@ -183,14 +186,14 @@ class Uninitialised(WrittenBytes):
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
     ) -> None:
-        """What copies carry that is undefined is so where they land, and reported where that is global memory."""
+        """Propagate undefined bits of copies to their destination, or report them if that is global memory."""
         landed(machine, group, active, transfer, which)
         stored(machine, group, transfer, which)
 
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Rows of matrices."""
+        """Check matrix rows."""
         bits = companion(machine, "shared")
         if access != READ:
             bits.mark(place, columns, nbytes, active, rows=False)
@@ -200,7 +203,7 @@ class Uninitialised(WrittenBytes):
             self._meet(machine, group)
 
     def _meet(self, machine: Machine, group: Group) -> None:
-        """The present step reads bytes that nobody wrote: what comes of it is seen when it is done."""
+        """Note that the current step reads bytes never written; its results are handled when it is done."""
         if machine.delivering:
             return
         passage = passage_of(group.plan, present(group))
@@ -217,7 +220,7 @@ class Uninitialised(WrittenBytes):
     # ---- where it matters --------------------------------------------------------------------
 
     def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
-        """Registers that no thread has written."""
+        """Report registers that no thread has written."""
         frame = group.frame
         if slot >= group.plan.n_registers or frame.values[slot] is not None:
             return
@@ -233,7 +236,7 @@ class Uninitialised(WrittenBytes):
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """What wgmma reads of shared memory is multiplied."""
+        """Report undefined shared memory that wgmma multiplies."""
         bits = companion(machine, "shared")
         if (
             not machine.delivering
@@ -248,7 +251,7 @@ class Uninitialised(WrittenBytes):
     # ---- how it spreads ----------------------------------------------------------------------
 
     def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Report what matters to the step, and reckon what its results will be."""
+        """Report undefined bits that matter to the step, and compute those of its results."""
         if instruction.traits.ending is not None:
             _check_end(machine, group, instruction)
             return
@@ -306,7 +309,7 @@ class Uninitialised(WrittenBytes):
 
 
 def companion(machine: Machine, space: str) -> WrittenBits:
-    """Which bytes of shared or local memory are written."""
+    """The written bits of shared or local memory."""
     found = (machine.batch.local if space == "local" else machine.batch.shared).companion
     assert isinstance(found, WrittenBits)
     return found
@@ -322,7 +325,7 @@ def passage_of(plan: FunctionPlan, instruction: Instruction) -> Passage:
 
 
 def _check_end(machine: Machine, group: Group, last: Instruction) -> None:
-    """Report a branch that undefined bits decide."""
+    """Report a branch on undefined bits."""
     slots = [last.guard[0].index] if last.guard is not None else []
     if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
         slots += [o.register.index for o in last.operands if isinstance(o, Reg)]
@@ -333,8 +336,7 @@ def _check_end(machine: Machine, group: Group, last: Instruction) -> None:
 
 
 def _take(machine: Machine, met: Met) -> bool:
-    """The undefined bits of what a step has found in memory, for its destinations or where it copies to; False where no
-    register takes them."""
+    """Propagate the undefined bits that a step read from memory to its destinations; False if no register takes them."""
     passage, group, active = met.passage, met.group, met.active
     instruction = passage.instruction
     form = instruction.form
@@ -363,8 +365,9 @@ def _take(machine: Machine, met: Met) -> bool:
 
 
 def _padding(group: Group, instruction: Instruction, address: Address, memory: UndefinedMemory | None) -> list[Array]:
-    """The lanes whose element has written bytes beside it in its aligned eight bytes, for each element; nothing where
-    no neighbour is loaded with it, as the words of a structure are."""
+    """Per element, a mask of lanes with written bytes beside it in its aligned eight bytes; empty if no neighbour is
+    loaded with it, as the words of a structure would be.
+    """
     op, target = instruction.op, instruction.operands[0]
     if memory is None or instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []
@@ -380,7 +383,7 @@ def _padding(group: Group, instruction: Instruction, address: Address, memory: U
 
 
 def _in_a_row(group: Group, instruction: Instruction) -> bool:
-    """Whether the block loads from the same base less than eight bytes away, too."""
+    """Whether the block also loads from the same base less than eight bytes away."""
     own = next(o for o in instruction.operands if isinstance(o, Addr))
     if isinstance(instruction.operands[0], Vec):
         return True
@@ -393,8 +396,8 @@ def _in_a_row(group: Group, instruction: Instruction) -> bool:
 
 
 def _write(group: Group, slots: list[int], bits: Array | None, active: Any) -> None:
-    """The new undefined bits of registers, in the lanes that execute."""
-    if bits is not None and bits.dtype.itemsize > 8:  # 128 bits count as defined
+    """Set the undefined bits of registers, in the executing lanes."""
+    if bits is not None and bits.dtype.itemsize > 8:  # 128-bit values count as defined
         bits = None
     for slot in slots:
         new, old = bits, undefined(group, slot) if active is not None else None

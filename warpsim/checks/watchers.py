@@ -1,4 +1,4 @@
-"""The rules of races, proxies and asynchronous reuse as watchers of a launch."""
+"""The watchers of a launch: selects those for its checks, and connects races and proxies to events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
-    """Those who look at a launch, for the rules that it checks."""
+    """The watchers for the rules that a launch checks."""
     checks, found = launch.settings.checks, list[Watcher]()
     if FRAGMENT in checks and launch.plan.uses.fragments:
         found.append(Fragments())
@@ -79,12 +79,12 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:
-    """How much shared memory may be simulated side by side: races keep several times as much."""
+    """How much shared memory may be simulated side by side, because race checks need several times as much."""
     return 1 << 25 if RACE in checks else BATCH_BYTES
 
 
 class RaceWatcher(Watcher):
-    """Tells the race detector of each batch what happens."""
+    """Passes events to the race detector of each batch."""
 
     def __init__(self) -> None:
         self._notes: dict[int, Note] = {}
@@ -104,20 +104,20 @@ class RaceWatcher(Watcher):
         return races
 
     def _anew(self, machine: Machine) -> Races:
-        """The detector of the batch; whatever comes next is another step."""
+        """The detector of the batch, for an event that belongs to a new step."""
         races: Races = machine.batch.notes[RACE]
         races.launch.step = None
         return races
 
     def batch_began(self, machine: Machine) -> None:
-        """A detector for each batch."""
+        """Make a detector for each batch."""
         shared = machine.launch.notes.get(RACE)
         if shared is None:
             shared = machine.launch.notes[RACE] = LaunchRaces(machine.launch)
         machine.batch.notes[RACE] = Races(shared, machine)
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Accesses of threads; copies were noted when they began."""
+        """Check accesses of threads; copies were checked when they started."""
         if access.space == "local" or machine.delivering:
             return
         races = self._at(machine, group)
@@ -138,7 +138,7 @@ class RaceWatcher(Watcher):
             self._doubted.append((access.differs, access.differs()))
 
     def memory_written(self, machine: Machine, group: Group) -> None:
-        """Stores that changed nothing do no harm."""
+        """Forgive stores that changed nothing."""
         if self._doubted:
             changed, lost = self._doubted[0][1], self._doubted[0][0]()
             for differs, before in self._doubted[1:]:
@@ -149,18 +149,18 @@ class RaceWatcher(Watcher):
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Rows of matrices."""
+        """Check matrix rows."""
         self._at(machine, group).rows(machine, group, place, nbytes, columns, active, write=access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """What wgmma reads."""
+        """Check what wgmma reads."""
         if not machine.delivering:
             self._at(machine, group).matrix(machine, group, address, columns)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
-        """Fences of the memory model."""
+        """Note fences of the memory model."""
         scope = fence_scope(instruction)
         if scope is not None:
             races = self._at(machine, group)
@@ -168,18 +168,18 @@ class RaceWatcher(Watcher):
             races.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
-        """Lanes have met."""
+        """Note lanes that have met."""
         self._at(machine, group).warp_sync(group, members)
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
-        """Threads arrive at a barrier that others need not come to."""
+        """Note arrivals at a barrier that others need not reach."""
         if partial:
             races, barrier = self._anew(machine), machine.batch.barrier(number)
             for arrived in [group] if barrier.partial else [*barrier.waiting, group]:
                 races.barrier_arrive(arrived, number)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
-        """Threads have passed a barrier."""
+        """Note threads that passed a barrier."""
         races = self._anew(machine)
         if group is None:
             races.cta_barrier(None)
@@ -187,59 +187,59 @@ class RaceWatcher(Watcher):
             races.barrier_leave(group, number if partial else None)
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
-        """A barrier that others need not come to is complete."""
+        """Note that a barrier which others need not reach has completed."""
         self._anew(machine).barrier_reset(number, columns)
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
-        """Threads have passed a barrier of the cluster."""
+        """Note threads that passed a cluster barrier."""
         self._anew(machine).cluster_barrier(group)
 
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads release through an mbarrier."""
+        """Release through an mbarrier."""
         races = self._at(machine, group)
         if races.note.release:
             races.release_to(positions, columns, place)
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads acquire through an mbarrier."""
+        """Acquire through an mbarrier."""
         races = self._at(machine, group)
         if races.note.acquire:
             races.acquire_from(positions, columns, place)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies begin: accesses of the threads that start them."""
+        """Check starting copies as accesses of the threads that start them."""
         if late(machine) or transfer.kind != "cp.async":
             self._at(machine, transfer.group).copies(machine, transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """Copies are ordered before what their threads do next."""
+        """Order copies before what their threads do next."""
         self._anew(machine).waited(transfer, which)
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """Copies release through their mbarriers."""
+        """Release copies through their mbarriers."""
         signal = transfer.signal
         assert signal is not None
         machine.batch.notes[RACE].release_to(transfer.positions[which], signal.columns[which], signal.address[which])
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
-        """What wgmma read is ordered before what follows."""
+        """Order what wgmma read before what follows."""
         races = self._at(machine, group)
         races.agent_wait(group)
         races.launch.step = None
 
     def group_exited(self, machine: Machine, group: Group) -> None:
-        """Threads have ended."""
+        """Note threads that exited."""
         check_exit(self._anew(machine), machine, group)
 
 
 class ProxyFences(Watcher):
-    """Tells the account of proxies of each batch what happens."""
+    """Passes events to the proxy state of each batch."""
 
     def __init__(self) -> None:
         self._synchronises: dict[int, bool] = {}
 
     def batch_began(self, machine: Machine) -> None:
-        """An account for each batch."""
+        """Make a state for each batch."""
         shared = machine.launch.notes.get(PROXY)
         if shared is None:
             shared = machine.launch.notes[PROXY] = LaunchProxies()
@@ -250,7 +250,7 @@ class ProxyFences(Watcher):
         return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Accesses through the generic proxy."""
+        """Note accesses through the generic proxy."""
         if access.allocation is not None:
             if access.kind == WRITE:
                 self._account(machine).globals(group, access.allocation, access.place, access.nbytes, access.active)
@@ -269,24 +269,24 @@ class ProxyFences(Watcher):
     def rows_accessed(
         self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
     ) -> None:
-        """Rows of matrices."""
+        """Note matrix rows."""
         self._account(machine).rows(group, place, nbytes, columns, active, write=access != READ)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """What wgmma reads, through the async proxy."""
+        """Check what wgmma reads through the async proxy."""
         if not machine.delivering:
             self._account(machine).matrix(machine, group, address, columns, limits)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """What bulk copies access in global memory."""
+        """Check what bulk copies access in global memory."""
         self._account(machine).bulk_globals(machine, group, positions, address, nbytes, write=access != READ)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
-        """Proxy fences; others synchronise."""
+        """Note proxy fences; other fences synchronise."""
         traits = instruction.traits
         if traits.fence is not None and traits.fence.proxy == "async":
             named = tuple([space for space in SPACES if space in traits.spaces])
@@ -297,34 +297,34 @@ class ProxyFences(Watcher):
             self._account(machine).synchronised(group)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
-        """Threads have passed a barrier."""
+        """Note threads that passed a barrier."""
         if partial and group is not None:
             self._account(machine).synchronised(group)
         else:
             self._account(machine).barrier(group)
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
-        """Threads have passed a barrier of the cluster."""
+        """Note threads that passed a cluster barrier."""
         self._account(machine).synchronised(group)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies of the async proxy begin."""
+        """Check starting copies through the async proxy."""
         if transfer.asynchronous:
             self._account(machine).copies(machine, transfer)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
-        """cp.async has written through the generic proxy."""
+        """Note that cp.async has written through the generic proxy."""
         if transfer.kind == "cp.async":
             self._account(machine).landed(transfer, which)
 
     def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
-        """Changes of tensor maps are released."""
+        """Note released changes of tensor maps."""
         release_maps(self._account(machine), positions)
 
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
-        """Tensor maps are acquired."""
+        """Note acquired tensor maps."""
         acquire_maps(self._account(machine), addresses, columns)
 
     def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
-        """A tensor map is used."""
+        """Check the use of a tensor map."""
         check_map(self._account(machine), machine, group, address, columns, active)

@@ -1,7 +1,7 @@
 """The registers of wgmma: wgmma-missing-fence, wgmma-in-flight, wgmma-uncommitted.
 
-The machine numbers the wgmma of each warpgroup (`Wgmma`), and knows of each accumulator its last ticket; here is what else
-happened to each register that any wgmma of a function uses, one row for each, and in which instruction.
+The machine numbers the wgmma of each warpgroup (`Wgmma`), and knows the last ticket of each accumulator. Here, one row
+per register used by any wgmma of a function records what else happened to it, and in which instruction.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ ORDERED, MOVED, ACCESSED = 0, 1, 2
 
 
 class Rows:
-    """Rows of one function's registers: the last ticket as A, and what a fence has not ordered yet."""
+    """Rows of one function's registers: the last ticket as A, and what no fence has ordered yet."""
 
     def __init__(self, n_rows: int, n_columns: int) -> None:
         self.operand = np.zeros((n_rows, n_columns), np.int64)
         self.unfenced = np.full((n_rows, n_columns), ACCESSED, np.uint8)
         self.shape = np.zeros((n_rows, n_columns), np.int64)
         self.user = np.full(n_rows, None, object)
-        """The wgmma that used each row last."""
+        """The wgmma that last used each row."""
         self.accessed = np.full(n_rows, None, object)
-        """The other instruction that read or wrote each row last."""
+        """The other instruction that last read or wrote each row."""
         self.again: tuple[bytes, Array] | None = None
-        """The accumulators and columns of the wgmma before, where nothing has happened to any register since."""
+        """The accumulators and columns of the previous wgmma, if nothing has happened to any register since."""
 
 
 class Registers:
-    """What is known of a batch, by columns (see `Wgmma`)."""
+    """State of a batch, by columns (see `Wgmma`)."""
 
     def __init__(self, n_columns: int) -> None:
         self.fenced = np.zeros(n_columns, np.bool_)
-        """Columns with a fence since their last group was closed."""
+        """Columns with a fence since their last group was committed."""
         self.waited = np.zeros(n_columns, np.int64)
         """The last ticket before the last wait."""
         self.ended = np.zeros(n_columns, np.int64)
-        """The last ticket before threads ended."""
+        """The last ticket before threads exited."""
         self.waited_at: Instruction | None = None
         self.last_issue: Instruction | None = None
         self._rows: dict[str, Rows] = {}
@@ -71,15 +71,15 @@ class Registers:
 
 
 class WgmmaRegisters(Watcher):
-    """Follows the registers of wgmma in each batch."""
+    """Tracks the registers of wgmma in each batch."""
 
     def batch_began(self, machine: Machine) -> None:
-        """No wgmma has been started."""
+        """Start without any wgmma."""
         shape = machine.batch.shape
         machine.batch.notes[FENCE] = Registers(-(-shape.n_threads // 128) * shape.n_ctas)
 
     def wgmma_fenced(self, machine: Machine, group: Group) -> None:
-        """Register accesses before are ordered with the wgmma after."""
+        """Order earlier register accesses with later wgmma."""
         known, columns = _known(machine), group.selection.warpgroups
         rows = known.rows(group.plan)
         rows.again = None
@@ -88,18 +88,18 @@ class WgmmaRegisters(Watcher):
         known.fenced[columns] = True
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
-        """The next group begins without a fence."""
+        """Begin the next group without a fence."""
         _known(machine).fenced[group.selection.warpgroups] = False
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
-        """What is not committed is not waited for."""
+        """Handle a wait, which does not cover uncommitted wgmma."""
         known, wgmma = _known(machine), _wgmma(machine)
         columns = group.selection.warpgroups
         known.waited[columns] = wgmma.issued[columns]
         known.waited_at = present(group)
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
-        """A wgmma uses registers."""
+        """Check the registers of a wgmma."""
         known, wgmma = _known(machine), _wgmma(machine)
         rows, columns = known.rows(group.plan), group.selection.warpgroups
         again = rows.again is not None and rows.again[0] == issue.key and rows.again[1] is columns
@@ -114,7 +114,7 @@ class WgmmaRegisters(Watcher):
         known.last_issue = issue.instruction
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
-        """Another instruction reads or writes registers."""
+        """Check registers that another instruction reads or writes."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
         columns = group.selection.warpgroups
         rows.again = None
@@ -129,7 +129,7 @@ class WgmmaRegisters(Watcher):
         rows.accessed[touched] = instruction
 
     def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
-        """Compilers rename accumulators in flight, which no longer is a use of them."""
+        """Note renamed accumulators in flight; renaming does not count as use."""
         rows, columns = _known(machine).rows(group.plan), group.selection.warpgroups
         rows.again = None
         for state in (rows.operand, rows.unfenced, rows.shape):
@@ -137,7 +137,7 @@ class WgmmaRegisters(Watcher):
         rows.user[targets], rows.accessed[targets] = rows.user[sources[-1]], rows.accessed[sources[-1]]
 
     def group_exiting(self, machine: Machine, group: Group) -> None:
-        """Threads end: nothing may be left uncommitted."""
+        """Report uncommitted wgmma when threads exit."""
         wgmma, known = machine.batch.wgmma, _known(machine)
         if wgmma is None:
             return
@@ -167,7 +167,7 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
         (
             issue.rows_a,
             wgmma.use(group.plan).accumulator,
-            "it reads A from {}, which a wgmma in flight accumulates in",
+            "it reads A from {}, the accumulator of a wgmma in flight",
         ),
         (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
     ):
@@ -178,8 +178,8 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
     rows = issue.rows
     hidden = use.unfenced[rows[:, None], at]
     if hidden.any():
-        # Compilers place copies of registers and constants after the fence, and what makes A; the assembler then
-        # adds a fence.
+        # Compilers place copies of registers and constants, and the writes of A's registers, after the fence;
+        # the assembler then adds a fence.
         if known.fenced[columns].all():
             hidden[len(issue.rows_d) :] = np.minimum(hidden[len(issue.rows_d) :], MOVED)
         worst = hidden.max()

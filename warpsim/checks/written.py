@@ -1,7 +1,7 @@
 """Which bytes of shared, local and global memory have been written.
 
-Every memory that starts undefined has a companion whose bits are 1 where something was written. Rows of words that are
-written in every column are remembered, so that memory which is completely written costs nothing more.
+Every memory that starts undefined has a companion with a 1 for each written bit. Rows of words that are written in
+every column are remembered, so that fully written memory costs nothing.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class WrittenBits(WordSpace):
         return copied
 
     def grow(self, size: int) -> None:
-        """Room for at least ``size`` bytes in each column; what is new is undefined."""
+        """Grow to at least ``size`` bytes per column; new bytes are undefined."""
         super().grow(size)
         self._follow()
 
     def spare(self) -> None:
-        """Words for an access at address 0, whatever the size."""
+        """Scratch words for an access of any size at address 0."""
         super().spare()
         self._follow()
 
@@ -57,7 +57,7 @@ class WrittenBits(WordSpace):
             self._recount()
 
     def mark(self, place: Any, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
-        """``nbytes`` at each ``place`` of ``columns`` (broadcast) were written; ``rows``: by all columns alike."""
+        """Mark ``nbytes`` at each ``place`` of ``columns`` (broadcast) as written; ``rows``: by all columns alike."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             self.own()
             self.words[place >> 2 : place + nbytes >> 2, columns.item()] = ALL
@@ -78,7 +78,7 @@ class WrittenBits(WordSpace):
             self._marked += index.size
 
     def forget(self, first: int, nbytes: int, columns: Array) -> None:
-        """``nbytes`` from ``first`` (whole words) of these columns are undefined again."""
+        """Make ``nbytes`` from ``first`` (whole words) of these columns undefined again."""
         low, high = first >> 2, first + nbytes + 3 >> 2
         if nbytes:
             self.own()
@@ -87,13 +87,13 @@ class WrittenBits(WordSpace):
             self._recount()
 
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
-        """What is defined is copied with the words."""
+        """Copy the written state of words."""
         super().move(source, target, nbytes, columns)
         self.full[target >> 2 : target + nbytes + 3 >> 2] = False
         self._recount()
 
     def reopen(self) -> None:
-        """Bits were cleared from outside: no row counts as full."""
+        """Recompute: bits were cleared from outside, so no row counts as full."""
         self.full[:] = False
         self._recount()
 
@@ -122,19 +122,19 @@ class WrittenBits(WordSpace):
         return False
 
     def _one_place(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> Array | None:
-        """The bits themselves where whole words at one address of one column are meant, as in a CTA that goes its own way."""
+        """The bits themselves, for whole words at one address of one column, as in a CTA that runs separately."""
         if columns.size != 1 or self.n_columns == 1 or nbytes < 4 or active is not None or not isinstance(place, int):
             return None
         return self.words[place >> 2 : place + nbytes >> 2, columns.item()]
 
     def look_again(self) -> None:
-        """Words were marked from outside: find the rows that are full now."""
+        """Recompute the full rows, after words were marked from outside."""
         self._looks += 1
         if self._looks & (self._looks - 1) == 0:
             self._refresh(np.arange(len(self.full)))
 
     def covers(self, low: int, high: int) -> bool:
-        """Whether rows are known to be full that hold ``[low, high)``; False may mean that nobody has looked."""
+        """Whether the rows of ``[low, high)`` are known to be full; False may mean that nobody has checked."""
         return bool(self.full[low >> 2 : high + 3 >> 2].all())
 
     def _is_full(self, place: Any, nbytes: int) -> bool:
@@ -159,7 +159,7 @@ class WrittenBits(WordSpace):
         self.open = len(self.full) - int(np.count_nonzero(self.full))
 
     def _places(self, place: Any, columns: Array, nbytes: int, active: Array | None) -> list[tuple[Array, Array]]:
-        """Views of the bits as elements, and the flat indices that an access touches in them."""
+        """Views of the bits as elements, and the flat indices of an access in them."""
         at = np.asarray(place, np.int64)
         if active is not None:
             at, columns, mask = np.broadcast_arrays(at, columns, active)
@@ -174,7 +174,7 @@ class WrittenBits(WordSpace):
 
 
 def nothing_written(memory: GlobalMemory, address: int) -> None:
-    """Nothing has been written to the allocation that starts at an address."""
+    """Mark the allocation at an address as unwritten."""
     allocation = memory.at(address)
     if allocation is not None:
         allocation.companion = Allocation(
@@ -183,21 +183,21 @@ def nothing_written(memory: GlobalMemory, address: int) -> None:
 
 
 def all_written(memory: GlobalMemory, address: int) -> None:
-    """Everything in the allocation that starts at an address has been written."""
+    """Mark the whole allocation at an address as written."""
     allocation = memory.at(address)
     if allocation is not None:
         allocation.companion = None
 
 
 def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
-    """Bytes of one allocation have been written."""
+    """Mark bytes of one allocation as written."""
     allocation = memory.find(address, address + nbytes)
     if allocation is not None and (bits := allocation.companion) is not None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
 
 
 def mark(bits: Allocation, place: Any, nbytes: int, active: Any) -> None:
-    """``nbytes`` at each ``place`` (addresses, or affine) were written."""
+    """Mark ``nbytes`` at each ``place`` (addresses, or affine) as written."""
     bits.own()
     if type(place) is Affine:
         view = _elements(bits, place, nbytes)
@@ -225,7 +225,7 @@ def _chosen(place: Array, active: Any) -> Array:
 
 
 def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
-    """The bits of affine addresses, in place."""
+    """A view of the bits at affine addresses."""
     size = min(nbytes, 8)
     shape = tuple([e if s else 1 for s, e in zip(place.strides, place.extents, strict=True)])
     steps = (*place.strides, size)
@@ -239,26 +239,26 @@ def written_bits(allocation: Allocation) -> Allocation:
 
 
 class WrittenBytes(Watcher):
-    """Keeps what is known of global memory that began undefined, for this launch and the next."""
+    """Tracks global memory that began undefined, for this launch and the next."""
 
     compiled = frozenset({"companion_accessed"})
 
     def launch_began(self, launch: LaunchState) -> None:
-        """What is written completely needs no looking at any more."""
+        """Drop companions of fully written allocations."""
         for allocation in launch.memory.accompanied():
             assert allocation.companion is not None
             if allocation.companion.data.all():
                 allocation.companion = None
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Stores of lanes."""
+        """Mark stores of lanes."""
         if access.kind == WRITE and access.allocation is not None:
             mark(written_bits(access.allocation), access.at, access.nbytes, access.active)
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
-        """Stores of bulk copies."""
+        """Mark stores of bulk copies."""
         if access != WRITE:
             return
         for allocation in machine.launch.memory.accompanied():
@@ -268,5 +268,5 @@ class WrittenBytes(Watcher):
                 mark(allocation.companion, address[inside], nbytes, None)
 
     def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
-        """Memory of malloc holds nothing."""
+        """Mark memory from malloc as unwritten."""
         nothing_written(machine.launch.memory, allocation.start)
