@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.cli.elsewhere import results_of
 from warpsim.host.cases import run_case
 from warpsim.native import runs
 from warpsim.native.cache import available
@@ -193,6 +194,16 @@ def test_processes_and_one_that_dies():
             pool.submit(perform).result(60)
 
 
+@pytest.mark.parametrize("lost", [[], [0], range(100)], ids=["none", "one", "all"])
+def test_lost_workers_of_a_replay(lost):
+    """A case whose worker is lost is replayed by another, in the end here."""
+    there = Elsewhere(lost)
+    results = list(results_of(["saxpy", "histogram", "no such case"], {"executor": there, "workers": 2}))
+
+    assert [(result.ok, readable) for result, readable in results] == [(True, True), (True, True), (False, False)]
+    assert there.calls == {0: 2, 1: 3, 100: 4}[len(lost)]
+
+
 @pytest.mark.parametrize("bad", [{"workers": 0}, {"workers": "two"}, {"executor": 5}])
 def test_wrong_arguments(bad):
     """What is no number of workers and no executor is refused."""
@@ -205,6 +216,41 @@ def test_what_a_worker_prints():
     with Processes(1) as pool:
         assert pool.submit(print, "said", flush=True).result(60) is None
         assert pool.submit(abs, -3).result(60) == 3
+
+
+class Scattering(Elsewhere):
+    """Has a client that sends data to every worker beforehand, as Dask's does; ``gone``: and loses it."""
+
+    def __init__(self, gone):
+        super().__init__()
+        self._client, self.sent, self.gone = self, [], gone
+
+    def scatter(self, data, *, broadcast, hash):
+        """Send; gives a name."""
+        self.sent.append(pickle.loads(pickle.dumps(data)))
+        return f"data {len(self.sent) - 1}"
+
+    def submit(self, fn, part, memory):
+        """Call at once, with what a name stands for."""
+        if not isinstance(memory, str):
+            return super().submit(fn, part, memory)
+        assert len(pickle.dumps((fn, part, memory))) < 10_000
+        if self.gone:
+            self.lost.add(self.calls)
+        return super().submit(fn, part, self.sent[int(memory.split()[1])])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_memory_is_scattered_once(gone):
+    """Where an executor can send data to all workers, parts name it; where it is lost, they take it with them."""
+    words, there = np.arange(4096, dtype=np.uint32), Scattering(gone)
+    kernel("ld.global.u32 %r3, [%rd1]; mul.lo.u32 %r3, %r3, 3; st.global.u32 [%rd1], %r3;")(
+        (12,), (32,), (words,), executor=there, workers=4
+    )
+
+    assert len(there.sent) == 1
+    assert there.calls == (8 if gone else 4)
+    assert np.array_equal(words[:384], np.arange(384) * 3)
 
 
 class Kept(Elsewhere):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -74,10 +74,31 @@ def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tup
     try:
         futures = {name: pool.submit(run_shipped, Shipped.of(path), alone) for name, path in _readable(names)}
         for name in names:
-            yield _result(name, lambda name: futures[name].result() if name in futures else run_case(find_case(name)))
+            yield _result(name, lambda name: _outcome(futures.get(name), name, pool, alone))
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
+
+
+def _outcome(future: Any, name: str, pool: Any, options: dict[str, Any]) -> CaseResult:
+    """A case's result from elsewhere; if the worker is lost, from another one, and finally from this process."""
+    for again in (True, False):
+        if future is None:
+            break
+        try:
+            return cast(CaseResult, future.result())
+        except (LaunchError, Unusable):
+            raise
+        except Exception:  # every executor reports a lost worker in its own way
+            future = _submitted(pool, name, options) if again else None
+    return run_case(find_case(name), **options)
+
+
+def _submitted(pool: Any, name: str, options: dict[str, Any]) -> Any:
+    try:
+        return pool.submit(run_shipped, Shipped.of(find_case(name)), options)
+    except Exception:  # the executor itself is broken
+        return None
 
 
 def _readable(names: Sequence[str]) -> Iterator[tuple[str, Path]]:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
+from typing import Any
 
 import attrs
 
@@ -59,8 +60,8 @@ def divided(
         return False
     n = min(n, waves)
     bounds = [waves * i // n for i in range(n + 1)]
-    with _shipped(executor, state.memory) as ship:
-        done = _done(state, executor, _parts(begun, bounds, ship, engine), progress)
+    with _shipped(executor, state.memory) as shipment:
+        done = _done(state, executor, _parts(begun, bounds, engine), shipment, progress)
     budget = settings.max_instructions
     if not independent(done) or (budget is not None and sum(o.instructions for o in done) > budget):
         return False
@@ -68,13 +69,15 @@ def divided(
     return True
 
 
-def _done(state: LaunchState, executor: Executor, parts: list[Part], progress: Progress | None) -> list[Outcome]:
+def _done(
+    state: LaunchState, executor: Executor, parts: list[Part], shipment: Shipment, progress: Progress | None
+) -> list[Outcome]:
     """The outcomes of parts in order, up to the first that ends the launch."""
     done = list[Outcome]()
-    futures = [executor.submit(perform, part) for part in parts]
+    futures = [executor.submit(perform, part, shipment.first()) for part in parts]
     try:
         for index, future in enumerate(futures):
-            outcome = _outcome(executor, parts[index], future)
+            outcome = _outcome(executor, parts[index], shipment, future)
             done.append(outcome)
             if progress is not None:
                 progress(sum(o.instructions for o in done), sum(o.ctas for o in done), state.n_ctas)
@@ -88,21 +91,34 @@ def _done(state: LaunchState, executor: Executor, parts: list[Part], progress: P
     return done
 
 
+@attrs.frozen
+class Shipment:
+    """Memory as an executor takes it with a part: the ``first`` time, and where the part is done ``again``."""
+
+    first: Callable[[], Any]
+    again: Callable[[], Memory]
+
+
 @contextlib.contextmanager
-def _shipped(executor: Executor, memory: GlobalMemory) -> Iterator[Callable[[], Memory]]:
+def _shipped(executor: Executor, memory: GlobalMemory) -> Iterator[Shipment]:
     """Provide each part's memory in a form that its executor can use."""
     if isinstance(executor, Threads):
-        yield lambda: Here(memory)
+        yield Shipment(lambda: Here(memory), lambda: Here(memory))
         memory.settle()
     elif isinstance(executor, Processes):
         with executor.files.mapped(memory) as mapped:
-            yield lambda: mapped
+            yield Shipment(lambda: mapped, lambda: mapped)
     else:
         pickled = Pickled.of(memory)
-        yield lambda: pickled
+        scatter = getattr(getattr(executor, "_client", None), "scatter", None)
+        if scatter is None:
+            yield Shipment(lambda: pickled, lambda: pickled)
+            return
+        everywhere = scatter(pickled, broadcast=True, hash=False)  # Dask: to each worker once, not with each part
+        yield Shipment(lambda: everywhere, lambda: pickled)
 
 
-def _parts(state: LaunchState, bounds: Sequence[int], ship: Callable[[], Memory], engine: str) -> list[Part]:
+def _parts(state: LaunchState, bounds: Sequence[int], engine: str) -> list[Part]:
     plan = state.plan
     program = plan.program
     return [
@@ -111,7 +127,6 @@ def _parts(state: LaunchState, bounds: Sequence[int], ship: Callable[[], Memory]
             program.file,
             plan.entry.name,
             plan.image.addresses,
-            ship(),
             state.grid,
             state.block,
             state.params,
@@ -125,7 +140,7 @@ def _parts(state: LaunchState, bounds: Sequence[int], ship: Callable[[], Memory]
     ]
 
 
-def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome:
+def _outcome(executor: Executor, part: Part, shipment: Shipment, future: Future[Outcome]) -> Outcome:
     """The outcome of a part. If its worker is lost, other workers repeat it, and finally this process."""
     for _ in range(TRIES):
         try:
@@ -134,10 +149,10 @@ def _outcome(executor: Executor, part: Part, future: Future[Outcome]) -> Outcome
             raise
         except (Exception, CancelledError):  # every executor reports a lost worker in its own way
             try:
-                future = executor.submit(perform, part)
+                future = executor.submit(perform, part, shipment.again())
             except Exception:  # the executor itself is broken
                 break
-    return perform(part)
+    return perform(part, shipment.again())
 
 
 def _finish(state: LaunchState, done: list[Outcome], stdout: Callable[[str], object]) -> None:

@@ -37,7 +37,6 @@ class Part:
     kernel: str
     addresses: dict[str, int]
     """Addresses of the module's variables."""
-    memory: Memory
     grid: Dims
     block: Dims
     params: bytes
@@ -148,11 +147,11 @@ class _Worker(threading.local):
 _MINE = _Worker()
 
 
-def perform(part: Part) -> Outcome:
+def perform(part: Part, sent: Memory) -> Outcome:
     """Run a part. A launch that ends with findings is a valid outcome; any exception is a defect of the machine it ran
     on.
     """
-    before, memory = part.memory.load()
+    before, memory = sent.load()
     plan = _MINE.image(part).plan(part.kernel)
     state = LaunchState(plan, part.grid, part.block, part.params, memory, part.device, part.settings)
     state.waves, state.last_wave = part.first, part.last
