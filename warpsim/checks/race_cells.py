@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
@@ -15,6 +17,31 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
+
+
+@attrs.frozen(eq=False)
+class _Pairs:
+    """Accesses and those that their cells remember: ``chosen`` of the step's, ``theirs`` are the threads that were there at
+    ``times``, ``ends`` the first and last of those that are there now."""
+
+    chosen: Array
+    theirs: Array
+    times: Array
+    ends: list[Array]
+
+    @classmethod
+    def of(cls, chosen: Array, seen: Array, first: Array, last: Array) -> _Pairs:
+        """Some of the accesses of a step."""
+        stamps = seen[chosen]
+        return cls(chosen, stamps & THREAD, stamps >> SHIFT, [first[chosen], last[chosen]])
+
+    def moved(self, theirs: int, ends: int, scale: int) -> _Pairs:
+        """With other numbers of the threads."""
+        return _Pairs(self.chosen, self.theirs * scale + theirs, self.times, [e * scale + ends for e in self.ends])
+
+    def only(self, kept: Array) -> _Pairs:
+        """Some of the pairs."""
+        return _Pairs(self.chosen[kept], self.theirs[kept], self.times[kept], [e[kept] for e in self.ends])
 
 
 class RaceCells(RaceFindings):
@@ -100,32 +127,47 @@ class RaceCells(RaceFindings):
             remote = last % cells.width != index % cells.width
             if remote.any():
                 cells.of("remote")[index[remote]] = stamp[remote]
+        for kind, was_write in self._against(cells, write=write):
+            seen = cells.of(kind).take(index)
+            self._check(machine, group, seen, at, first, last, allocation, write=write, was_write=was_write)
         strong = self.note.level
-        for kind in ("write", "strong"):
-            writes = cells.kinds.get(kind)
-            if writes is not None and (kind == "write" or strong < GPU or cells.narrow):
-                self._check(
-                    machine, group, writes.take(index), at, first, last, allocation, write=write, was_write=True
-                )
         if write:
-            for kind in ("read", "other"):
-                readers = cells.kinds.get(kind)
-                if readers is not None:
-                    self._check(
-                        machine, group, readers.take(index), at, first, last, allocation, write=True, was_write=False
-                    )
-            writes = cells.of("strong" if strong else "write")
-            writes[index] = stamp
-            cells.narrow |= 0 < strong < GPU
-            if not strong:
-                apart = (first != last) | (writes.take(index) != stamp)
-                if apart.any():
-                    self.doubt_step(machine, at[apart], np.r_[first[apart], last[apart]], allocation)
+            self._note_writers(machine, cells, index, at, first, last, stamp, allocation)
         elif agents is not None:
             agents = agents.reshape(-1)
             self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
         elif not strong:
             self._note_readers(cells, index, first, last, stamp)
+
+    def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
+        """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""
+        for kind in ("write", "strong"):
+            if kind in cells.kinds and (kind == "write" or self.note.level < GPU or cells.narrow):
+                yield kind, True
+        for kind in ("read", "other") if write else ():
+            if kind in cells.kinds:
+                yield kind, False
+
+    def _note_writers(
+        self,
+        machine: Machine,
+        cells: Cells,
+        index: Array,
+        at: Array,
+        first: Array,
+        last: Array,
+        stamp: Array,
+        allocation: Allocation | None,
+    ) -> None:
+        """Keep the last writer."""
+        strong = self.note.level
+        writes = cells.of("strong" if strong else "write")
+        writes[index] = stamp
+        cells.narrow |= 0 < strong < GPU
+        if not strong:
+            apart = (first != last) | (writes.take(index) != stamp)
+            if apart.any():
+                self.doubt_step(machine, at[apart], np.r_[first[apart], last[apart]], allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
         """Keep two readers, of different warps if possible."""
@@ -184,61 +226,67 @@ class RaceCells(RaceFindings):
         top = int(seen.max()) if len(seen) else 0
         if not top or (allocation is None and not self.clustered and top < order.floor << SHIFT):
             return
+        suspect = self._suspect(seen, first, last, allocation)
+        if not suspect.any():
+            return
+        pairs = self._ordered_by_scope(_Pairs.of(np.flatnonzero(suspect), seen, first, last), allocation, write=write)
+        if not len(pairs.chosen):
+            return
+        ends = pairs.ends if first is not last else pairs.ends[:1]
+        wrong = [order.unordered(pairs.theirs, pairs.times, who) for who in ends]
+        bad = np.logical_or.reduce(wrong)
+        near = bad & False
+        if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
+            n_ctas, readers, starter = self.n_ctas, pairs.theirs - self.base, pairs.ends[0]
+            near = bad & (readers % n_ctas == starter % n_ctas) & (readers // n_ctas >> 5 == starter // n_ctas >> 5)
+        for some, reason in ((bad & ~near, ""), (near, IN_TURN)):
+            if some.any():
+                which = int(np.flatnonzero(some)[0])
+                told = not reason and self._told(pairs, wrong)
+                self.report(
+                    machine,
+                    group,
+                    (pairs.ends[0] if wrong[0][which] else pairs.ends[1])[some],
+                    int(at[pairs.chosen[which]]),
+                    int(pairs.theirs[which]),
+                    int(pairs.times[which]),
+                    allocation,
+                    UNFENCED if told else reason,
+                    write=write,
+                    was_write=was_write,
+                )
+
+    def _suspect(self, seen: Array, first: Array, last: Array, allocation: Allocation | None) -> Array:
+        """Which cells remember another thread, whose access does not reach these as a strong one."""
         threads = seen & THREAD
-        suspect = (seen != 0) & ((threads != first) | (threads != last))
+        suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
         if self.note.level and suspect.any():  # strong accesses that reach each other do not race
             levels = self.launch.levels[seen >> SHIFT]
             if self.note.level == GPU:
                 suspect &= levels < GPU
             elif allocation is None:
                 suspect &= levels == 0
-        if not suspect.any():
-            return
-        chosen = np.flatnonzero(suspect)
-        theirs, times = threads[chosen], seen[chosen] >> SHIFT
-        local = allocation is None
-        if local and order.uniform:
-            n_ctas = self.n_ctas
-            theirs = theirs * n_ctas + self.base
-            ends = [first[chosen] * n_ctas, last[chosen] * n_ctas]
-        else:
-            shift = 0 if local else self.base
-            theirs = theirs + (self.base if local else 0)
-            ends = [first[chosen] - shift, last[chosen] - shift]
-            if self.note.level and not local:  # nor do those of the same CTA, whatever their scopes
-                n_ctas, inside = self.n_ctas, theirs - self.base
-                near = (inside >= 0) & (inside < order.rows * n_ctas) & (inside % n_ctas == ends[0] % n_ctas)
-                kept = ~near | (self.launch.levels[times] == 0)
-                chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
-        if (
-            self.note.level == GPU and not write and not local
-        ):  # it reads what a fence has made visible, or what was there before
-            kept = self.launch.fenced(theirs) <= times
-            chosen, theirs, times, ends = chosen[kept], theirs[kept], times[kept], [e[kept] for e in ends]
-            if not len(chosen):
-                return
-        wrong = [order.unordered(theirs, times, who) for who in (ends if first is not last else ends[:1])]
-        bad = np.logical_or.reduce(wrong)
-        near = bad & False
-        if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
-            n_ctas = self.n_ctas
-            readers = theirs - self.base
-            near = bad & (readers % n_ctas == ends[0] % n_ctas) & (readers // n_ctas >> 5 == ends[0] // n_ctas >> 5)
-        for some, reason in ((bad & ~near, ""), (near, IN_TURN)):
-            if some.any():
-                which = int(np.flatnonzero(some)[0])
-                told = not reason and all(
-                    self.hints.say(theirs[w], times[w], e[w]) for w, e in zip(wrong, ends, strict=False) if w.any()
-                )
-                self.report(
-                    machine,
-                    group,
-                    (ends[0] if wrong[0][which] else ends[1])[some],
-                    int(at[chosen[which]]),
-                    int(theirs[which]),
-                    int(times[which]),
-                    allocation,
-                    UNFENCED if told else reason,
-                    write=write,
-                    was_write=was_write,
-                )
+        return suspect
+
+    def _ordered_by_scope(self, pairs: _Pairs, allocation: Allocation | None, *, write: bool) -> _Pairs:
+        """The pairs by numbers of the launch, less those that scopes or fences order."""
+        n_ctas, rows = self.n_ctas, self.order.rows
+        if allocation is None:
+            scale = n_ctas if self.order.uniform else 1
+            return pairs.moved(self.base, 0, scale)
+        pairs = pairs.moved(0, -self.base, 1)
+        if self.note.level:  # nor do those of one CTA, whatever their scopes
+            inside = pairs.theirs - self.base
+            near = (inside >= 0) & (inside < rows * n_ctas) & (inside % n_ctas == pairs.ends[0] % n_ctas)
+            pairs = pairs.only(~near | (self.launch.levels[pairs.times] == 0))
+        if self.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
+            pairs = pairs.only(self.launch.fenced(pairs.theirs) <= pairs.times)
+        return pairs
+
+    def _told(self, pairs: _Pairs, wrong: list[Array]) -> bool:
+        """Whether flags said that all of these accesses are over."""
+        return all(
+            self.hints.say(pairs.theirs[w], pairs.times[w], e[w])
+            for w, e in zip(wrong, pairs.ends, strict=False)
+            if w.any()
+        )

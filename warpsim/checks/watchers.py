@@ -46,36 +46,25 @@ if TYPE_CHECKING:
 
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
-    """The watchers for the rules that a launch checks."""
-    checks, found = launch.settings.checks, list[Watcher]()
-    if FRAGMENT in checks and launch.plan.uses.fragments:
-        found.append(Fragments())
-    if convergence.MEMBERMASK in checks:
-        found.append(convergence.Membermasks())
-    if checks & convergence.RULES:
-        found.append(convergence.Absences())
-    if checks & barriers.RULES:
-        found.append(barriers.Barriers())
-    if checks & matrix_rows.RULES:
-        found.append(matrix_rows.MatrixRows())
-    if not checks.isdisjoint(stalls.BROKEN.values()):
-        found.append(stalls.Stalls())
-    if checks & {EARLY, OVERWRITE} and launch.plan.uses.asynchronous:
-        found.append(AsyncReuse())
-    if MBARRIER in checks and launch.plan.uses.asynchronous:
-        found.append(MbarrierRules())
-    if checks & WGMMA and launch.plan.uses.asynchronous:
-        found.append(WgmmaRegisters())
-    if PROXY in checks and launch.plan.uses.async_proxy:
-        found.append(ProxyFences())
-    if DESCRIPTOR in checks and launch.plan.uses.asynchronous:
-        found.append(Descriptors())
-    if RACE in checks:
-        found.append(RaceWatcher())
-    if SETMAXNREG in checks and launch.plan.uses.register_counts:
-        found.append(RegisterCountRules())
-    found.append(Uninitialised() if UNINITIALISED in checks else WrittenBytes())
-    return found
+    """Those who look at a launch, for the rules that it checks."""
+    checks, uses = launch.settings.checks, launch.plan.uses
+    wanted: tuple[tuple[bool, Callable[[], Watcher]], ...] = (
+        (FRAGMENT in checks and uses.fragments, Fragments),
+        (convergence.MEMBERMASK in checks, convergence.Membermasks),
+        (not checks.isdisjoint(convergence.RULES), convergence.Absences),
+        (not checks.isdisjoint(barriers.RULES), barriers.Barriers),
+        (not checks.isdisjoint(matrix_rows.RULES), matrix_rows.MatrixRows),
+        (not checks.isdisjoint(stalls.BROKEN.values()), stalls.Stalls),
+        (not checks.isdisjoint((EARLY, OVERWRITE)) and uses.asynchronous, AsyncReuse),
+        (MBARRIER in checks and uses.asynchronous, MbarrierRules),
+        (not checks.isdisjoint(WGMMA) and uses.asynchronous, WgmmaRegisters),
+        (PROXY in checks and uses.async_proxy, ProxyFences),
+        (DESCRIPTOR in checks and uses.asynchronous, Descriptors),
+        (RACE in checks, RaceWatcher),
+        (SETMAXNREG in checks and uses.register_counts, RegisterCountRules),
+        (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
+    )
+    return [watcher() for needed, watcher in wanted if needed]
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:

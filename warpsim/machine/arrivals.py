@@ -10,7 +10,7 @@ from warpsim.analysis.flow import reads_and_writes
 from warpsim.machine import clusters
 from warpsim.machine.binding.operand_slots import destination
 from warpsim.machine.selection import Lanes, Selection
-from warpsim.machine.state.batch import Barrier
+from warpsim.machine.state.batch import Barrier, BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 
@@ -121,22 +121,14 @@ def leave(machine: Machine, group: Group) -> None:
     batch, window = machine.batch, machine.window
     if window.group_exiting is not None:
         window.group_exiting(machine, group)
-    everybody = group.selection.n == batch.shape.n
-    if everybody:
-        batch.alive[:] = 0
-        batch.exited = np.ones(batch.shape.n, np.bool_)
-    else:
-        if batch.exited is None:
-            batch.exited = np.zeros(batch.shape.n, np.bool_)
-        batch.exited[group.selection.positions.reshape(-1)] = True
-        batch.alive -= group.selection.per_cta
+    _mark_exited(batch, group.selection)
     if window.group_exited is not None:
         window.group_exited(machine, group)
     if window.cta_ended is not None:
         over = np.flatnonzero((batch.alive == 0) & (group.selection.per_cta > 0))
         if len(over):
             window.cta_ended(machine, over)
-    if everybody:
+    if group.selection.n == batch.shape.n:
         return
     for barrier in list(batch.barriers.values()):
         release(machine, barrier)
@@ -146,3 +138,15 @@ def leave(machine: Machine, group: Group) -> None:
     if window.group_woken is not None:
         for woken in parked:
             window.group_woken(machine, woken)
+
+
+def _mark_exited(batch: BatchState, selection: Selection) -> None:
+    """These threads have exited."""
+    if selection.n == batch.shape.n:
+        batch.alive[:] = 0
+        batch.exited = np.ones(batch.shape.n, np.bool_)
+        return
+    if batch.exited is None:
+        batch.exited = np.zeros(batch.shape.n, np.bool_)
+    batch.exited[selection.positions.reshape(-1)] = True
+    batch.alive -= selection.per_cta

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from warpsim.isa.traits import Barrier
 from warpsim.machine import arrivals, clusters
 from warpsim.machine.asynchrony.register_counts import bind_register_count
-from warpsim.machine.binding.operand_slots import Getter, guard_of, value_getter
+from warpsim.machine.binding.operand_slots import Getter, Guard, guard_of, value_getter
 from warpsim.machine.collectives import FULL
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
@@ -26,7 +26,7 @@ LONGEST_SLEEP = 1_000_000
 """Nanoseconds that nanosleep takes at most."""
 
 
-def _sleep(duration: Getter, guard: Callable[[Machine, Group], Any] | None) -> Step:
+def _sleep(duration: Getter, guard: Guard | None) -> Step:
     """The clocks go on by the longest sleep of the (active) threads."""
 
     def step(machine: Machine, group: Group) -> None:
@@ -57,23 +57,27 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
         return bind_gate(plan, instruction, lambda machine, group: None)
     if barrier.among == "cluster":
         return _cluster_barrier(barrier, guard, aligned=traits.aligned_barrier)
-    n_dest = instruction.form.n_dest
-    sources = [value_getter(plan, o) for o in instruction.operands[n_dest:] if isinstance(o, (Reg, Imm))]
-    kind, waits = barrier.reduction, barrier.waits
-    vote_of = sources.pop() if kind else None
-    aligned = traits.aligned_barrier
+    return _cta_barrier(plan, instruction, barrier, guard)
 
-    def step(machine: Machine, group: Group) -> bool:
-        suspended = _before(machine, group, guard, aligned=aligned)
-        if suspended is not None:
-            return suspended
-        values = [get(machine, group) for get in sources]
-        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
-            return _by_number(machine, group, values)
-        return arrive(machine, group, [int(v.reshape(-1)[0]) for v in values])
 
-    def _by_number(machine: Machine, group: Group, values: list[Array]) -> bool:
-        """Threads that name different barriers or counts arrive apart."""
+@attrs.frozen(eq=False)
+class _CtaBarrier:
+    """A barrier of the CTA: how many threads come, whether they wait, and what they vote."""
+
+    sources: tuple[Getter, ...]
+    vote: Getter | None
+    waits: bool
+
+    def arrive(self, machine: Machine, group: Group, numbers: list[int]) -> bool:
+        """The group arrives at one barrier; True where it waits."""
+        number, count = [*numbers, 0, 0][:2]
+        if machine.window.barrier_reached is not None:
+            machine.window.barrier_reached(machine, group, number, count)
+        vote = None if self.vote is None else self.vote(machine, group)
+        return arrivals.arrive(machine, group, number, count, waits=self.waits, vote=vote)
+
+    def arrive_apart(self, machine: Machine, group: Group, values: list[Array]) -> bool:
+        """Threads that name different barriers or counts arrive one after the other. Always True."""
         if machine.window.barrier_operands_differ is not None:
             machine.window.barrier_operands_differ(machine, group, values)
         keys: Array = np.zeros(group.selection.shape, np.int64)
@@ -85,22 +89,32 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
             part, keys = rest, keys[~here]
             if keys.size:
                 part, rest = machine.divide(rest, here)
-            if not arrive(machine, part, [key & FULL, key >> 32]):
+            if not self.arrive(machine, part, [key & FULL, key >> 32]):
                 part.at += 1
                 machine.push(part)
         return True
 
-    def arrive(machine: Machine, group: Group, numbers: list[int]) -> bool:
-        number, count = [*numbers, 0, 0][:2]
-        if machine.window.barrier_reached is not None:
-            machine.window.barrier_reached(machine, group, number, count)
-        vote = None if vote_of is None else vote_of(machine, group)
-        return arrivals.arrive(machine, group, number, count, waits=waits, vote=vote)
+
+def _cta_barrier(plan: FunctionPlan, instruction: Instruction, barrier: Barrier, guard: Guard | None) -> Step:
+    operands = instruction.operands[instruction.form.n_dest :]
+    sources = [value_getter(plan, o) for o in operands if isinstance(o, (Reg, Imm))]
+    vote = sources.pop() if barrier.reduction else None
+    made = _CtaBarrier(tuple(sources), vote, barrier.waits)
+    aligned = instruction.traits.aligned_barrier
+
+    def step(machine: Machine, group: Group) -> bool:
+        suspended = _before(machine, group, guard, aligned=aligned)
+        if suspended is not None:
+            return suspended
+        values = [get(machine, group) for get in made.sources]
+        if any(v.size > 1 and (v != v.reshape(-1)[0]).any() for v in values):
+            return made.arrive_apart(machine, group, values)
+        return made.arrive(machine, group, [int(v.reshape(-1)[0]) for v in values])
 
     return step
 
 
-def _trap(instruction: Instruction, guard: Any) -> Step:
+def _trap(instruction: Instruction, guard: Guard | None) -> Step:
     def step(machine: Machine, group: Group) -> None:
         if guard is not None:
             active = guard(machine, group)
@@ -113,7 +127,7 @@ def _trap(instruction: Instruction, guard: Any) -> Step:
     return step
 
 
-def _before(machine: Machine, group: Group, guard: Any, *, aligned: bool) -> bool | None:
+def _before(machine: Machine, group: Group, guard: Guard | None, *, aligned: bool) -> bool | None:
     """What comes before a barrier: the guard, and lanes that an aligned one waits for; None where all arrive now."""
     if guard is not None:
         active = guard(machine, group)
@@ -128,7 +142,7 @@ def _before(machine: Machine, group: Group, guard: Any, *, aligned: bool) -> boo
     return None
 
 
-def _cluster_barrier(barrier: Barrier, guard: Any, *, aligned: bool) -> Step:
+def _cluster_barrier(barrier: Barrier, guard: Guard | None, *, aligned: bool) -> Step:
     arrives, waits = barrier.arrives, barrier.waits
 
     def step(machine: Machine, group: Group) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.analysis.flow import labels_of, registers_of
@@ -199,40 +200,30 @@ def _exit(machine: Machine, group: Group) -> int | None:
     return None
 
 
-def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
-    lists = [o for o in instruction.operands if isinstance(o, Arguments)]
-    has_return = bool(instruction.operands) and isinstance(instruction.operands[0], Arguments)
-    returns = lists[0].elements if has_return else ()
-    arguments = lists[-1].elements if len(lists) > (1 if has_return else 0) else ()
-    callee = next((o for o in instruction.operands if isinstance(o, (FunctionRef, Reg))), None)
-    image = plan.kernel.image
-    if callee is None:
-        raise InternalError("call without a callee")
+@attrs.frozen(eq=False)
+class _Call:
+    """A call in a function; ``following`` is the block behind it, None at the end of the kernel."""
 
-    def enter(machine: Machine, group: Group, name: str) -> int | None:
-        program = plan.kernel.program
+    plan: FunctionPlan
+    block: int
+    following: int | None
+    arguments: tuple[Operand, ...]
+    returns: tuple[Operand, ...]
+
+    def enter(self, machine: Machine, group: Group, name: str) -> int | None:
+        """Threads go into a function; the next block where it is one of the system's."""
+        program = self.plan.kernel.program
         name = program.aliases.get(name, name)
         if name not in program.functions:
-            system_call(machine, group, name, plan, arguments, returns)
-            return _next(machine, group, following)
-        target = plan.kernel.function(name)
-        check_depth(machine, group)
-        stack_of = ThreadStack(machine, group)
-        base = stack_of.callee_frame()
-        stack_of.reach(base + target.frame_size, f"the call of {name}")
-        positions = group.selection.positions.reshape(-1)
-        if machine.window.stack_extended is not None:
-            machine.window.stack_extended(machine, group, positions, base, target.frame_size)
-        if target.stack_word is not None:
-            word = np.full(len(positions), base + target.stack_word)
-            machine.fill("local", word, positions, np.zeros(len(positions), np.uint32))
-        for argument, param in zip(arguments, target.function.params, strict=False):
-            if not param.registers:
-                _copy_in(machine, group, plan, argument, base + target.offset(param), param)
-        stack = (*group.stack, (plan, block.index, following if following is not None else -1, group.local_base))
+            system_call(machine, group, name, self.plan, self.arguments, self.returns)
+            return _next(machine, group, self.following)
+        target = self.plan.kernel.function(name)
+        base = self._frame(machine, group, target, name)
+        following = self.following if self.following is not None else -1
+        stack = (*group.stack, (self.plan, self.block, following, group.local_base))
         inner = machine.group(group.selection, target, stack, 0, 0, base, group.generation)
         inner.follow(group)
-        for argument, param in zip(arguments, target.function.params, strict=False):
+        for argument, param in zip(self.arguments, target.function.params, strict=False):
             if param.registers:
                 _hand_over(machine, group, argument, inner, param)
         if machine.window.function_entered is not None:
@@ -241,29 +232,54 @@ def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, follo
         machine.push(inner)
         return None
 
-    def end(machine: Machine, group: Group) -> int | None:
-        if isinstance(callee, FunctionRef):
-            return enter(machine, group, callee.name)
-        assert isinstance(callee, Reg)
+    def _frame(self, machine: Machine, group: Group, target: FunctionPlan, name: str) -> int:
+        """Where the frame of the function begins, with its arguments in it."""
+        check_depth(machine, group)
+        stack = ThreadStack(machine, group)
+        base = stack.callee_frame()
+        stack.reach(base + target.frame_size, f"the call of {name}")
+        positions = group.selection.positions.reshape(-1)
+        if machine.window.stack_extended is not None:
+            machine.window.stack_extended(machine, group, positions, base, target.frame_size)
+        if target.stack_word is not None:
+            word = np.full(len(positions), base + target.stack_word)
+            machine.fill("local", word, positions, np.zeros(len(positions), np.uint32))
+        for argument, param in zip(self.arguments, target.function.params, strict=False):
+            if not param.registers:
+                _copy_in(machine, group, self.plan, argument, base + target.offset(param), param)
+        return base
+
+    def through(self, machine: Machine, group: Group, slot: int) -> None:
+        """Threads go into the functions whose addresses a register holds, one function after the other."""
         rest = group
-        values = np.unique(as_array(rest.read(callee.register.index)))
+        values = np.unique(as_array(rest.read(slot)))
         for number, value in enumerate(values):
             chosen = rest
             if number + 1 < len(values):
-                chosen, rest = part(machine, rest, as_array(rest.read(callee.register.index)) == value)
-            name = image.function_at(int(value))
+                chosen, rest = part(machine, rest, as_array(rest.read(slot)) == value)
+            name = self.plan.kernel.image.function_at(int(value))
             if name is None:
                 machine.fault("out-of-bounds", f"call through 0x{int(value):x}, which is not a function", chosen)
                 leave(machine, chosen)
                 continue
-            where = enter(machine, chosen, name)
+            where = self.enter(machine, chosen, name)
             if where is not None:
                 chosen.block, chosen.at = where, 0
                 machine.push(chosen)
-        return None
 
-    block.returns = returns
-    return end
+
+def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
+    lists = [o for o in instruction.operands if isinstance(o, Arguments)]
+    block.returns = lists.pop(0).elements if isinstance(instruction.operands[0], Arguments) else ()
+    made = _Call(plan, block.index, following, lists[-1].elements if lists else (), block.returns)
+    callee = next((o for o in instruction.operands if isinstance(o, (FunctionRef, Reg))), None)
+    if isinstance(callee, FunctionRef):
+        name = callee.name
+        return lambda machine, group: made.enter(machine, group, name)
+    if callee is None:
+        raise InternalError("call without a callee")
+    slot = callee.register.index
+    return lambda machine, group: made.through(machine, group, slot)
 
 
 def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
@@ -314,21 +330,9 @@ def _return(machine: Machine, group: Group) -> int | None:
     caller, block, following, base = group.stack[-1]
     back = machine.group(group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
     back.follow(group)
-    local, positions = machine.batch.local, group.selection.positions.reshape(-1)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
-        if param.registers:
-            results = operand.elements if isinstance(operand, Vec) else (operand,)
-            for register, result in zip(param.registers, results, strict=True):
-                if isinstance(result, Reg):
-                    group.hand_on(register.index, back, result.register.index)
-            continue
-        source = group.local_base + group.plan.offset(param)
-        if isinstance(operand, Variable):
-            local.move(source, base + caller.offset(operand), param.size, positions)
-        elif isinstance(operand, Reg):
-            value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
-            back.set(operand.register.index, value.reshape(group.selection.shape))
+        _hand_back(machine, group, back, operand, param)
     if machine.window.registers_written is not None:
         written = tuple(slot for operand in returns for slot in registers_of(operand))
         if written:
@@ -338,6 +342,23 @@ def _return(machine: Machine, group: Group) -> int | None:
     else:
         machine.push(back)
     return None
+
+
+def _hand_back(machine: Machine, group: Group, back: Group, operand: Operand, param: Param) -> None:
+    """A result, from a register or the frame of the function to where the caller wants it."""
+    if param.registers:
+        results = operand.elements if isinstance(operand, Vec) else (operand,)
+        for register, result in zip(param.registers, results, strict=True):
+            if isinstance(result, Reg):
+                group.hand_on(register.index, back, result.register.index)
+        return
+    local, positions = machine.batch.local, group.selection.positions.reshape(-1)
+    source = group.local_base + group.plan.offset(param)
+    if isinstance(operand, Variable):
+        local.move(source, back.local_base + back.plan.offset(operand), param.size, positions)
+    elif isinstance(operand, Reg):
+        value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
+        back.set(operand.register.index, value.reshape(group.selection.shape))
 
 
 __all__ = ["bind_end", "jump", "part"]

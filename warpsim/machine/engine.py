@@ -184,7 +184,7 @@ class Run:
 
     # ---- a group -----------------------------------------------------------------------------
 
-    def _run_group(self, machine: Machine, group: Group) -> bool:
+    def _run_group(self, machine: Machine, group: Group) -> bool:  # noqa: C901  the innermost loop: no calls
         """Run a group until another comes before it; True for a pause."""
         state, batch, told = self.state, machine.batch, self._told
         before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled

@@ -8,14 +8,13 @@ come to the same instruction at another place (see `warpsim.machine.meetings`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
-from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.binding.operand_slots import Guard, guard_of
 from warpsim.machine.collectives import Members, alive, membermask, taking_part, wanted
 from warpsim.machine.meetings import meet
 from warpsim.machine.plan import FunctionPlan, Step
@@ -43,26 +42,31 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         if machine.window.collective_reached is not None:
             machine.window.collective_reached(machine, group, members, active)
         missing = missing_lanes(machine, group, members, active)
-        if missing is None:
-            told = machine.window.collective_incomplete
-            if told is not None and not (active is None and group.warps.dense and _whole(machine)):
-                told(machine, group, members, active)
-            if machine.window.warp_synchronised is not None:
-                machine.window.warp_synchronised(machine, group, members)
-            return step(machine, group)
-        if active is not None:
-            return take_apart(machine, group, active)
-        if machine.window.collective_waits is not None:
-            machine.window.collective_waits(machine, group)
-        wait(machine, group, missing)
-        if members is not None:
-            meet(machine, instruction)
-        return True
+        if missing is not None:
+            if active is not None:
+                return take_apart(machine, group, active)
+            return _wait_for(machine, group, instruction, members, missing)
+        told = machine.window.collective_incomplete
+        if told is not None and not (active is None and group.warps.dense and _whole(machine)):
+            told(machine, group, members, active)
+        if machine.window.warp_synchronised is not None:
+            machine.window.warp_synchronised(machine, group, members)
+        return step(machine, group)
 
     return gated
 
 
-def _guard(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group], Any] | None:
+def _wait_for(machine: Machine, group: Group, instruction: Instruction, members: Members, missing: Array) -> bool:
+    """Wait for lanes, which may come to the instruction at another place. Always True."""
+    if machine.window.collective_waits is not None:
+        machine.window.collective_waits(machine, group)
+    wait(machine, group, missing)
+    if members is not None:
+        meet(machine, instruction)
+    return True
+
+
+def _guard(plan: FunctionPlan, instruction: Instruction) -> Guard | None:
     return None if instruction.guard is None else guard_of(plan, instruction)
 
 
@@ -83,7 +87,7 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
     return True
 
 
-def _bind_warpgroup(step: Step, guard: Callable[[Machine, Group], Any] | None, *, whole: bool) -> Step:
+def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
     """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
 
     def gated(machine: Machine, group: Group) -> Any:

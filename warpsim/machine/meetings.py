@@ -29,19 +29,9 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     ]
     if len(peers) < 2:
         return
-    complete = _complete(machine, peers)
-    if not complete.any():
+    parts = _unparked(machine, peers, _complete(machine, peers))
+    if not parts:
         return
-    parts = []
-    for group in peers:
-        here = complete[warps_of(group)].reshape(group.selection.shape)
-        if not here.any():
-            continue
-        machine.batch.parked = [g for g in machine.batch.parked if g is not group]
-        if not here.all():
-            group, rest = machine.divide(group, here)
-            machine.batch.parked.append(rest)
-        parts.append(group)
     if machine.window.warp_synchronised is not None:
         for group in parts:
             machine.window.warp_synchronised(machine, group, membermask(present(group)))
@@ -53,6 +43,21 @@ def meet(machine: Machine, instruction: Instruction) -> None:
         machine.push(group)
         if machine.window.group_woken is not None:
             machine.window.group_woken(machine, group)
+
+
+def _unparked(machine: Machine, peers: list[Group], complete: Array) -> list[Group]:
+    """The threads of these warps, which wait no more."""
+    parts = []
+    for group in peers:
+        here = complete[warps_of(group)].reshape(group.selection.shape)
+        if not here.any():
+            continue
+        machine.batch.parked = [g for g in machine.batch.parked if g is not group]
+        if not here.all():
+            group, rest = machine.divide(group, here)
+            machine.batch.parked.append(rest)
+        parts.append(group)
+    return parts
 
 
 def _complete(machine: Machine, peers: list[Group]) -> Array:

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
 """A conversion; what is none, such as %zu, is printed as it stands, as an H100's driver does."""
@@ -17,61 +18,113 @@ def format_text(template: str, read: Callable[[int], bytes], string: Callable[[i
     """The text of one printf call and the number of its conversions, which is what the call returns.
 
     ``read(size)`` gives the next argument's bytes, ``string(address)`` a C string."""
-    count = 0
+    call = _Call(read, string)
+    return _SPEC.sub(call.convert, template), call.count
 
-    def number(match: re.Match[str], group: int) -> str:
-        text = match.group(group) or ""
-        return str(struct.unpack("<i", read(4))[0]) if text == "*" else text
 
-    def field(match: re.Match[str]) -> tuple[str, str, str]:
-        """Flags, width and precision, with what the arguments say and within ``LONGEST``."""
-        flags, width, precision = match.group(1), number(match, 2), ""
+class _Field(NamedTuple):
+    """A conversion: flags, width and precision as C writes them, the length and the kind."""
+
+    flags: str
+    width: str
+    precision: str
+    length: str
+    kind: str
+
+    @property
+    def layout(self) -> str:
+        """The beginning of Python's conversion."""
+        return f"%{self.flags}{self.width}{self.precision}"
+
+    def padded(self, text: str) -> str:
+        """A text in the width of the field."""
+        return _padded(self.flags, self.width, text)
+
+
+class _Call:
+    """One call of printf; ``count`` are the conversions so far."""
+
+    def __init__(self, read: Callable[[int], bytes], string: Callable[[int], str]) -> None:
+        self.read, self.string, self.count = read, string, 0
+
+    def convert(self, match: re.Match[str]) -> str:
+        """The text of one conversion."""
+        if match.group(0) == "%%":
+            return "%"
+        field = self._field(match)
+        self.count += 1
+        return _KINDS[field.kind.lower()](self, field)
+
+    def _field(self, match: re.Match[str]) -> _Field:
+        """A conversion with what the arguments say of it, within ``LONGEST``."""
+        flags, width, precision = match.group(1), self._number(match, 2), ""
         if width.startswith("-"):
             flags, width = flags + "-", width[1:]
         if "." in match.group(0):
-            precision = number(match, 3)
+            precision = self._number(match, 3)
             precision = "" if precision.startswith("-") else f".{_limited(precision)}"
-        return flags, _limited(width), precision
+        return _Field(flags, _limited(width), precision, match.group(4) or "", match.group(5))
 
-    def convert(match: re.Match[str]) -> str:
-        nonlocal count
-        if match.group(0) == "%%":
-            return "%"
-        flags, width, precision = field(match)
-        length, kind = match.group(4) or "", match.group(5)
-        count += 1
-        layout = f"%{flags}{width}{precision}"
-        if kind in "dioxXu":
-            wide = length in ("l", "ll")
-            raw = read(8 if wide else 4)
-            value = int.from_bytes(raw, "little", signed=kind in "di")
-            if length in ("h", "hh"):
-                bits = 16 if length == "h" else 8
-                value &= (1 << bits) - 1
-                if kind in "di" and value >> (bits - 1):
-                    value -= 1 << bits
-            return _integer(flags, width, precision, kind, value)
-        if kind in "eEfFgG":
-            real = struct.unpack("<d", read(8))[0]
-            if math.isnan(real) and math.copysign(1, real) < 0:
-                return _padded(flags, width, "-NAN" if kind.isupper() else "-nan")
-            if not math.isfinite(real):
-                layout = layout.replace("0", "", 1) if "0" in flags else layout
-            return (layout + kind) % real
-        if kind in "aA":
-            text = _hexadecimal(struct.unpack("<d", read(8))[0], precision)
-            text = "+" + text if "+" in flags and text[0] != "-" else text
-            return _padded(flags, width, text.upper() if kind == "A" else text)
-        if kind == "c":
-            return _padded(flags, width, chr(int.from_bytes(read(4), "little") & 0xFF))
-        if kind == "s":
-            return (layout + "s") % string(int.from_bytes(read(8), "little"))
-        if kind == "p":
-            pointer = int.from_bytes(read(8), "little")
-            return _padded(flags, width, f"0x{pointer:x}" if pointer else "(nil)")
+    def _number(self, match: re.Match[str], group: int) -> str:
+        text = match.group(group) or ""
+        return str(struct.unpack("<i", self.read(4))[0]) if text == "*" else text
+
+    def _word(self, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.read(size), "little", signed=signed)
+
+    def integer(self, field: _Field) -> str:
+        """%d, %u, %x ..."""
+        signed = field.kind in "di"
+        value = self._word(8 if field.length in ("l", "ll") else 4, signed=signed)
+        if field.length in ("h", "hh"):
+            bits = 16 if field.length == "h" else 8
+            value &= (1 << bits) - 1
+            if signed and value >> (bits - 1):
+                value -= 1 << bits
+        return _integer(field.flags, field.width, field.precision, field.kind, value)
+
+    def real(self, field: _Field) -> str:
+        """%e, %f, %g."""
+        value, layout = struct.unpack("<d", self.read(8))[0], field.layout
+        if math.isnan(value) and math.copysign(1, value) < 0:
+            return field.padded("-NAN" if field.kind.isupper() else "-nan")
+        if not math.isfinite(value) and "0" in field.flags:
+            layout = layout.replace("0", "", 1)
+        return (layout + field.kind) % value
+
+    def hexadecimal(self, field: _Field) -> str:
+        """%a."""
+        text = _hexadecimal(struct.unpack("<d", self.read(8))[0], field.precision)
+        text = "+" + text if "+" in field.flags and text[0] != "-" else text
+        return field.padded(text.upper() if field.kind == "A" else text)
+
+    def character(self, field: _Field) -> str:
+        """%c."""
+        return field.padded(chr(self._word(4) & 0xFF))
+
+    def text(self, field: _Field) -> str:
+        """%s."""
+        return (field.layout + "s") % self.string(self._word(8))
+
+    def pointer(self, field: _Field) -> str:
+        """%p."""
+        address = self._word(8)
+        return field.padded(f"0x{address:x}" if address else "(nil)")
+
+    def nothing(self, field: _Field) -> str:
+        """%n, which a device leaves out."""
         return ""
 
-    return _SPEC.sub(convert, template), count
+
+_KINDS: dict[str, Callable[[_Call, _Field], str]] = {
+    **dict.fromkeys("dioxu", _Call.integer),
+    **dict.fromkeys("efg", _Call.real),
+    "a": _Call.hexadecimal,
+    "c": _Call.character,
+    "s": _Call.text,
+    "p": _Call.pointer,
+    "n": _Call.nothing,
+}
 
 
 def _limited(digits: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.errors import InternalError
@@ -19,45 +17,50 @@ RESERVED, RESERVED_END = 1024, 288
 """Shared memory that the system keeps, and what it uses of it, as an H100 tells."""
 
 
-def special(launch: LaunchState, batch: BatchState, name: str) -> Any:
+def special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
     """The value of a special register (name without the percent sign), ``[T1, T0, C1, C0]`` or affine."""
     root, _, component = name.partition(".")
     axis = {"x": 0, "y": 1, "z": 2, "w": 3}.get(component, 0)
     if root in ("tid", "ctaid"):
         return _index(launch, batch, root, axis)
-    if root.startswith("param+"):
-        offset, size = root[6:].split(":")
-        return Affine.constant(launch.param_address + int(offset), np.dtype(f"u{size}"))
     if root in ("ntid", "nctaid"):
         dims = launch.block if root == "ntid" else launch.grid
         return _constant(dims[axis] if axis < 3 else 0)
     if "cluster" in root:
         return _cluster(launch, batch, root, axis)
+    if root == "smid":
+        return (batch.ctas % N_SM).astype(np.uint32).reshape(1, 1, *batch.shape.extents[2:])
+    of_thread = _of_thread(batch, root)
+    return _of_launch(launch, root) if of_thread is None else of_thread
+
+
+def _of_thread(batch: BatchState, root: str) -> Array | None:
+    """Where a thread lies in its warp and CTA; None for other special registers."""
     t1, t0 = batch.shape.extents[:2]
     thread = np.arange(t1 * t0, dtype=np.uint32).reshape(t1, t0, 1, 1)
     if root == "laneid":
         return thread & np.uint32(31)
     if root == "warpid":
         return thread >> np.uint32(5)
-    if root.startswith("lanemask_"):
-        return _lanemask(root[9:], thread & np.uint32(31))
-    if root == "smid":
-        return (batch.ctas % N_SM).astype(np.uint32).reshape(1, 1, *batch.shape.extents[2:])
+    return _lanemask(root[9:], thread & np.uint32(31)) if root.startswith("lanemask_") else None
+
+
+def _of_launch(launch: LaunchState, root: str) -> Affine:
+    """What all threads of a launch see alike."""
+    if root.startswith("param+"):
+        offset, size = root[6:].split(":")
+        return Affine.constant(launch.param_address + int(offset), np.dtype(f"u{size}"))
     if root.startswith("envreg"):
-        if launch.settings.cooperative and root in ("envreg1", "envreg2"):
-            return _constant(launch.workspace >> 32 if root == "envreg1" else launch.workspace & 0xFFFFFFFF)
-        return _constant(0)
+        workspace = launch.workspace if launch.settings.cooperative else 0
+        return _constant({"envreg1": workspace >> 32, "envreg2": workspace & 0xFFFFFFFF}.get(root, 0))
     if root == "gridid":
         return Affine.constant(1, U64)
-    unit = (
-        128 if launch.device.sm >= 80 else 256
-    )  # shared memory is given out in units (occupancy, CUDA programming guide)
-    shared = -(-launch.shared_size // unit) * unit
+    unit = 128 if launch.device.sm >= 80 else 256  # in which shared memory is given out (CUDA programming guide)
     fixed = {
         "nwarpid": WARPS_OF_SM.get(launch.device.sm, 64),
         "nsmid": N_SM,
         "dynamic_smem_size": launch.settings.dynamic_shared,
-        "total_smem_size": shared,
+        "total_smem_size": -(-launch.shared_size // unit) * unit,
         "aggr_smem_size": launch.shared_size + RESERVED,
         "reserved_smem_offset_end": RESERVED_END,
         "reserved_smem_offset_cap": RESERVED,
@@ -66,14 +69,14 @@ def special(launch: LaunchState, batch: BatchState, name: str) -> Any:
         return _constant(fixed[root])
     if root.startswith(("pm", "reserved_smem", "current_graph")):
         return Affine.constant(0, U64 if root.endswith("64") or root.startswith("current") else U32)
-    raise InternalError(f"special register %{name}")
+    raise InternalError(f"special register %{root}")
 
 
 def _constant(value: int) -> Affine:
     return Affine.constant(value, U32)
 
 
-def _index(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Any:
+def _index(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Array | Affine:
     """%tid and %ctaid: affine wherever one axis of the batch carries them."""
     extents = batch.shape.extents
     if root == "tid":
@@ -126,7 +129,7 @@ def clusters_of(launch: LaunchState, batch: BatchState) -> Array:
     return found
 
 
-def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Any:
+def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Array | Affine:
     sizes, grid = launch.cluster, launch.grid
     if axis == 3:
         return _constant(0)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.analysis.flow import registers_of
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Operand
 
 if TYPE_CHECKING:
@@ -19,45 +18,40 @@ if TYPE_CHECKING:
 U32 = np.dtype(np.uint32)
 
 
-def bind_accumulators(
-    operand: Operand,
-) -> tuple[Callable[[Machine, Group], Array], Callable[[Machine, Group, Array, Any], None]]:
-    """``read(group)`` gives bits ``[registers, n, 128, m]``; ``write(group, stack, active or None)`` commits them."""
-    slots = registers_of(operand)
-    dirty = set(slots)
+class Accumulators:
+    """The registers of an operand."""
 
-    def read(machine: Machine, group: Group) -> Array:
-        env, shape = group.env, group.selection.shape
+    def __init__(self, operand: Operand) -> None:
+        self.slots = registers_of(operand)
+
+    def read(self, machine: Machine, group: Group) -> Array:
+        """Bits ``[registers, n, 128, m]``."""
         if group.stacked is not None:
             stack, rows = group.stacked
-            if len(rows) == len(slots) and all(map(is_, map(env.__getitem__, slots), rows)):
+            if len(rows) == len(self.slots) and all(map(is_, map(group.env.__getitem__, self.slots), rows)):
                 return stack
-        stack = np.empty((len(slots), *shape), U32)
-        for row, slot in enumerate(slots):
-            value = env[slot]
-            if value is None:
-                value = group.fetch(slot)
-            if type(value) is Affine:
-                value = value.array()
+        shape = group.selection.shape
+        stack = np.empty((len(self.slots), *shape), U32)
+        for row, slot in enumerate(self.slots):
+            value = group.env[slot]
+            value = as_array(group.fetch(slot) if value is None else value)
             if value.ndim != len(shape):
                 value = value.reshape((1,) * len(shape))
             stack[row] = value if value.dtype is U32 else value.view(U32)
         return _in_warpgroups(group, stack)
 
-    def write(machine: Machine, group: Group, stack: Array, active: Any) -> None:
+    def write(self, machine: Machine, group: Group, stack: Array, active: Array | None) -> None:
+        """Commit them in the ``active`` threads."""
         rows = list(_in_group(group, stack))
         if active is not None:
             rows = [
                 np.where(active, row, as_array(group.read(slot)).view(row.dtype))
-                for slot, row in zip(slots, rows, strict=True)
+                for slot, row in zip(self.slots, rows, strict=True)
             ]
-        env = group.env
-        for slot, row in zip(slots, rows, strict=True):
-            env[slot] = row
-        group.dirty |= dirty
+        for slot, row in zip(self.slots, rows, strict=True):
+            group.env[slot] = row
+        group.dirty.update(self.slots)
         group.stacked = (stack.view(U32), rows) if active is None else None
-
-    return read, write
 
 
 def _in_warpgroups(group: Group, stack: Array) -> Array:

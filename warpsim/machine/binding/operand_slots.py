@@ -5,7 +5,7 @@ writing a result to registers of any width, and the guard.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from warpsim.machine.clocks import clock
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, NotAffine, as_array, extend, retype
+from warpsim.machine.values import Affine, Array, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
     FunctionRef,
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Getter: TypeAlias = "Callable[[Machine, Group], Any]"
 Setter: TypeAlias = "Callable[[Machine, Group, Any, Any], None]"
+Guard: TypeAlias = "Callable[[Machine, Group], Array | Literal[False] | None]"
+"""Which lanes execute an instruction: None for all, False for none."""
 U64 = np.dtype(np.uint64)
 U32 = np.dtype(np.uint32)
 
@@ -121,6 +123,29 @@ def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -
     return get
 
 
+def _address_in_register(base: Reg, offset: int) -> Getter:
+    """An address in a register; one of fewer than 32 bits is extended."""
+    slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
+    narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
+
+    def get(machine: Machine, group: Group) -> Any:
+        value = group.env[slot]
+        if value is None:
+            value = machine.need(group, slot, "an address")
+        if narrow is not None:
+            value = as_array(value).view(narrow).astype(U32)
+        if type(value) is not Affine:
+            if value.dtype is not dtype:
+                value = value.view(dtype)
+            if value.size == 1:
+                value = Affine.constant(int(value.reshape(-1)[0]), dtype)
+        elif value.dtype is not dtype:
+            value = value.view(dtype)
+        return Address(value, offset)
+
+    return get
+
+
 def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
     """A closure that gives an address as the memory port takes it."""
     base, offset = operand.base, operand.offset
@@ -128,25 +153,7 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
         fixed = Address(Affine.constant(0, U64), offset)
         return lambda machine, group: fixed
     if isinstance(base, Reg):
-        slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
-        narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
-
-        def get(machine: Machine, group: Group) -> Any:
-            value = group.env[slot]
-            if value is None:
-                value = machine.need(group, slot, "an address")
-            if narrow is not None:
-                value = as_array(value).view(narrow).astype(U32)
-            if type(value) is not Affine:
-                if value.dtype is not dtype:
-                    value = value.view(dtype)
-                if value.size == 1:
-                    value = Affine.constant(int(value.reshape(-1)[0]), dtype)
-            elif value.dtype is not dtype:
-                value = value.view(dtype)
-            return Address(value, offset)
-
-        return get
+        return _address_in_register(base, offset)
     if isinstance(base, Param) and plan.function.entry:
         at = base.offset + offset
         return lambda machine, group: Address(Affine.constant(machine.launch.param_address + at, U64))
@@ -182,40 +189,42 @@ def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False)
 def destination(operand: Operand) -> Setter:
     """A closure that commits a result to a destination: ``set(group, value, active or None)``."""
     if isinstance(operand, Vec):
-        parts = [destination(e) for e in operand.elements]
-
-        def set_all(machine: Machine, group: Group, value: Any, active: Any) -> None:
-            if isinstance(value, Unpacked):
-                value = value.parts(len(parts))
-            for part, element in zip(parts, value, strict=True):
-                if element is not None:
-                    part(machine, group, element, active)
-
-        return set_all
+        return _vector_destination([destination(e) for e in operand.elements])
     if not isinstance(operand, Reg):
         return lambda machine, group, value, active: None
-    slot, width, signed = operand.register.index, operand.register.type.dtype.itemsize, operand.type.signed
-    read_dtype = operand.register.type.dtype
+    slot, register = operand.register.index, operand.register.type.dtype
+    width, signed = register.itemsize, operand.type.signed
 
     def set_one(machine: Machine, group: Group, value: Any, active: Any) -> None:
-        if type(value) is not Affine and value.dtype.itemsize != width:
-            value = (
-                extend(value, width, signed=signed)
-                if value.dtype.itemsize < width
-                else retype(value, np.dtype(f"u{width}"))
-            )
-        elif type(value) is Affine and value.dtype.itemsize != width:
-            value = extend(value.array(), width, signed=signed)
+        if value.dtype.itemsize != width:
+            value = as_array(value)
+            if value.dtype.itemsize < width:
+                value = extend(value, width, signed=signed)
+            else:
+                value = retype(value, np.dtype(f"u{width}"))
         if active is not None:
             value = as_array(value)
             old = as_array(group.read(slot))
             if old.dtype != value.dtype:
-                old = old.view(value.dtype) if old.dtype.itemsize == width else old.view(read_dtype).astype(value.dtype)
+                old = old.view(value.dtype) if old.dtype.itemsize == width else old.view(register).astype(value.dtype)
             value = np.where(active, value, old)
         group.env[slot] = value
         group.dirty.add(slot)
 
     return set_one
+
+
+def _vector_destination(parts: list[Setter]) -> Setter:
+    """Likewise, of the elements of a vector; those that are None stay as they are."""
+
+    def set_all(machine: Machine, group: Group, value: Any, active: Any) -> None:
+        if isinstance(value, Unpacked):
+            value = value.parts(len(parts))
+        for part, element in zip(parts, value, strict=True):
+            if element is not None:
+                part(machine, group, element, active)
+
+    return set_all
 
 
 def commit_of(instruction: Instruction) -> Setter | None:
@@ -234,13 +243,13 @@ def commit_of(instruction: Instruction) -> Setter | None:
     return commit
 
 
-def guard_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group], Any]:
+def guard_of(plan: FunctionPlan, instruction: Instruction) -> Guard:
     """A closure that gives None (all lanes), False (no lane) or the mask of the lanes that execute."""
     assert instruction.guard is not None
     register, negated = instruction.guard
     slot = register.index
 
-    def active(machine: Machine, group: Group) -> Any:
+    def active(machine: Machine, group: Group) -> Array | Literal[False] | None:
         value = group.env[slot]
         if value is None:
             value = group.fetch(slot)

@@ -89,7 +89,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     return _of_affine(instruction, target, tuple(pairs), step) if linear else step
 
 
-def _of_two(
+def _of_two(  # noqa: C901  where launches spend their time: no calls
     instruction: Instruction,
     target: Reg,
     first: tuple[int, Any],
@@ -104,7 +104,7 @@ def _of_two(
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
     (i, one), (j, other) = first, second
 
-    def step(machine: Machine, group: Group) -> None:
+    def step(machine: Machine, group: Group) -> None:  # noqa: C901  where launches spend their time: no calls
         env = group.env
         a, b = env[i], env[j]
         if a is None:
@@ -173,13 +173,13 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, An
     return step
 
 
-def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], *, linear: bool) -> Step:
+def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
     """The step of registers ``pairs`` (slot and type) into one. A value without axes goes to NumPy as one beside those that
     have some."""
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
-    def step(machine: Machine, group: Group) -> None:
+    def step(machine: Machine, group: Group) -> None:  # noqa: C901  where launches spend their time: no calls
         env = group.env
         values = []
         affine, wide = linear, False
@@ -246,7 +246,7 @@ def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
-def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:
+def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
     """Any element-wise instruction, with ports and guards."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None

@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.spec import Form, Scope
 from warpsim.machine.address import Address
-from warpsim.machine.binding.accumulators import bind_accumulators
+from warpsim.machine.binding.accumulators import Accumulators
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
@@ -30,7 +30,8 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     getters = [source_getter(plan, o) for o in instruction.operands[form.n_dest :]]
     commit = commit_of(instruction)
     if "accumulator" in form.ports:
-        read_accumulator, commit = bind_accumulators(instruction.operands[0])
+        accumulators = Accumulators(instruction.operands[0])
+        read_accumulator, commit = accumulators.read, accumulators.write
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     accumulates = "accumulator" in form.ports

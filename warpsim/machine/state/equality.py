@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,22 +44,26 @@ class _Comparison:
         if isinstance(a, dict):
             return self._mappings(a, b, path)
         if isinstance(a, Sequence) and not isinstance(a, (str, bytes)):
-            if len(a) != len(b):
-                return f"{path}: {len(a)} and {len(b)} elements"
-            found = (self.differ(x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
-            return next((f for f in found if f), None)
+            return self._sequences(a, b, path)
         fields = _fields(a)
         if fields and not isinstance(a, (set, frozenset)):
-            found = (self.differ(getattr(a, f, None), getattr(b, f, None), f"{path}.{f}") for f in fields)
-            return next((f for f in found if f), None)
+            return self._first((getattr(a, f, None), getattr(b, f, None), f"{path}.{f}") for f in fields)
         return None if a == b or (a != a and b != b) else f"{path}: {a!r} and {b!r}"
+
+    def _first(self, pairs: Iterable[tuple[Any, Any, str]]) -> str | None:
+        found = (self.differ(*pair) for pair in pairs)
+        return next((f for f in found if f), None)
+
+    def _sequences(self, a: Sequence[Any], b: Sequence[Any], path: str) -> str | None:
+        if len(a) != len(b):
+            return f"{path}: {len(a)} and {len(b)} elements"
+        return self._first((x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
 
     def _mappings(self, a: dict[Any, Any], b: dict[Any, Any], path: str) -> str | None:
         ours, theirs = ({_name(k) or k: v for k, v in x.items()} for x in (a, b))
         if ours.keys() != theirs.keys():
             return f"{path}: keys {sorted(map(str, ours.keys() ^ theirs.keys()))[:3]}"
-        found = (self.differ(v, theirs[k], f"{path}[{k!r}]") for k, v in ours.items())
-        return next((f for f in found if f), None)
+        return self._first((v, theirs[k], f"{path}[{k!r}]") for k, v in ours.items())
 
 
 def _same_array(a: Any, b: Any) -> bool:
