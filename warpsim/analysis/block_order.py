@@ -31,55 +31,81 @@ def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
     """The header of the innermost loop around each node (-1: none; for a header, the loop around its own), and an order
     of the nodes in which headers come before their loops. None if a loop has several entries.
     """
-    count, sources = len(edges), _sources(edges)
-    number, last = [-1] * count, [0] * count
-    order: list[int] = []
-    for root in range(count):
-        if number[root] >= 0:
-            continue
-        number[root] = len(order)
-        order.append(root)
+    tree, sources = _Tree(edges), _sources(edges)
+    header, loops = [-1] * len(edges), _Loops(len(edges))
+    for at in reversed(tree.order):
+        body = loops.body(at, sources, tree)
+        if body is None:
+            return None
+        for node in body:
+            header[node] = at
+            loops.into[node] = at
+    return header, tree.order
+
+
+class _Tree:
+    """A walk in depth: nodes in the ``order`` in which it comes to them, the ``number`` of each, and the ``last`` below it."""
+
+    def __init__(self, edges: Edges) -> None:
+        self.order: list[int] = []
+        self.number, self.last = [-1] * len(edges), [0] * len(edges)
+        for root in range(len(edges)):
+            if self.number[root] < 0:
+                self._walk(root, edges)
+
+    def _walk(self, root: int, edges: Edges) -> None:
+        self._enter(root)
         work = [(root, iter(edges[root]))]
         while work:
             node, targets = work[-1]
-            following = next((t for t in targets if number[t] < 0), None)
+            following = next((t for t in targets if self.number[t] < 0), None)
             if following is None:
-                last[node] = len(order) - 1
+                self.last[node] = len(self.order) - 1
                 work.pop()
-                continue
-            number[following] = len(order)
-            order.append(following)
-            work.append((following, iter(edges[following])))
-    header, into = [-1] * count, list(range(count))
+            else:
+                self._enter(following)
+                work.append((following, iter(edges[following])))
 
-    def outermost(node: int) -> int:
+    def _enter(self, node: int) -> None:
+        self.number[node] = len(self.order)
+        self.order.append(node)
+
+    def below(self, node: int, top: int) -> bool:
+        """Whether a node is ``top`` or below it."""
+        return self.number[top] <= self.number[node] <= self.last[top]
+
+
+class _Loops:
+    """Loops found so far: each node leads ``into`` the header of one around it, or to itself."""
+
+    def __init__(self, count: int) -> None:
+        self.into = list(range(count))
+
+    def outermost(self, node: int) -> int:
         """The header of the largest loop found so far around a node."""
         top = node
-        while into[top] != top:
-            top = into[top]
-        while into[node] != top:
-            into[node], node = top, into[node]
+        while self.into[top] != top:
+            top = self.into[top]
+        while self.into[node] != top:
+            self.into[node], node = top, self.into[node]
         return top
 
-    for at in reversed(order):
-        behind = {outermost(s) for s in sources[at] if number[at] <= number[s] <= last[at]}
-        behind.discard(at)
-        body, work_list = set(behind), list(behind)
-        while work_list:
-            node = work_list.pop()
+    def body(self, at: int, sources: Edges, tree: _Tree) -> set[int] | None:
+        """The nodes and inner loops of the loop whose header is a node; None if it can be entered elsewhere."""
+        body = {self.outermost(s) for s in sources[at] if tree.below(s, at)} - {at}
+        work = list(body)
+        while work:
+            node = work.pop()
             for source in sources[node]:
-                if number[node] <= number[source] <= last[node]:
+                if tree.below(source, node):
                     continue  # an edge to the header of an inner loop
-                found = outermost(source)
-                if not number[at] <= number[found] <= last[at]:
+                found = self.outermost(source)
+                if not tree.below(found, at):
                     return None
                 if found != at and found not in body:
                     body.add(found)
-                    work_list.append(found)
-        for node in body:
-            header[node] = at
-            into[node] = at
-    return header, order
+                    work.append(found)
+        return body
 
 
 def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list[int]:
@@ -93,14 +119,7 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
     for node in reversed(outer_first):
         if header[node] >= 0:
             greatest[header[node]] = max(greatest[header[node]], greatest[node])
-    following: Edges = [[] for _ in range(count)]
-    for node, targets in enumerate(edges):
-        for target in targets:
-            outer, at = header[target], node
-            while at >= 0 and header[at] != outer:
-                at = header[at]
-            if at >= 0 and at != target:  # not the back edge to a header
-                following[at].append(target)
+    following = _between_loops(edges, header)
     order: list[int] = []
     work = [-1]
     started = [False] * count
@@ -113,6 +132,19 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
             started[node] = True
         work += reversed(_topological(inside[node], following, greatest))
     return order
+
+
+def _between_loops(edges: Edges, header: list[int]) -> Edges:
+    """Edges between nodes and loops that lie directly in one loop, without those back to its header."""
+    following: Edges = [[] for _ in edges]
+    for node, targets in enumerate(edges):
+        for target in targets:
+            outer, at = header[target], node
+            while at >= 0 and header[at] != outer:
+                at = header[at]
+            if at >= 0 and at != target:
+                following[at].append(target)
+    return following
 
 
 def _topological(nodes: list[int], following: Edges, greatest: list[int]) -> list[int]:

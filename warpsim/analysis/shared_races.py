@@ -7,7 +7,7 @@ taken to suffice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -58,18 +58,24 @@ def check_races(facts: Facts) -> Iterator[Finding]:
     before = settle(facts.graph, NOTHING, through, GroupStates.__or__)
     places = list(sites)
     told: set[int] = set()
+    for at, open in _walked(facts, before, step):
+        for number in members(open.pending & ~open.done) if at in sites else ():
+            first, second = sites[places[number]], sites[at]
+            if number not in told and _races(first, second):
+                told.add(number)
+                yield _finding(facts, first.access, second.access)
+
+
+def _walked(
+    facts: Facts, before: Sequence[GroupStates | None], step: Callable[[int, GroupStates], GroupStates]
+) -> Iterator[tuple[int, GroupStates]]:
+    """Every instruction that is reached, in the order of the text, with what is open before it."""
     for block in sorted(facts.blocks, key=lambda b: b.first):
         open = before[block.index]
-        if open is None:
-            continue
-        for at in range(block.first, block.last):
-            if at in sites:
-                for number in members(open.pending & ~open.done):
-                    first, second = sites[places[number]], sites[at]
-                    if number not in told and _races(first, second):
-                        told.add(number)
-                        yield _finding(facts, first.access, second.access)
-            open = step(at, open)
+        if open is not None:
+            for at in range(block.first, block.last):
+                yield at, open
+                open = step(at, open)
 
 
 def _sites(facts: Facts) -> dict[int, Site]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -16,7 +17,7 @@ from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, ta
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.window import READ, MemoryAccess
-from warpsim.program.program import Addr, Instruction, Param, Reg, Special, SymbolAddress, Variable, Vec
+from warpsim.program.program import Addr, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
 
 DEEPEST = 32
 
@@ -107,16 +108,7 @@ def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget
     session.thread = who
     instruction = group.instruction
     names = _sources(instruction)
-    values = []
-    for name in names:
-        try:
-            value = session.evaluate(name)
-        except DebugError:
-            continue
-        if isinstance(value, np.ma.MaskedArray):
-            value = np.ma.getdata(value)[who.lane]
-        if np.asarray(value).ndim == 0:
-            values.append((name, value))
+    values = tuple(_values(session, names, who.lane))
     sources: list[Origin] = []
     if depth > 1:
         for name in names:
@@ -132,7 +124,20 @@ def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget
             session.thread = who
     line = instruction.span.line
     text = timeline.state.plan.program.lines[line - 1].strip()
-    return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, tuple(values), tuple(sources))
+    return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, values, tuple(sources))
+
+
+def _values(session: Standpoint, names: list[str], lane: int) -> Iterator[tuple[str, Any]]:
+    """The values that a lane sees, of what can be evaluated."""
+    for name in names:
+        try:
+            value = session.evaluate(name)
+        except DebugError:
+            continue
+        if isinstance(value, np.ma.MaskedArray):
+            value = np.ma.getdata(value)[lane]
+        if np.asarray(value).ndim == 0:
+            yield name, value
 
 
 def _writes_register(target: RegisterTarget, who: Focus) -> Any:
@@ -217,43 +222,38 @@ class _MemoryWriter:
 def _sources(instruction: Instruction) -> list[str]:
     """The values that an instruction reads, as expressions. A load reads its address and the memory there."""
     found: list[str] = []
-
-    def add(operand: Any) -> None:
-        if isinstance(operand, Reg):
-            found.append(operand.register.name)
-        elif isinstance(operand, Special):
-            found.append(f"%{operand.name}")
-        elif isinstance(operand, Vec):
-            for element in operand.elements:
-                add(element)
-        elif isinstance(operand, Addr):
-            _add_address(operand)
-        elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, Variable):
-            found.append(f"&{operand.symbol.name}")
-
-    def _add_address(operand: Addr) -> None:
-        base, space = operand.base, next(iter(instruction.traits.spaces), "generic")
-        if isinstance(base, Reg):
-            found.append(base.register.name)
-        text = (
-            base.register.name
-            if isinstance(base, Reg)
-            else f"&{base.name}"
-            if isinstance(base, (Variable, Param))
-            else "0"
-        )
-        type = getattr(instruction.op.type, "name", None) if hasattr(instruction.op, "type") else None
-        if instruction.form.n_dest and type is not None and not (isinstance(base, Param)):
-            kind = space.split("::")[0]
-            found.append(f"{kind if kind in ex.SPACES else 'generic'}.{type}[{text} + {operand.offset}]")
-        elif isinstance(base, Param):
-            found.append(base.name)
-
     if instruction.guard is not None:
         found.append(instruction.guard[0].name)
-    for operand in instruction.operands[instruction.form.n_dest :]:
-        add(operand)
-    if instruction.form.n_dest == 0:  # a store: its address comes first
-        for operand in instruction.operands[:1]:
-            add(operand)
+    n_dest = instruction.form.n_dest
+    for operand in (*instruction.operands[n_dest:], *(instruction.operands[:1] if n_dest == 0 else ())):
+        found += _read_by(operand, instruction)
     return list(dict.fromkeys(found))
+
+
+def _read_by(operand: Operand, instruction: Instruction) -> list[str]:
+    """The values that an operand reads."""
+    match operand:
+        case Reg():
+            return [operand.register.name]
+        case Special():
+            return [f"%{operand.name}"]
+        case Vec():
+            return [name for element in operand.elements for name in _read_by(element, instruction)]
+        case SymbolAddress(symbol=Variable() as variable):
+            return [f"&{variable.name}"]
+        case Addr():
+            return _read_at(operand, instruction)
+    return []
+
+
+def _read_at(operand: Addr, instruction: Instruction) -> list[str]:
+    """The register of an address, and what a load finds there."""
+    base, type = operand.base, getattr(instruction.op, "type", None)
+    if isinstance(base, Param):
+        return [base.name]
+    found = [base.register.name] if isinstance(base, Reg) else []
+    if instruction.form.n_dest and type is not None:
+        space = next(iter(instruction.traits.spaces), "generic").split("::")[0]
+        text = "0" if base is None else base.register.name if isinstance(base, Reg) else f"&{base.name}"
+        found.append(f"{space if space in ex.SPACES else 'generic'}.{type.name}[{text} + {operand.offset}]")
+    return found

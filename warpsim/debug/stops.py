@@ -57,30 +57,33 @@ class Stops:
         self._events: list[tuple[Catchpoint | None, Focus | None, str | Finding]] = []
         self._last: Focus | None = None
         self._conditions: dict[int, expressions.Node] = {}
-        scene = session.scene
-        for point in session.breakpoints.values():
-            if not point.enabled:
-                continue
-            if isinstance(point, Catchpoint):
-                continue
+        enabled = [point for point in session.breakpoints.values() if point.enabled]
+        for point in enabled:
             if isinstance(point, Breakpoint):
                 for line in point.lines:
                     self._marks.setdefault(line, []).append(point)
                 if point.condition is not None:
                     self._conditions[point.number] = expressions.parse(point.condition)
-            elif isinstance(point.target, RegisterTarget):
-                self._registers.append((point, RegisterWatch(point.target)))
-            elif isinstance(point.target, TileTarget):
-                self._tiles.append((point, TileWatch(point.target, session.timeline.machines())))
-            elif isinstance(point.target, MemoryTarget):
-                watch_scene = Scene(scene.launch, _machine_of(session, point.target.focus), None, point.target.focus)
-                self._memory.append((point, MemoryWatch(point.target, watch_scene)))
+            elif isinstance(point, Watchpoint):
+                self._watch(point)
         session.timeline.accessed = self._accessed if any(point.read for point, _ in self._memory) else None
         timeline = session.timeline
-        caught = any(isinstance(point, Catchpoint) and point.enabled for point in session.breakpoints.values())
+        caught = any(isinstance(point, Catchpoint) for point in enabled)
         timeline.occurred = self._occurred if caught or (session.stop_at_findings and not counting) else None
         if timeline.machine is not None and timeline.group is not None:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
+
+    def _watch(self, point: Watchpoint) -> None:
+        """Keep the value that is watched."""
+        target = point.target
+        if isinstance(target, RegisterTarget):
+            self._registers.append((point, RegisterWatch(target)))
+        elif isinstance(target, TileTarget):
+            self._tiles.append((point, TileWatch(target, self.session.timeline.machines())))
+        elif isinstance(target, MemoryTarget):
+            machine = _machine_of(self.session, target.focus)
+            scene = Scene(self.session.scene.launch, machine, None, target.focus)
+            self._memory.append((point, MemoryWatch(target, scene)))
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
         """Return 0 to continue, 1 to stop here, 2 to stop for the step just executed."""

@@ -236,18 +236,21 @@ class Timeline(Listener):
                 return self._end(None)
             if self._struck:
                 return "hit"
-            if self.step == self._ahead:
-                self._make_changes()
-                hit, machine, group = self._hit, self.machine, self.group
-                here = hit is not None and machine is not None and group is not None
-                if here and hit(machine, group, group.instruction):  # type: ignore[misc,arg-type,union-attr]
-                    return "hit"
+            if self.step == self._ahead and self._changed_hits():
+                return "hit"
             if self.interrupted:
                 self.interrupted, self.cut = False, True
                 return "interrupted"
             if self.most_bytes > 0 and self.group is not None and time.monotonic() > self._next_copy:
                 self._keep_copy()
         return "end"
+
+    def _changed_hits(self) -> bool:
+        """Make the changes that were made here before; whether the run is to stop with them."""
+        self._make_changes()
+        if self._hit is None or self.machine is None or self.group is None:
+            return False
+        return bool(self._hit(self.machine, self.group, self.group.instruction))
 
     def _end(self, error: ExecutionError | None) -> str:
         self.ended, self.error = True, error

@@ -140,13 +140,7 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], *, raw: boo
     if array.dtype.kind not in "fiubV" or array.dtype.names:
         raise LaunchError(f"{name} takes numbers, not {array.dtype}")
     if type in RANGES:
-        least, most = RANGES[type]
-        if array.dtype.kind not in "iub":
-            raise LaunchError(f"{name} (.{type}) takes integers, not {array.dtype}")
-        if array.size and (int(array.min()) < least or int(array.max()) > most):
-            raise LaunchError(
-                f"{name} (.{type}) takes values from {least} to {most}, not {array.min()} to {array.max()}"
-            )
+        _check_range(name, array, type)
         found = array.astype(dtype).view(plain)
         return found & np.uint8(15) if type in ("s4", "u4") else found
     try:
@@ -154,6 +148,15 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], *, raw: boo
             return np.ascontiguousarray(array.astype(dtype)).view(plain)
     except (TypeError, ValueError):  # raw bytes
         raise LaunchError(f"{name} takes numbers, not {array.dtype}") from None
+
+
+def _check_range(name: str, array: Array, type: str) -> None:
+    """Integers, of those that the type has."""
+    least, most = RANGES[type]
+    if array.dtype.kind not in "iub":
+        raise LaunchError(f"{name} (.{type}) takes integers, not {array.dtype}")
+    if array.size and (int(array.min()) < least or int(array.max()) > most):
+        raise LaunchError(f"{name} (.{type}) takes values from {least} to {most}, not {array.min()} to {array.max()}")
 
 
 def _packed(operand: Operand, matrix: Array) -> Array:

@@ -312,6 +312,15 @@ def problem(fields: Fields, rank: int | None = None) -> str | None:
         return f"the tensor's address 0x{fields.address:x} is not a multiple of {unit}"
     if fields.interleave and fields.rank < 3:
         return "an interleaved tensor map has at least 3 dimensions"
+    found = _axis_problem(fields, unit)
+    if found is None and fields.oob_fill and (fields.data_type < 6 or fields.packed):
+        return "oob_fill nan needs a floating-point data type"
+    found = found or (_packed_problem(fields) if fields.packed else None)
+    return found or (_im2col_problem(fields) if fields.im2col else _box_problem(fields))
+
+
+def _axis_problem(fields: Fields, unit: int) -> str | None:
+    """Check sizes and strides of each dimension."""
     for axis, size in enumerate(fields.dims):
         if not 0 < size <= 1 << 32:
             return f"global_dim[{axis}] is {size}; it must be 1 to 2**32"
@@ -321,10 +330,7 @@ def problem(fields: Fields, rank: int | None = None) -> str | None:
     for axis, step in enumerate(fields.element_strides):
         if not 0 < step <= 8:
             return f"element_strides[{axis}] is {step}; it must be 1 to 8"
-    if fields.oob_fill and (fields.data_type < 6 or fields.packed):
-        return "oob_fill nan needs a floating-point data type"
-    found = _packed_problem(fields) if fields.packed else None
-    return found or (_im2col_problem(fields) if fields.im2col else _box_problem(fields))
+    return None
 
 
 def _packed_problem(fields: Fields) -> str | None:

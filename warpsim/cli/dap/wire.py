@@ -30,6 +30,25 @@ class Wire:
         Raises:
             Broken: the input is not a message.
         """
+        length = self._header()
+        body = b""
+        while length is not None and len(body) < length:
+            part = self.source.read(length - len(body))
+            if not part:
+                return None
+            body += part
+        if length is None:
+            return None
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError) as problem:
+            raise Broken(f"body is not JSON: {problem}") from None
+        if not isinstance(message, dict):
+            raise Broken("message is not an object")
+        return message
+
+    def _header(self) -> int | None:
+        """The length of the next message; None at the end of the input."""
         length: int | None = None
         while True:
             line = self.source.readline(1024)
@@ -45,19 +64,7 @@ class Wire:
                 length = int(digits)
         if length is None:
             raise Broken("header without Content-Length")
-        body = b""
-        while len(body) < length:
-            part = self.source.read(length - len(body))
-            if not part:
-                return None
-            body += part
-        try:
-            message = json.loads(body)
-        except (ValueError, RecursionError) as problem:
-            raise Broken(f"body is not JSON: {problem}") from None
-        if not isinstance(message, dict):
-            raise Broken("message is not an object")
-        return message
+        return length
 
     def send(self, kind: str, **fields: Any) -> None:
         """Write a message."""

@@ -20,6 +20,20 @@ from warpsim.types import TYPES
 AROUND = 5
 UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
 
+SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "scheduler-locking": (
+        ("on", "off", "step"),
+        "set scheduler-locking step (or on): only the warp in focus moves; off: all warps move",
+    ),
+    "step-by": (
+        ("line", "instruction"),
+        "set step-by line: step, next and reverse-step move by CUDA lines; set step-by instruction: by instructions",
+    ),
+    "history-bytes": ((), "set history-bytes N: memory budget for the state snapshots that going back uses"),
+    "stop-at-findings": (("on", "off"), "set stop-at-findings on|off"),
+}
+"""What ``set`` can change besides values: the words that it takes (none: a number), and how it is written."""
+
 
 class Looking(Infos):
     """The print, x, display, set, focus, list and backtrace commands."""
@@ -116,29 +130,11 @@ class Looking(Infos):
         stop-at-findings on|off.
         """
         words = text.split()
-        if words[:1] == ["scheduler-locking"]:
-            if len(words) != 2 or words[1] not in ("on", "off", "step"):
-                raise DebugError(
-                    "set scheduler-locking step (or on): only the warp in focus moves; off: all warps move"
-                )
-            self.session.scheduler_locking = "off" if words[1] == "off" else "step"
-            return
-        if words[:1] == ["step-by"]:
-            if len(words) != 2 or words[1] not in ("line", "instruction"):
-                raise DebugError(
-                    "set step-by line: step, next and reverse-step move by CUDA lines; set step-by instruction: by instructions"
-                )
-            self.step_by = words[1]
-            return
-        if words[:1] == ["history-bytes"]:
-            if len(words) != 2:
-                raise DebugError("set history-bytes N: memory budget for the state snapshots that going back uses")
-            self.session.timeline.most_bytes = count_of(words[1], 0)
-            return
-        if words[:1] == ["stop-at-findings"]:
-            if len(words) != 2 or words[1] not in ("on", "off"):
-                raise DebugError("set stop-at-findings on|off")
-            self.session.stop_at_findings = words[1] == "on"
+        if words and words[0] in SETTINGS:
+            legal, advice = SETTINGS[words[0]]
+            if len(words) != 2 or (legal and words[1] not in legal):
+                raise DebugError(advice)
+            self._choose(words[0], words[1])
             return
         if words[:1] in (["var"], ["variable"]):
             text = text.partition(" ")[2]
@@ -146,6 +142,18 @@ class Looking(Infos):
         if not sign or not what.strip() or not value.strip():
             raise DebugError("set WHAT = VALUE, for example set %r3 = 5, set s[2] = 1.5, set %r3[4] = %r2 + 1")
         self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
+
+    def _choose(self, setting: str, value: str) -> None:
+        """Change one of ``SETTINGS``."""
+        match setting:
+            case "scheduler-locking":
+                self.session.scheduler_locking = "off" if value == "off" else "step"
+            case "step-by":
+                self.step_by = value
+            case "history-bytes":
+                self.session.timeline.most_bytes = count_of(value, 0)
+            case "stop-at-findings":
+                self.session.stop_at_findings = value == "on"
 
     def do_matrix(self, text: str, option: str) -> None:
         """matrix OPERAND[r,c]: show operand a, b, c, d or e of the matrix instruction here or before; for [r,c], its

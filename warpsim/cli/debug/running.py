@@ -123,17 +123,7 @@ class Running(Part):
         if stop.reason == "end":
             self._report_end(stop)
             return
-        if stop.reason == "finding" and stop.finding is not None:
-            self.say(self.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
-            self.errors += [stop.finding] if stop.finding.severity == "error" else []
-        elif stop.reason == "breakpoint":
-            self.say(self.paint(f"Breakpoint {stop.number}", "1"))
-        elif stop.reason == "watchpoint":
-            self._report_change(stop)
-        elif stop.reason == "catchpoint":
-            self.say(self.paint(f"Catchpoint {stop.number}", "1") + f": {stop.event}")
-        elif stop.reason == "interrupted":
-            self.say("Interrupted.")
+        self._report_reason(stop)
         calls = self.session.where()
         if stop.reason != "step" or before is None or stop.focus != before:
             self.say(self.whereabouts())
@@ -147,6 +137,19 @@ class Running(Part):
         self.show_displays()
         if stop.number is not None:
             self.queue = [*self.scripts.get(stop.number or 0, []), *self.queue]
+
+    def _report_reason(self, stop: Stop) -> None:
+        if stop.reason == "finding" and stop.finding is not None:
+            self.say(self.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
+            self.errors += [stop.finding] if stop.finding.severity == "error" else []
+        elif stop.reason == "breakpoint":
+            self.say(self.paint(f"Breakpoint {stop.number}", "1"))
+        elif stop.reason == "watchpoint":
+            self._report_change(stop)
+        elif stop.reason == "catchpoint":
+            self.say(self.paint(f"Catchpoint {stop.number}", "1") + f": {stop.event}")
+        elif stop.reason == "interrupted":
+            self.say("Interrupted.")
 
     def _report_change(self, stop: Stop) -> None:
         point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
