@@ -103,7 +103,7 @@ OPCODES_ELSEWHERE = {
     "native/lower.py": "ufuncs of NumPy",
     "native/operations.py": "ufuncs of NumPy and instructions of LLVM",
     "native/trace.py": "ufuncs of NumPy",
-    "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
+    "machine/memory/atomic_cells.py": "the .op of an atomic, for which NumPy has a name",
 }
 """Files that may name opcodes, and why."""
 OTHER_WORDS = {

@@ -152,7 +152,7 @@ def test_nobody_listens():
 
 def test_what_is_no_watcher():
     """Watchers are instances of Watcher; anything else is refused before the launch."""
-    with pytest.raises(warpsim.LaunchError, match=r"watchers holds instances of warpsim\.Watcher"):
+    with pytest.raises(warpsim.LaunchError, match=r"watchers must be instances of warpsim\.Watcher"):
         kernel("ret;")((1,), (32,), (None,), watchers=[print])
 
 
