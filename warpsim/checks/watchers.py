@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
-    """Those who look at a launch, for the rules that it checks."""
+    """The watchers for the rules that a launch checks."""
     checks, uses = launch.settings.checks, launch.plan.uses
     wanted: tuple[tuple[bool, Callable[[], Watcher]], ...] = (
         (FRAGMENT in checks and uses.fragments, Fragments),
