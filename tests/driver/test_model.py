@@ -2,12 +2,13 @@
 
 import ctypes
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from warpsim import driver
-from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side
+from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, images
 from warpsim.driver.images import linked
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -294,6 +295,17 @@ def test_images_that_cannot_run(gpu, image, result):
     assert caught.value.result is result
     if result is Result.NO_BINARY_FOR_GPU:
         assert "-gencode" in str(caught.value)
+
+
+def test_a_fatbin_for_newer_gpus(gpu, monkeypatch):
+    """PTX that the GPU cannot run is as if there were none: the message says what there is."""
+    entries = [SimpleNamespace(arch=n, text=lambda n=n: HEAD.replace("sm_80", f"sm_{n}").encode()) for n in (100, 120)]
+    monkeypatch.setattr(images.fatbin, "units", lambda image: [entries])
+    with pytest.raises(DriverError, match="holds PTX for compute_100, compute_120; the GPU is sm_90") as caught:
+        images._of_fatbin(b"", 90)
+
+    assert caught.value.result is Result.NO_BINARY_FOR_GPU
+    assert images._of_fatbin(b"", 120) == HEAD.replace("sm_80", "sm_120").encode()
 
 
 def test_managed_variables(gpu):

@@ -1,5 +1,7 @@
 """Copies in flight alone: when they act, what completes them, and what else they leave as it is."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk import BulkCopies
 from warpsim.machine.asynchrony.cp_async import AsyncGroups
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
+from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.state.schedule import Schedule
+from warpsim.machine.state.transfers import BoxLoad, Receivers, RunLoad
 from warpsim.machine.values import Affine
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
@@ -211,3 +215,11 @@ def test_the_end_of_a_batch(late):
     assert late.target[:4].tolist() == [1, 2, 3, 4]
     assert late.shared(4) == [0] * 4
     assert late.stage.batch.transfers.open == []
+
+
+def test_what_a_copy_does_is_shared():
+    """Work that never changes is the same in a copy of a state, whose transfers change on their own."""
+    to = Receivers(*[np.zeros(1, np.int64)] * 5)
+    footprint = Footprint(np.zeros(1, np.int64), np.zeros(1, np.int64), 16)
+    for work in (RunLoad(to, 16, np.zeros(1, np.int64), None, None, None), BoxLoad(None, to), footprint):
+        assert copy.deepcopy(work) is work

@@ -128,3 +128,12 @@ def test_tiles_of_integers(greatest, kind, unit, result):
         exact = np.einsum("kwm,kwn->wmn", a.view(dtype).astype(int), b.view(dtype).astype(int)) + c.astype(int)
         np.testing.assert_array_equal(tiles, exact)
         assert not np.signbit(tiles[exact == 0]).any()
+
+
+def test_pieces_of_operands_that_are_spread():
+    """A piece of a product needs that piece of an operand, and the whole of an axis along which the operand is spread."""
+    array = np.arange(2 * 4 * 8).reshape(2, 4, 1, 8)
+    piece = (slice(1, 3), slice(4, 8), slice(2, 5))
+
+    assert matrix._cut_axes(array, piece).tolist() == array[:, 1:3, :, 2:5].tolist()
+    assert matrix._cut_axes(array[:, :2], piece[:1]).tolist() == array[:, 1:2].tolist()

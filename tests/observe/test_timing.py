@@ -76,6 +76,7 @@ def test_machine_code_and_what_stays_interpreted(
     lines = {line["line"]: line for line in found["lines"]}
     assert any(line["native"] > 0 for line in lines.values())
     assert lines[16]["why"] == "barrier: interpreted between compiled units"
+    assert [number for number, line in lines.items() if "barrier" in line["why"]] == [16]
     assert "barrier: interpreted between compiled units" in text
     assert document["instructions"] == 4 + 200 * 4 + 4
 

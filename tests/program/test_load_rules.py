@@ -1,5 +1,7 @@
 """Rules of loading, beside the pairs of programs in tests/checks/pairs: what came with which version, types, files."""
 
+import contextlib
+
 import pytest
 
 import warpsim
@@ -56,3 +58,20 @@ def test_unreadable(source):
 
     assert caught.value.findings[0].rule == "unreadable"
     assert caught.value.findings[0].advice
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "version", "taken"),
+    [
+        ("%cluster_ctarank", "sm_90", "7.8", True),
+        ("%cluster_ctarank", "sm_80", "7.8", False),
+        ("%reserved_smem_offset_0", "sm_80", "7.6", True),
+        ("%reserved_smem_offset_0", "sm_80", "7.5", False),
+        ("%tid.x", "sm_50", "5.0", True),
+    ],
+)
+def test_special_registers_that_not_every_module_has(name, target, version, taken):
+    """The manual says since which PTX and for which target each exists."""
+    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b32 r;\nmov.b32 r, {name};\nret; }}\n"
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=f":6:12: target: {name} needs"):
+        warpsim.load(text)
