@@ -211,3 +211,11 @@ def test_what_can_be_seen(monkeypatch, capsys):
     assert len(answers[10].splitlines()) == 1 + 4 * 65
     assert "wgmma.mma_async" in answers[11]
     assert "has the operands a, b, d, not 'x'" in answers[12]
+
+
+def test_a_breakpoint_here(prompt):
+    """Without a place it is the line where the launch has stopped."""
+    answers = prompt("b", "u 26", "tb", "q")
+
+    assert answers[1] == "Breakpoint 1 at 17: line 17"
+    assert answers[3].startswith("Temporary breakpoint 2 at ")

@@ -333,3 +333,21 @@ def test_report(tmp_path):
     assert [r["rule"] for r in records] == ["out-of-bounds"]
     assert {r["launch"] for r in records} == {1}
     assert gpu.error is Result.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("target", "sm", "expected"),
+    [
+        (b"", 90, True),
+        (b".target sm_90", 90, True),
+        (b".target sm_90", 100, True),
+        (b".target sm_100", 90, False),
+        (b".target sm_90a", 90, True),
+        (b".target sm_90a", 100, False),
+        (b".target sm_100f", 103, True),
+        (b".target sm_100f", 120, False),
+    ],
+)
+def test_which_targets_run(target, sm, expected):
+    """Later GPUs run plain targets, those of the family its own, and no other one of the architecture alone."""
+    assert images.runs(b".version 8.8\n" + target + b"\n.address_size 64\n", sm) is expected

@@ -179,3 +179,15 @@ def test_finding_fields():
     assert finding.advice
     assert finding.section
     assert isinstance(finding.values, dict)
+
+
+@pytest.mark.parametrize("grid", [(2**31 - 1,), (1, 65535), (1, 1, 65535)])
+def test_the_largest_grids(counting, grid):
+    """The last grid that a GPU takes is taken, and no larger one; a dimension of 0 is none."""
+    given = (np.zeros(1, np.uint32),) * 2
+    with pytest.raises(warpsim.ExecutionError, match="limit: the launch has executed more than 0"):
+        counting(grid, (1,), given, max_instructions=0)
+    with pytest.raises(warpsim.LaunchError, match="exceeds the limit"):
+        counting((*grid[:-1], grid[-1] + 1), (1,), given, max_instructions=0)
+    with pytest.raises(warpsim.LaunchError, match="positive integers"):
+        counting((*grid[:-1], 0), (1,), given)

@@ -150,3 +150,17 @@ def test_diverged_lanes_meet_at_a_shuffle():
     kernel(body)(1, 32, (data, data))
 
     assert data.tolist() == [7] * 16 + [5] * 16
+
+
+@pytest.mark.parametrize("trap", ["trap;", "brkpt;"])
+def test_traps(trap):
+    """A trap ends the launch for the lanes that come to it; one whose guard holds nowhere is passed."""
+    guarded = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, {}; @%p1 " + trap
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(guarded.format(30), "")(1, 32, ())
+    assert [(f.rule, f.lanes) for f in caught.value.findings] == [("trap", (30, 31))]
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(trap, "")(1, 32, ())
+    assert [(f.rule, f.lanes) for f in caught.value.findings] == [("trap", tuple(range(32)))]
+
+    assert kernel(guarded.format(32), "")(1, 32, ()).findings == ()

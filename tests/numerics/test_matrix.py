@@ -137,3 +137,13 @@ def test_pieces_of_operands_that_are_spread():
 
     assert matrix._cut_axes(array, piece).tolist() == array[:, 1:3, :, 2:5].tolist()
     assert matrix._cut_axes(array[:, :2], piece[:1]).tolist() == array[:, 1:2].tolist()
+
+
+@pytest.mark.parametrize(("below", "quick"), [(3, True), (2, False), (0, False)])
+def test_sums_that_every_step_holds(below, quick):
+    """Whole numbers are multiplied as matrices as long as no sum of theirs loses a bit."""
+    unit = matrix.unit_of(90)
+    bound = 1 << min(unit.fraction, unit.kept) + 1
+    c = np.full((1, 1, 1), bound - below, np.float32)
+    ones = np.ones((2, 1, 1, 1), np.float32)
+    assert (matrix._whole_numbers(ones, ones, c, unit) is not None) == quick

@@ -75,3 +75,27 @@ def test_special_registers_that_not_every_module_has(name, target, version, take
     text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b32 r;\nmov.b32 r, {name};\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=f":6:12: target: {name} needs"):
         warpsim.load(text)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (".func f();\n.entry k() { call f; ret; }", {("linkage", 4), ("linkage", 5)}),
+        (".extern .func f();\n.entry k() { ret; }", set()),
+        ("foo { a; b; }\n.entry k()\n{ nonsense r; }", {("syntax", 4)}),
+        (".entry k()\n.reqnctapercluster 2\n.maxclusterrank 4\n{ ret; }", {("directive", 6)}),
+        (".entry k()\n.maxclusterrank 4\n.reqnctapercluster 2\n{ ret; }", {("directive", 7)}),
+        (".entry k()\n{ p: .callprototype _ (.param .pred x); ret; }", set()),
+        (".func f(.param .pred x);\n.entry k() { ret; }", {("directive", 4)}),
+        (".entry k()\n{ barrier.cta.sync 0; ret; }", set()),
+    ],
+)
+def test_what_stands_around_instructions(lines, found):
+    """Declarations, directives that exclude each other, and what is skipped behind an error."""
+    reported = set()
+    try:
+        warpsim.load(f".version 7.8\n.target sm_90\n.address_size 64\n{lines}\n")
+    except warpsim.PtxError as problem:
+        reported = {(f.rule, f.line) for f in problem.findings}
+
+    assert reported == found

@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.host.comparing import Comparison
-from warpsim.testing import assert_bits_equal, assert_matches
+from warpsim.testing import assert_bits_equal, assert_matches, assert_same_as
 from warpsim.testing.differences import where
 
 PROGRAM = Path(__file__).parents[2] / "programs" / "saxpy"
@@ -106,3 +107,15 @@ def test_the_store_that_wrote_an_element(close_case):
     assert f"kernel.ptx:{STORE} (kernel.cu:" in text
     assert ": st.global.f32" in text
     assert f"-ex 'break {STORE}'" in text
+
+
+def test_two_kernels():
+    """What each leaves in its own copies of the arrays is compared, bit by bit."""
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p) {{ .reg .b64 a; ld.param.u64 a, [p]; st.global.u32 [a+4], {}; ret; }}"
+    one, same, other = (warpsim.load(text.format(n))["k"] for n in (7, 7, 8))
+    given = np.zeros(2, np.uint32)
+    assert_same_as(one, same, 1, ((1,), (2,)), (given,))
+    with pytest.raises(AssertionError, match="argument 0"):
+        assert_same_as(one, other, 1, 1, (given,))
+
+    assert given.tolist() == [0, 0]
