@@ -35,6 +35,19 @@ def test_clean_kernels_have_one_result(name):
         assert run_case(folder, schedule=seed).bits_equal, seed
 
 
+def test_text_comes_in_the_order_of_threads():
+    """What lanes print apart is compared line by line in a random order, whichever comes first; a line that differs counts."""
+    path, found = ROOT / "programs" / "hello", set()
+    for seed in range(30):
+        result = run_case(path, schedule=seed)
+        assert result.bits_equal, seed
+        found.add(result.stdout)
+    assert len(found) > 1
+    ready = Case.read(path).prepare()
+    ready.case.stdout = ready.case.stdout.replace("lane 8", "lane 9")
+    assert "printed" in run_prepared(ready, schedule=4).error
+
+
 def of_one_cluster(path):
     """The launch with its first CTA alone, or the first cluster."""
     ready = Case.read(path).prepare()
