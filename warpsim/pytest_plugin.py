@@ -150,6 +150,8 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
     """A fresh GPU with the target, checks and limits of ``@pytest.mark.ptx``, or else of the options."""
     from warpsim.testing.sessions import device_of
 
+    if hasattr(request, "param"):
+        raise pytest.UsageError("warpsim_device takes no parameters: name the GPU by @pytest.mark.ptx(target=...)")
     return device_of(request.node)
 
 

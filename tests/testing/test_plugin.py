@@ -81,6 +81,14 @@ def test_limited():
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*pytest.mark.ptx takes target,*not targets"])
 
+    pytester.makepyfile(
+        test_wrong="import pytest\n@pytest.mark.parametrize('warpsim_device', ['sm_80'], indirect=True)\n"
+        "def test_typo(warpsim_device): pass"
+    )
+    result = pytester.runpytest_inprocess(*ALONE, "test_wrong.py")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*warpsim_device takes no parameters*"])
+
 
 def test_findings_that_are_only_collected(pytester):
     """A launch that collects an error fails its test, unless the test says that it judges the findings itself."""
