@@ -88,6 +88,7 @@ def test_special_registers_that_not_every_module_has(name, target, version, take
         (".entry k()\n{ p: .callprototype _ (.param .pred x); ret; }", set()),
         (".func f(.param .pred x);\n.entry k() { ret; }", {("directive", 4)}),
         (".entry k()\n{ barrier.cta.sync 0; ret; }", set()),
+        ("foo a\nbar\n.entry k() { ret; }", {("syntax", 4)}),
     ],
 )
 def test_what_stands_around_instructions(lines, found):
@@ -99,3 +100,24 @@ def test_what_stands_around_instructions(lines, found):
         reported = {(f.rule, f.line) for f in problem.findings}
 
     assert reported == found
+
+
+@pytest.mark.parametrize(
+    ("space", "version", "target", "taken"),
+    [
+        ("param", "7.7", "sm_70", True),
+        ("param", "7.6", "sm_70", False),
+        ("param", "7.7", "sm_60", False),
+        ("param::entry", "8.3", "sm_70", True),
+        ("param::entry", "8.2", "sm_70", False),
+        ("shared::cta", "7.8", "sm_50", True),
+        ("shared::cta", "7.7", "sm_50", False),
+        ("shared::cluster", "7.8", "sm_90", True),
+        ("shared::cluster", "7.8", "sm_80", False),
+    ],
+)
+def test_spaces_of_generic_addresses(space, version, target, taken):
+    """The manual says since which PTX and for which target cvta takes each."""
+    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b64 d;\ncvta.{space}.u64 d, d;\nret; }}\n"
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=":6:1: target: "):
+        warpsim.load(text)

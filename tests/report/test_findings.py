@@ -12,7 +12,7 @@ import pytest
 import warpsim
 from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
-from warpsim.errors import spans
+from warpsim.errors import Finding, spans
 from warpsim.host.checks import EVERY
 from warpsim.report.rules import RULES
 
@@ -255,3 +255,12 @@ def test_info_counts(tmp_path, capsys):
     assert "k(.b8 c[24], .u32 n)" in shown
     assert "1 instruction\n" in shown
     assert ": 1 kernel, no problem found" in shown
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"), [(0, "    ret;\n    ^"), (1, "    ret;\n    ^"), (3, "    ret;\n      ^")]
+)
+def test_where_a_caret_stands(column, expected):
+    """Under the column; at the beginning where there is none."""
+    finding = Finding(rule="trap", message="", file="a.ptx", line=1, column=column, text="ret;")
+    assert finding.excerpt() == expected

@@ -1,5 +1,6 @@
 """What a notebook shows of kernels, modules and results, read by a parser of HTML."""
 
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -65,6 +66,8 @@ def test_module_and_kernel(module):
         assert "add(.u64 out, .b8 more[16])" in shown
         assert "64 bytes of static shared memory, 6 instructions" in shown
     assert "2 mov.u32" in words(module["add"])
+    counts = [int(n) for n in re.findall(r"<tr><td>(\d+)</td><td class=text>", module["add"]._repr_html_())]
+    assert counts == sorted(counts, reverse=True) != sorted(counts)
 
 
 def test_result(module):

@@ -62,3 +62,9 @@ def test_the_bound_of_sums_holds():
     assert_close(forward, exact, bound)
     assert_close(backward, exact, bound)
     assert (bound <= 64 * UNIT["f32"] * np.abs(values).sum(axis=1)).all()
+
+
+def test_shapes_that_differ():
+    """Fewer elements than were wanted are no match, whatever they broadcast to."""
+    with pytest.raises(AssertionError, match=r"result: shape \(1,\) is not \(2,\)"):
+        assert_close(np.ones(1), np.ones(2), np.ones(2))
