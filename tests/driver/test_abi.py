@@ -78,6 +78,11 @@ def test_driver_calls():
     assert call("cuLaunchKernel", function.value, 1, 1, 1, 1, 1, 1, 0, 0, 0, extra) == 0
     assert call("cuMemcpyDtoH_v2", out, address.value, 4) == 0
     assert out.value == 5
+    value.value = 6
+    config = ctypes.create_string_buffer(struct.pack("<7I4xQQI", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0))
+    assert call("cuLaunchKernelEx", config, function.value, params, 0) == 0
+    assert call("cuMemcpyDtoH_v2", out, address.value, 4) == 0
+    assert out.value == 6
     assert call("cuMemFree_v2", address.value) == 0
     assert call("cuMemFree_v2", address.value) == 1
     assert call("cuLaunchKernel", function.value, 1, 1, 1, 1, 1, 1, 0, 0, params, 0) == 0
