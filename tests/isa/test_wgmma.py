@@ -1,5 +1,6 @@
 """wgmma against exact arithmetic: layouts of shared memory and registers, types, scales, and how sums are cut."""
 
+import contextlib
 from fractions import Fraction
 
 import ml_dtypes
@@ -305,3 +306,22 @@ def test_infinities():
     assert set(d[0].tolist()) == {np.inf}
     assert set(d[1].view(np.uint32).tolist()) == {0x7FFFFFFF}
     assert set(d[2:].reshape(-1).tolist()) == {16.0}
+
+
+@pytest.mark.parametrize(
+    ("types", "n", "taken"),
+    [
+        *[("s32.s8.s8", n, True) for n in (8, 16, 24, 32, 48, 64, 240, 256)],
+        *[("s32.s8.s8", n, False) for n in (4, 33, 40, 49, 56, 264)],
+        *[("f16.e4m3.e4m3", n, True) for n in (8, 40, 256)],
+        *[("f16.e4m3.e4m3", n, False) for n in (4, 12, 264)],
+    ],
+)
+def test_widths(types, n, taken):
+    """The manual's lists of N: steps of 8 for floats, of 16 from 32 on for integers."""
+    registers = ", ".join(f"r{i}" for i in range(n // (2 if types[0] == "s" else 4) or 1))
+    scales = "" if types[0] == "s" else ", 1, 1"
+    text = f""".version 8.0\n.target sm_90a\n.address_size 64\n.entry k() {{ .reg .b32 r<200>; .reg .b64 d; .reg .pred p;
+    wgmma.mma_async.sync.aligned.m64n{n}k32.{types} {{{registers}}}, d, d, p{scales}; ret; }}"""
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError):
+        warpsim.load(text)

@@ -89,6 +89,9 @@ def test_special_registers_that_not_every_module_has(name, target, version, take
         (".func f(.param .pred x);\n.entry k() { ret; }", {("directive", 4)}),
         (".entry k()\n{ barrier.cta.sync 0; ret; }", set()),
         ("foo a\nbar\n.entry k() { ret; }", {("syntax", 4)}),
+        (".local .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
+        (".param .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
+        ('.entry k()\n.pragma "abc";\n{ ret; }', set()),
     ],
 )
 def test_what_stands_around_instructions(lines, found):

@@ -119,3 +119,13 @@ def test_two_kernels():
         assert_same_as(one, other, 1, 1, (given,))
 
     assert given.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("check", [{"mode": "close", "atol": 1.0}, {"mode": "close", "ulps": 1}, {"mode": "bits"}])
+def test_a_nan_is_near_nothing_else(check):
+    """A NaN for a number, and a number for a NaN, are wrong by any measure; one NaN for another is not, but for its bits."""
+    nan = np.float32(np.nan)
+    have, want = np.array([nan, 1, -nan, 2], np.float32), np.array([1, nan, nan, 2], np.float32)
+    found = Comparison("x", have, want, check).wrong.tolist()
+
+    assert found == [True, True, check["mode"] == "bits", False]
