@@ -18,9 +18,17 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 racy_programs, faulty = (importlib.import_module(name) for name in ("racy_programs", "docs.tools.faulty"))
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
-SEEN = {"aggregated_atomics", "library_cluster", "votes_and_matches", "warp_votes", "register_counts_twice"}
+SEEN = {
+    "aggregated_atomics",
+    "library_cluster",
+    "register_counts_twice",
+    "tiles",
+    "votes_and_matches",
+    "warp_scans",
+    "warp_votes",
+}
 """Kernels that write down which lanes stand together (activemask), or in which order atomics came: their results are the
-order's by design. In the last nanosleep alone keeps two warpgroups apart at one barrier."""
+order's by design. In `register_counts_twice` nanosleep alone keeps two warpgroups apart at one barrier."""
 FEW = ("barrier_votes", "named_barriers", pytest.param("grid_sync", marks=pytest.mark.long))
 RACED = [(c.parent, n) for c in CASES for n, line in enumerate((c.parent / "kernel.ptx").read_text().split("\n"), 1)
          if re.search(r"\b(bar\.sync|barrier\.sync|bar\.warp\.sync)\b", line)]  # fmt: skip
