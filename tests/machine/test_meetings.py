@@ -57,7 +57,7 @@ def test_two_instructions(high, low):
 
     assert (found.rule, found.line, found.lanes) == ("membermask", 9, tuple(range(16, 32)))
     assert found.other.line == 10
-    assert found.advice.startswith("every lane that the mask names must come")
+    assert found.advice.startswith("every lane in the mask must reach")
 
 
 def test_aligned_instructions_do_not_meet():

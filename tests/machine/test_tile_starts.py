@@ -82,7 +82,7 @@ def test_a_base_offset_that_the_copy_did_not_have(span):
     d, expected, findings = product(span, 1, base=1)
 
     assert [f.rule for f in findings] == ["descriptor"]
-    assert "has laid out the tile" in findings[0].message
+    assert "laid out the tile" in findings[0].message
     assert d.astype(int).tolist() != expected.tolist()
 
 

@@ -70,10 +70,10 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
     if reading.any():
         report(
             "membermask",
-            f"shfl reads lane {int(source[reading][0])}, which takes no part in it: the value is undefined",
+            f"shfl reads lane {int(source[reading][0])}, which does not take part: the value is undefined",
             None,
             severity="warning",
-            advice="let the lanes that are read take part, or use the value only where p holds",
+            advice="let the lanes that are read take part, or use the value only where p is true",
         )
     return reading
 

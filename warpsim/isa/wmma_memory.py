@@ -63,13 +63,13 @@ def _stride(
     if wrong.any():
         where = op.space or "global or shared memory"
         advice = f"copy the matrix to {where} memory first" if op.space else f"wmma moves matrices of {where} only"
-        report("matrix-address-space", f"the matrix does not lie in {where}", wrong, advice=advice)
+        report("matrix-address-space", f"the matrix is not in {where}", wrong, advice=advice)
     nbytes = fragment.registers * max(fragment.bits // 8, 4)
     wrong = (memory.residue(p, nbytes) != 0) & active
     if wrong.any():
         report(
             "wmma-alignment",
-            f"the matrix starts {int(memory.residue(p, nbytes).max())} bytes behind a multiple of {nbytes} bytes, the size of the fragment",
+            f"the matrix starts {int(memory.residue(p, nbytes).max())} bytes past a multiple of {nbytes} bytes, the size of the fragment",
             wrong,
             advice=f"align the address to {nbytes} bytes",
         )
@@ -90,7 +90,7 @@ def _stride(
         odd = int(np.broadcast_to(ld, wrong.shape)[wrong][0])
         report(
             "wmma-alignment",
-            f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, no multiple of {nbytes} bytes, the size of the fragment",
+            f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, not a multiple of {nbytes} bytes, the size of the fragment",
             wrong,
             advice=f"pad lines to a multiple of {nbytes} bytes",
             stride=odd,

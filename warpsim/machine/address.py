@@ -1,4 +1,4 @@
-"""Where lanes access memory: what the address operand of an instruction gives to the ports."""
+"""The addresses of lanes: what an instruction's address operand passes to the ports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from warpsim.machine.values import Array, as_array
 
 
 class Address:
-    """``base + offset``: the base a `Value` of the lanes (a traced one while code is compiled), the offset what the text adds to
-    it; ``coordinates`` those of a box in a tensor. It never changes."""
+    """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
+    text. ``coordinates`` are those of a box in a tensor. Immutable.
+    """
 
     __slots__ = ("base", "coordinates", "offset")
 
@@ -21,10 +22,10 @@ class Address:
         self.coordinates = coordinates
 
     def __deepcopy__(self, memo: object) -> Address:
-        return self  # never changes
+        return self  # immutable
 
     def advance(self, nbytes: int) -> Address:
-        """The address ``nbytes`` further on."""
+        """Advance the address by ``nbytes``."""
         return Address(self.base, self.offset + nbytes)
 
     @property

@@ -1,4 +1,4 @@
-"""Barriers of CTAs: threads arrive, wait, vote, and go on; and threads that end, for which no barrier waits any more."""
+"""CTA barriers: threads arrive, wait, vote and continue; and exiting threads, which barriers no longer wait for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bool, vote: Array | None = None) -> bool:
-    """A group arrives at a barrier; True where it has to wait (it is kept here until then, and goes on behind the barrier)."""
+    """Arrive at a barrier. Returns True if the group has to wait; it is then kept here, and continues behind the
+    barrier later.
+    """
     batch, window, selection = machine.batch, machine.window, group.selection
     barrier = batch.barrier(number)
     everybody = count in (0, batch.shape.n_threads)
@@ -45,7 +47,7 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
 
 
 def release(machine: Machine, barrier: Barrier) -> None:
-    """Let the CTAs whose barrier is complete go on."""
+    """Release the CTAs whose barrier is complete."""
     needed = np.where(barrier.expected > 0, barrier.expected, machine.batch.alive)
     done = (barrier.arrived >= needed) & (barrier.arrived > 0)
     if not done.any():
@@ -71,7 +73,7 @@ def release(machine: Machine, barrier: Barrier) -> None:
 
 
 def _votes(barrier: Barrier, done: Array) -> tuple[Array, Array]:
-    """For each CTA: how many threads voted true, and how many voted."""
+    """For each CTA, the number of true votes and of votes."""
     n_ctas = len(done)
     true, total = np.zeros(n_ctas, np.int64), np.zeros(n_ctas, np.int64)
     kept: list[tuple[Selection, Array]] = []
@@ -88,7 +90,7 @@ def _votes(barrier: Barrier, done: Array) -> tuple[Array, Array]:
 
 
 def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> None:
-    """What the barrier at which a group stands has found out, into its destination."""
+    """Write the result of the barrier at which a group stands to its destination."""
     instruction = group.instruction
     barrier = instruction.traits.barrier
     if barrier is None or barrier.reduction is None:
@@ -117,7 +119,7 @@ def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None
 
 
 def leave(machine: Machine, group: Group) -> None:
-    """The threads of a group end."""
+    """Exit the threads of a group."""
     batch, window = machine.batch, machine.window
     if window.group_exiting is not None:
         window.group_exiting(machine, group)

@@ -1,4 +1,4 @@
-"""The steps of barriers of the warp, the CTA and the cluster, of register counts, and of what ends or delays threads."""
+"""The steps of warp, CTA and cluster barriers, of register counts, and of instructions that end or delay threads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_SLEEP = 1_000_000
-"""Nanoseconds that nanosleep takes at most."""
+"""Longest nanosleep, in nanoseconds."""
 
 
 def _sleep(duration: Getter, guard: Guard | None) -> Step:
-    """The clocks go on by the longest sleep of the (active) threads."""
+    """Advance the clocks by the longest sleep of the (active) threads."""
 
     def step(machine: Machine, group: Group) -> None:
         active = None if guard is None else guard(machine, group)
@@ -42,7 +42,7 @@ def _sleep(duration: Getter, guard: Guard | None) -> Step:
 
 
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
-    """Barriers of the warp, the CTA and the cluster, register counts."""
+    """Bind warp, CTA and cluster barriers, and register counts."""
     traits = instruction.traits
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     if traits.stop is not None:
@@ -128,7 +128,7 @@ def _trap(instruction: Instruction, guard: Guard | None) -> Step:
 
 
 def _before(machine: Machine, group: Group, guard: Guard | None, *, aligned: bool) -> bool | None:
-    """What comes before a barrier: the guard, and lanes that an aligned one waits for; None where all arrive now."""
+    """Handle what precedes a barrier: the guard, and lanes that an aligned one waits for. None if all arrive now."""
     if guard is not None:
         active = guard(machine, group)
         if active is False:
@@ -157,7 +157,7 @@ def _cluster_barrier(barrier: Barrier, guard: Guard | None, *, aligned: bool) ->
 
 
 def _leave_out(machine: Machine, group: Group, active: Any) -> bool:
-    """Threads that a guard leaves out go on; the others come to the barrier again, alone. Always True."""
+    """Let threads that a guard disables continue; the others execute the barrier again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
     machine.count_entry(here, -1)

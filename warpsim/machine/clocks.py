@@ -1,11 +1,11 @@
-"""The clocks of a launch: simulated time, which reading them advances."""
+"""The clocks of a launch: simulated time, which advances when read."""
 
 from __future__ import annotations
 
 from warpsim.machine.state.launch import LaunchState
 
 READING = 32
-"""Cycles that a look at a clock takes."""
+"""Cycles that reading a clock takes."""
 
 
 def clock(launch: LaunchState, name: str) -> int:

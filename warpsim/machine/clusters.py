@@ -1,4 +1,4 @@
-"""The barrier of a cluster's threads: arrivals and waits in phases, for every cluster of a batch."""
+"""The cluster barrier: arrivals and waits in phases, for every cluster of a batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _barrier(machine: Machine) -> ClusterBarrier:
 
 
 def arrive(machine: Machine, group: Group) -> None:
-    """The group's threads arrive."""
+    """Arrive with the group's threads."""
     barrier = _barrier(machine)
     positions = group.selection.positions.reshape(-1)
     clusters = barrier.cluster[group.selection.ctas.reshape(-1)]
@@ -35,7 +35,7 @@ def arrive(machine: Machine, group: Group) -> None:
 
 
 def turn(machine: Machine) -> None:
-    """End the phases that all living threads have reached, and let those go on that waited."""
+    """End the phases that all live threads have reached, and release the waiting threads."""
     barrier = machine.batch.cluster_barrier
     if barrier is None:
         return
@@ -53,7 +53,7 @@ def turn(machine: Machine) -> None:
 
 
 def wait(machine: Machine, group: Group) -> bool:
-    """True where some of the group must wait; those that need not go on behind the barrier apart."""
+    """Wait; True if some of the group must. The others continue behind the barrier separately."""
     barrier = _barrier(machine)
     positions = group.selection.positions
     held = barrier.phase[barrier.cluster[group.selection.ctas]] <= barrier.entered[positions]

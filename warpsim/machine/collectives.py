@@ -1,4 +1,4 @@
-"""Who takes part in a collective: the lanes that its membermask names, or all of the warp, less those that have exited."""
+"""Who takes part in a collective: the lanes in its membermask, or the whole warp, less those that have exited."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""
 LANES = np.arange(32, dtype=np.uint32)[None, :, None]
 Members = Reg | Imm | None
-"""The membermask of an instruction; None where the whole warp is meant."""
+"""The membermask of an instruction; None for the whole warp."""
 
 
 def taking_part(group: Group, guarded: Any) -> Array:
-    """Lanes ``[n, 32, m]`` of the group that a guard lets pass."""
+    """Lanes ``[n, 32, m]`` of the group that pass a guard."""
     warps = group.warps
     return warps.active if guarded is None else warps.active & warps.spread(guarded)
 
@@ -35,13 +35,13 @@ def masks_of(group: Group, members: Reg | Imm) -> Array:
 
 
 def named_by(masks: Array) -> Array:
-    """The lanes ``[n, 32, m]`` that masks name: one mask for a warp, or of each lane's mask that lane."""
+    """Lanes ``[n, 32, m]`` in the masks: one mask per warp, or for each lane its own mask."""
     named: Array = (masks >> LANES) & np.uint32(1) != 0
     return named
 
 
 def wanted(group: Group, members: Members, active: Array) -> Array:
-    """Lanes ``[n, 32, m]`` that the ``active`` ones ask for, those of warps without an active lane left out."""
+    """Lanes ``[n, 32, m]`` that the ``active`` ones need; none in warps without an active lane."""
     asked = active.any(axis=1, keepdims=True)
     if members is None:
         return np.broadcast_to(asked, active.shape)
@@ -50,7 +50,7 @@ def wanted(group: Group, members: Members, active: Array) -> Array:
 
 
 def places(machine: Machine, group: Group) -> tuple[Array, Array]:
-    """The flat position of every lane ``[n, 32, m]`` of the group's warps, and whether the CTA has such a lane."""
+    """The flat position of every lane ``[n, 32, m]`` of the group's warps, and whether the CTA has that lane."""
     warps = group.warps
     lanes = np.arange(32)[None, :, None]
     if warps.dense:
@@ -64,14 +64,14 @@ def places(machine: Machine, group: Group) -> tuple[Array, Array]:
 
 
 def alive(machine: Machine, group: Group) -> Array:
-    """Lanes ``[n, 32, m]`` that exist in the group's warps and have not exited."""
+    """Lanes ``[n, 32, m]`` of the group's warps that exist and have not exited."""
     positions, exists = places(machine, group)
     exited = machine.batch.exited
     return exists if exited is None else exists & ~exited[positions]
 
 
 def membermask(instruction: Instruction) -> Reg | Imm | None:
-    """The operand that names the lanes which take part; None where the whole warp does."""
+    """The operand that names the participating lanes; None for the whole warp."""
     names = [o.name for o in instruction.form.operands]
     for name, operand in zip(names, instruction.operands, strict=False):
         if name == "membermask" and isinstance(operand, (Reg, Imm)):

@@ -27,7 +27,7 @@ MAX_DEPTH = 512
 
 
 def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
-    """The closure that ends a block: gives the next block, or None where the group was given away."""
+    """The closure that ends a block: returns the next block, or None if the group was passed on."""
     ending = instruction.traits.ending
     if ending is Ending.BRANCH:
         taken: End = jump(plan.place_of.get(labels_of(instruction)[0].target))
@@ -47,7 +47,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
 
 
 def jump(target: int | None) -> End:
-    """To a block; the end of a function returns from it."""
+    """Jump to a block; the end of a function returns from it."""
     if target is None:
         return _return
     return lambda machine, group: target
@@ -96,14 +96,16 @@ def _next(machine: Machine, group: Group, following: int | None) -> int | None:
 
 
 def live_after(plan: FunctionPlan, target: int | None, following: int | None) -> frozenset[int] | None:
-    """Registers that either side of a branch reads; None (all) where one side calls or returns with results."""
+    """Registers that either side of a branch reads; None (all) if a side calls, or returns with results."""
     if target is None or following is None:
         return None
     return plan.blocks[target].live_in | plan.blocks[following].live_in
 
 
 def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
-    """The group's threads where ``mask`` holds, and the others, each with its registers (those in ``live``)."""
+    """Split a group into the threads where ``mask`` is true and the others, each with its registers (those in
+    ``live``).
+    """
     selection = group.selection
     if machine.launch.settings.keeps:
         live = None
@@ -127,7 +129,7 @@ def _fork(machine: Machine, group: Group, selection: Selection) -> Group:
 
 
 def _compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | None) -> Group:
-    """Some lanes of a group of lanes; what it holds of the registers goes with them."""
+    """Extract some lanes of a list of lanes, with their registers."""
     selection = from_positions(machine.batch.shape, group.selection.positions[keep])
     child = _fork(machine, group, selection)
     child.back_edges, child.idle = group.back_edges, group.idle
@@ -141,7 +143,7 @@ def _compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] |
 
 
 def _table(plan: FunctionPlan, instruction: Instruction) -> End:
-    """``brx.idx``: one target for each value of the index."""
+    """``brx.idx``: one target per value of the index."""
     index = next(o for o in instruction.operands if isinstance(o, (Reg, Imm)))
     targets = [plan.place_of.get(t.target) for t in labels_of(instruction)]
 
@@ -152,7 +154,7 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
         return values.view(f"u{values.dtype.itemsize}")
 
     def beyond(machine: Machine, group: Group, number: int) -> None:
-        """Threads whose index has no target: what they do is undefined, and here they end."""
+        """End threads whose index has no target, because their behaviour is undefined."""
         message = f"{instruction.text}: the index {number} has no target in a list of {len(targets)}"
         machine.fault("out-of-bounds", message, group)
         leave(machine, group)
@@ -187,7 +189,7 @@ def _place(target: int | None) -> int:
 
 
 def check_depth(machine: Machine, group: Group) -> None:
-    """Calls nest only so deep."""
+    """Limit the call depth."""
     if len(group.stack) >= MAX_DEPTH:
         machine.fault("limit", f"calls nest deeper than {MAX_DEPTH}", group, advice="check that the recursion ends")
 
@@ -304,7 +306,7 @@ def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Opera
 
 
 def _hand_over(machine: Machine, group: Group, argument: Operand, inner: Group, param: Param) -> None:
-    """An argument into the registers of a ``.reg`` parameter."""
+    """Pass an argument to the registers of a ``.reg`` parameter."""
     parts = argument.elements if isinstance(argument, Vec) else (argument,)
     for part_, register in zip(parts, param.registers, strict=True):
         dtype = register.type.dtype

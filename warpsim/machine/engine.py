@@ -1,4 +1,4 @@
-"""The engine: runs a launch from any step boundary, group by group, until it ends or a watcher asks for a pause."""
+"""The engine: runs a launch from any step boundary, group by group, until it ends or a watcher requests a pause."""
 
 from __future__ import annotations
 
@@ -30,34 +30,36 @@ class Compiled(Protocol):
     """Machine code for a launch (`warpsim.native`)."""
 
     def advance(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
-        """Run what there is for the place where a group stands, until it comes to ``limit``; False where there is nothing.
-        A group in block -1 has been replaced by its parts."""
+        """Run the code for a group's place until it reaches ``limit``; False if there is none. A group in block -1 has
+        been replaced by its parts.
+        """
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
 
     def over(self) -> None:
-        """The launch is over."""
+        """Note that the launch is over."""
 
     @property
     def units(self) -> bool:
-        """Whether there is code for steps; else only for bodies of instructions."""
+        """Whether there is code for steps, not only for bodies of instructions."""
 
     @property
     def bodies(self) -> Bodies:
-        """What computes in their place."""
+        """What computes in place of the bodies."""
 
 
 REPORT_EVERY = 0.5
 TURNS_ALONE = 64
-"""Of a loop in a random order, before others may run."""
+"""In a random order, how many times a loop may run before others."""
 
 
 class Run:
-    """A launch being run: its state, who looks at it, and the machine of each of its batches.
+    """A running launch: its state, its watchers, and the machine of each of its batches.
 
-    ``progress(instructions, finished CTAs, all CTAs)`` is called every half second. ``compiled`` runs what it can of a
-    group's steps."""
+    ``progress(instructions, finished CTAs, all CTAs)`` is called every half second. ``compiled`` runs as many of a
+    group's steps as it can.
+    """
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class Run:
         self._telling: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
 
     def machine(self, batch: BatchState) -> Machine:
-        """What the steps of a batch act through."""
+        """The machine through which the steps of a batch act."""
         found = self._machines.get(id(batch))
         if found is None:
             found = self._machines[id(batch)] = Machine(self.state, batch, self.window, self.bodies)
@@ -90,8 +92,9 @@ class Run:
     # ---- rounds and turns --------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Run until the launch ends, or until a watcher has asked for a pause: then True, and the state stands before
-        the step that would come next."""
+        """Run until the launch ends, or until a watcher requests a pause. Then returns True, with the state before the
+        next step.
+        """
         state = self.state
         with np.errstate(all="ignore"):
             while True:
@@ -112,7 +115,7 @@ class Run:
                     return False
 
     def _turn(self) -> None:
-        """The first batch's turn: its next group, or nothing of it can run any more."""
+        """The first batch's turn: run its next group, or note that nothing of it can run."""
         state = self.state
         if state.preferred is not None:
             self._bring_forward(state.preferred)
@@ -138,7 +141,7 @@ class Run:
             del self._machines[id(batch)]
 
     def _bring_forward(self, preferred: tuple[int, int]) -> None:
-        """Let the batch be the first whose turn it is that has the preferred warp, if that can run."""
+        """Make the batch with the preferred warp the first in turn, if that warp can run."""
         state = self.state
         for batch in state.turns[1:]:
             machine = self.machine(batch)
@@ -148,7 +151,7 @@ class Run:
                 return
 
     def _round(self) -> bool:
-        """Every batch has had its turn: begin the next round; False at the end of the launch."""
+        """Begin the next round after every batch has had its turn; False at the end of the launch."""
         state = self.state
         if not state.started and self.window.launch_began is not None:
             self.window.launch_began(state)
@@ -219,7 +222,7 @@ class Run:
             elif compiled is not None:
                 stop = compiled.until(group, stop)
             at = group.at
-            while not (carries or told) and at < stop:  # most of them: as few tests as there can be
+            while not (carries or told) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
                 suspended = steps[at](machine, group)
                 at += 1
@@ -275,7 +278,7 @@ class Run:
                 return False
 
     def _of_registers(self, block: BoundBlock) -> tuple[list[Step], End]:
-        """The steps and the end of a block that tell of registers."""
+        """The steps and the end of a block that report registers."""
         assert self._telling is not None
         found = self._telling.get(block)
         if found is None:
@@ -283,8 +286,7 @@ class Run:
         return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
-        """Tell of the step that comes next, once; True where a watcher asks for a pause before it, False where the group is
-        given away."""
+        """Report the next step, once. True if a watcher requests a pause before it, False if the group is passed on."""
         window, state, instructions = self.window, self.state, block.instructions
         if state.settings.by_warp and machine.spreads(group):
             machine.push(group)
@@ -300,7 +302,7 @@ class Run:
         return None
 
     def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
-        """A step is done: tell of it and of the next, as `_pauses`."""
+        """Report a finished step and the next one, as `_pauses` does."""
         window = self.window
         if window.step_after is not None:
             window.step_after(machine, group, block.instructions[group.at])
@@ -326,7 +328,7 @@ class Run:
         self._look_at_clock(machine, group)
 
     def _look_at_clock(self, machine: Machine, group: Group) -> None:
-        """End a launch that takes too long, and report how far it is."""
+        """End a launch that takes too long, and report progress."""
         state = self.state
         if self._deadline is not None and time.monotonic() > self._deadline:
             machine.fault(
@@ -347,8 +349,9 @@ def run(
     progress: Progress | None = None,
     compiled: Compiled | None = None,
 ) -> None:
-    """Run a launch to its end. Memory holds what was written even if this raises; what threads printed goes to
-    ``stdout``, thread by thread in their order."""
+    """Run a launch to its end. Memory holds what was written even if this raises. Text printed by threads goes to
+    ``stdout``, in thread order.
+    """
     try:
         Run(state, watchers, progress, compiled).advance()
     finally:
@@ -357,7 +360,7 @@ def run(
         if compiled is not None:
             compiled.over()
         printed, state.printed = state.printed, []
-        for _, text in printed:  # last: whoever takes the text may raise
+        for _, text in printed:  # last, because the receiver may raise
             stdout(text)
 
 
@@ -381,7 +384,7 @@ def next_batch(state: LaunchState) -> BatchState | None:
 
 
 def waves_of(state: LaunchState) -> int:
-    """How many batches a launch has in all."""
+    """Total number of batches of a launch."""
     width, height = _wave(state)
     return -(-state.grid[0] // width) * -(-state.grid[1] * state.grid[2] // height)
 

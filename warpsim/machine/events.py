@@ -1,8 +1,8 @@
-"""The list of events, and the window: the one port through which the machine tells what happens.
+"""The list of events, and the window: the single port through which the machine reports what happens.
 
-The machine calls an event where the thing happens, once, and knows nothing of who listens: an event without a listener
-is None on the window, so that what nobody watches costs one test. Arguments are the arrays that exist already, and of an access of memory a record of them. What each
-event says, and with which arguments, stands at the method of that name of `warpsim.machine.window.Watcher`.
+The machine calls an event where it happens, once, and does not know its listeners. An event without a listener is None
+on the window, so an unwatched event costs one test. Arguments are existing arrays; a memory access is described by a
+record of them. The method of the same name in `warpsim.machine.window.Watcher` documents each event and its arguments.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ NO_COLUMNS: Array = np.empty(0, np.int64)
 
 @attrs.frozen(eq=False)
 class MemoryAccess:
-    """Lanes access ``nbytes`` of memory each; made where somebody listens."""
+    """An access of ``nbytes`` of memory per lane; created only if there is a listener."""
 
     kind: int
     """READ, WRITE or ATOMIC."""
     space: str
     """"global", "local", "shared" or "shared::cluster"."""
     at: Any
-    """The byte addresses as the machine has them: an int, an int64 array or, in global memory, an `Affine`."""
+    """The byte addresses in the machine's representation: an int, an int64 array or, in global memory, an `Affine`."""
     nbytes: int
     allocation: Allocation | None
-    """What is accessed of global memory."""
+    """The allocation, in global memory."""
     columns: Array
-    """Of other memory: the CTA (of local memory the thread) of each lane, by its number in the batch; else empty."""
+    """In other memory: the CTA (for local memory the thread) of each lane, by its number in the batch; else empty."""
     active: Array | None
-    """The lanes that take part, None for all."""
+    """The participating lanes, None for all."""
     differs: Callable[[], Array] | None = None
-    """Of a store: marks the lanes that do not find in memory what they store, before it and (in `memory_written`) after it."""
+    """For a store: a mask of the lanes whose value differs from memory, before the store and (in `memory_written`)
+    after it.
+    """
     everywhere: bool = False
     """All columns are accessed alike, each at every ``place``."""
 
@@ -60,15 +62,15 @@ class MemoryAccess:
 
 
 class Listener(Protocol):
-    """Who looks through the window: it has a method for each of its ``events``."""
+    """A listener of the window, with a method for each of its ``events``."""
 
     @property
     def events(self) -> tuple[str, ...]:
-        """The names of events that it wants to be told of."""
+        """The events that it listens to."""
 
 
 class Window:
-    """The events of a launch as callables; None where nobody listens."""
+    """The events of a launch as callables; None without a listener."""
 
     launch_began: Callable[..., None] | None
     launch_ended: Callable[..., None] | None
@@ -147,7 +149,7 @@ class Window:
 
     def __init__(self, watchers: Iterable[Listener] = ()) -> None:
         self.pausing = False
-        """A watcher asks the launch to pause before the next step."""
+        """Whether a watcher requests a pause before the next step."""
         everybody = tuple(watchers)
         told = vars(self)
         for name, numbers in _heard(tuple([w.events for w in everybody])):
@@ -159,7 +161,7 @@ class Window:
 
 @functools.lru_cache(maxsize=256)
 def _heard(events: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """For each event that any watcher wants, the numbers of those who do."""
+    """For each event with listeners, their numbers."""
     heard: dict[str, list[int]] = {}
     for number, names in enumerate(events):
         for name in names:
@@ -168,7 +170,7 @@ def _heard(events: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, tuple[int, .
 
 
 def _together(listeners: list[Callable[..., None]]) -> Callable[..., None]:
-    """One callable for those who listen, in the order in which they were given."""
+    """One callable for several listeners, called in the given order."""
 
     def told(*arguments: Any) -> None:
         for listener in listeners:

@@ -1,4 +1,4 @@
-"""What still happens when an access of some lanes ends a launch: the lanes before them write to memory."""
+"""The partial effect of an access that ends a launch: the lanes before the faulty ones still write to memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
 
 FAULTS = frozenset({"out-of-bounds", "misaligned", "read-only"})
-"""What the machine itself finds before an instruction does anything."""
+"""Faults found by the machine itself before an instruction has any effect."""
 
 
 def act_before(machine: Machine) -> None:
-    """Let the lanes before those of the fatal finding write to memory, in the order CTA, warp, lane.
+    """Perform the writes of the lanes before those of the fatal finding, in the order CTA, warp, lane.
 
-    So what stands in memory then is the same whether few or many CTAs run side by side, but for what later CTAs have
-    done already."""
+    Memory contents are then the same whether few or many CTAs run side by side, except for what later CTAs have already
+    done.
+    """
     if machine.fatal is None:
         return
     group, lanes, rule, before = machine.fatal

@@ -1,4 +1,4 @@
-"""The instructions that a launch has executed, each with what its bits rest on."""
+"""The executed instructions of a launch, each with the evidence for its bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warpsim.machine.plan import BoundBlock
 
 @attrs.frozen
 class Executed:
-    """An instruction as it is written, the form that it is of, how often warps executed it, and how its result is known."""
+    """An instruction as written, its form, how often warps executed it, and the evidence for its result."""
 
     instruction: str
     form: str
@@ -23,7 +23,7 @@ class Executed:
     count: int = 0
 
     def without_count(self) -> Executed:
-        """The same, not counted."""
+        """The same without the count."""
         return attrs.evolve(self, count=0)
 
     def plain(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Executed:
 
 
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
-    """The instructions of blocks that warps have entered so often, by name."""
+    """The instructions of the blocks that warps entered, with counts, by name."""
     total: dict[str, tuple[Any, int]] = {}
     for block, warps in counts.items():
         for instruction in block.instructions:
@@ -46,7 +46,7 @@ def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
 
 
 class Fidelity(Sequence[Executed]):
-    """What `executed` gives, worked out when somebody looks."""
+    """The result of `executed`, computed on first use."""
 
     def __init__(self, counts: Mapping[BoundBlock, int], sm: int, found: tuple[Executed, ...] | None = None) -> None:
         self._counts, self._sm, self._found = counts, sm, found

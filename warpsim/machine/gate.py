@@ -1,9 +1,9 @@
-"""The gate before a warp-wide instruction: lanes that belong together wait for each other.
+"""The gate before a warp-wide instruction, where lanes that belong together wait for each other.
 
-An instruction with ``.sync`` executes for a warp when all lanes that take part have arrived: the lanes of its
-membermask, or the whole warp, less those that have exited. A group that holds only a part of a warp's lanes parks
-here until the others come, which is how diverged lanes of a warp meet under independent thread scheduling; they may
-come to the same instruction at another place (see `warpsim.machine.meetings`).
+An instruction with ``.sync`` executes for a warp when all participating lanes have arrived: those in its membermask, or
+the whole warp, less those that have exited. A group with only some of a warp's lanes parks here until the others
+arrive, which is how diverged lanes meet under independent thread scheduling. They may reach the same instruction at
+another place (see `warpsim.machine.meetings`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """``step`` behind a gate where the instruction synchronises lanes."""
+    """Put a gate before ``step`` if the instruction synchronises lanes."""
     if not instruction.traits.synchronises:
         return step
     guard = _guard(plan, instruction)
@@ -76,7 +76,7 @@ def _whole(machine: Machine) -> bool:
 
 
 def take_apart(machine: Machine, group: Group, active: Array) -> bool:
-    """Lanes that a guard leaves out go on; the others come to the instruction again, alone. Always True."""
+    """Let lanes that a guard disables continue; the others execute the instruction again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
     if machine.window.collective_passed is not None:
@@ -88,7 +88,7 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
 
 
 def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
-    """``step`` behind a gate of four warps, of which no thread may have exited where ``whole``."""
+    """Put a gate for four warps before ``step``; if ``whole``, none of their threads may have exited."""
 
     def gated(machine: Machine, group: Group) -> Any:
         selection = group.selection
@@ -120,7 +120,7 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
 
 
 def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
-    """Warpgroups that lack threads for good go on behind the instruction. Always True."""
+    """Make warpgroups whose missing threads can never arrive skip the instruction. Always True."""
     if machine.window.warpgroup_incomplete is not None:
         machine.window.warpgroup_incomplete(machine, group, broken)
     stays, goes = (group, None) if broken.all() else machine.divide(group, broken)
@@ -133,7 +133,7 @@ def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
 
 
 def _needed(machine: Machine) -> Array:
-    """How many threads of each warpgroup have not exited; kept until more do."""
+    """Number of threads per warpgroup that have not exited; cached until more do."""
     left = int(machine.batch.alive.sum())
     if machine.batch.warpgroups is None or machine.batch.warpgroups[0] != left:
         n_ctas = machine.batch.shape.n_ctas
@@ -145,8 +145,9 @@ def _needed(machine: Machine) -> Array:
 
 
 def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Any = None) -> Array | None:
-    """Which warps ``[n, m]`` of the group lack a lane that must take part; None where none does. Lanes outside
-    ``guarded`` do not take part."""
+    """A mask of the group's warps ``[n, m]`` that lack a participating lane; None if there are none. Lanes outside
+    ``guarded`` do not participate.
+    """
     warps = group.warps
     if guarded is None and warps.dense and machine.batch.exited is None:
         return None
@@ -161,7 +162,7 @@ def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Any
 
 
 def wait(machine: Machine, group: Group, lacking: Array) -> bool:
-    """Park the warps that lack lanes; the others are made runnable. Always True: the group has been given away."""
+    """Park the warps that lack lanes; make the others runnable. Always True: the group has been passed on."""
     machine.count_entry(group, -1)
     mask = as_array(group.warps.collect(np.broadcast_to(lacking[:, None, :], group.warps.active.shape)))
     mask = np.broadcast_to(mask, group.selection.shape)

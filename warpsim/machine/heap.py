@@ -1,4 +1,4 @@
-"""The heap of the device: malloc and free of the CUDA run time, for every thread of a group one after the other."""
+"""The device heap: malloc and free of the CUDA runtime, for every thread of a group in turn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 NAME = "device malloc"
 SIZE = (7 << 20) + 1024
-"""What the heap holds: the run time keeps a part of its 8 MiB (an H100 gives six blocks of 1 MiB, or one of 7 MiB)."""
+"""Capacity of the heap: the runtime reserves part of its 8 MiB (an H100 provides six blocks of 1 MiB, or one of 7 MiB).
+"""
 HEADER = 256
 
 
 def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
-    """Addresses of so many bytes, 0 where the heap is too full."""
+    """Allocate; gives addresses, 0 if the heap is too full."""
     memory = machine.launch.memory
     sizes = np.broadcast_to(sizes, group.selection.shape)
     out = np.zeros(sizes.shape, np.uint64)
@@ -36,7 +37,7 @@ def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
 
 
 def free(machine: Machine, group: Group, addresses: Array) -> None:
-    """Give back what malloc gave; 0 is allowed."""
+    """Free memory from malloc; 0 is allowed."""
     for address in np.broadcast_to(addresses, group.selection.shape).reshape(-1).tolist():
         if not address:
             continue

@@ -1,4 +1,4 @@
-"""What is bound of a ``wgmma.mma_async``: the registers that it uses, and the step that computes its product."""
+"""A bound ``wgmma.mma_async``: its registers, and the step that computes its product."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from warpsim.program.program import Instruction
 
 @attrs.frozen(eq=False)
 class Issue:
-    """Slots of the accumulator and of operands other than it and A, and rows (`FunctionPlan.wgmma_rows`) of the accumulator
-    and of A; ``execute(machine, group)`` computes the product at once."""
+    """Slots of the accumulator, and of operands other than it and A; rows (`FunctionPlan.wgmma_rows`) of the
+    accumulator and of A. ``execute(machine, group)`` computes the product at once.
+    """
 
     instruction: Instruction
     shape: str
@@ -27,7 +28,7 @@ class Issue:
     rows: Array = attrs.field(init=False)
 
     key: bytes = attrs.field(init=False)
-    """The same for the same accumulators in the same shape, with A by descriptor."""
+    """Equal for equal accumulators and shapes, with A by descriptor."""
 
     @rows.default
     def _all_rows(self) -> Array:

@@ -26,10 +26,10 @@ U32 = np.dtype(np.uint32)
 
 
 class Bodies(Protocol):
-    """What computes in the place of instructions' bodies, bit for bit (`warpsim.native`)."""
+    """Replacements for instruction bodies, identical bit for bit (`warpsim.native`)."""
 
     def of(self, instruction: Instruction) -> Callable[..., Any]:
-        """What gives an instruction of whole warps its results: called as its body is."""
+        """A replacement for the body of a warp-wide instruction, called in the same way."""
 
 
 class Machine:
@@ -41,19 +41,21 @@ class Machine:
         self.window: Window = window
         self.batch: BatchState = batch
         self.delivering = False
-        """True while an operation takes effect that was told of when it began."""
+        """True while an operation takes effect that was reported when it began."""
         self.muted = 0
         self.fatal: tuple[Group, Array | None, str, bool] | None = None
-        """The group, lanes and rule of the finding that ends the launch, and whether it was told beforehand (see `fault`)."""
+        """The group, lanes and rule of the finding that ends the launch, and whether it was reported before the access
+        (see `fault`).
+        """
         self.attention = False
-        """A watcher asks to be told when the present step is done."""
+        """Whether a watcher asks to be called after the current step."""
         self._specials: dict[str, Any] = {}
         self._parameters: dict[tuple[int, str], Any] = {}
 
     # ---- registers ---------------------------------------------------------------------------
 
     def frame(self, depth: int, plan: FunctionPlan) -> Frame:
-        """The storage of one activation depth."""
+        """The register storage of one activation depth."""
         key = depth, plan.name
         frame = self.batch.frames.get(key)
         if frame is None:
@@ -80,7 +82,7 @@ class Machine:
         local_base: int,
         generation: int = 0,
     ) -> Group:
-        """Threads at a place of a function; their registers come from the frame of its depth."""
+        """Threads at a place of a function; their registers come from the frame at its depth."""
         frame = self.frame(len(stack), plan)
         group = Group(frame, selection, plan, stack, block, at, local_base, generation)
         self.launch.groups += 1
@@ -88,18 +90,18 @@ class Machine:
         return group
 
     def stand_in(self, group: Group, selection: Selection | None = None) -> Group:
-        """A group of the same threads (or of some) at the same place, with none of its registers fetched."""
+        """A group of the same threads (or some of them) at the same place, with no registers fetched."""
         selection = group.selection if selection is None else selection
         return self.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
     def need(self, group: Group, index: int, use: str) -> Value:
-        """A register's value where its content matters."""
+        """A register's value, where its content matters."""
         if self.window.register_needed is not None:
             self.window.register_needed(self, group, index, use)
         return group.fetch(index)
 
     def attend(self) -> None:
-        """For watchers, during a memory access of lanes: `carried_after` shall be told of the present step."""
+        """Request `carried_after` for the current step. For watchers, during a memory access of lanes."""
         self.attention = True
 
     def param(self, offset: int, type: ScalarType) -> Any:
@@ -119,7 +121,7 @@ class Machine:
     # ---- groups ------------------------------------------------------------------------------
 
     def start(self, plan: FunctionPlan) -> None:
-        """All threads at the kernel's first instruction."""
+        """Place all threads at the kernel's first instruction."""
         group = self.group(self.batch.shape.whole, plan, (), 0, 0, plan.frame_start)
         if self.window.function_entered is not None:
             self.window.function_entered(self, group)
@@ -130,7 +132,7 @@ class Machine:
         self.batch.runnable.append(group)
 
     def merge(self, groups: list[Group], live: frozenset[int] | None) -> Group:
-        """One group of several at the same place."""
+        """Merge groups at the same place."""
         if len(groups) == 1:
             return groups[0]
         for group in groups:
@@ -169,7 +171,7 @@ class Machine:
         return self.merge(same, best.plan.blocks[best.block].live_in if best.at == 0 else None)
 
     def _take_warp(self) -> Group:
-        """Likewise where groups are single warps: of the warp that is preferred, if any of it can run."""
+        """The group to run next if groups are single warps: the preferred warp's, if it can run."""
         runnable: list[Group] = []
         for group in self.batch.runnable:
             runnable += self.by_warps(group) if self.spreads(group) else [group]
@@ -183,16 +185,16 @@ class Machine:
         return self.merge(same, None)
 
     def number_of(self, group: Group) -> tuple[int, int]:
-        """The first warp of a group: the linear number of its CTA, and its own in the CTA."""
+        """A group's first warp: the linear number of its CTA, and its number in the CTA."""
         column, warp = group.selection.first_warp
         return int(self.batch.ctas[column]), warp
 
     def spreads(self, group: Group) -> bool:
-        """Whether a group has several warps, and stands where each is to go by itself."""
+        """Whether a group has several warps, and stands where they must proceed separately."""
         return group.selection.n_warps > 1 and group.instruction.form.scope is not Scope.WARPGROUP
 
     def by_warps(self, group: Group) -> list[Group]:
-        """A group as one group for each of its warps."""
+        """Split a group into its warps."""
         parts, width = [], self.batch.shape.n_threads // 32 + 1
         while group.selection.n_warps > 1:
             warps = group.selection.ctas * width + (group.selection.threads >> 5)
@@ -201,7 +203,7 @@ class Machine:
         return [*parts, group]
 
     def park(self, group: Group) -> None:
-        """Let a group wait at its place for lanes of its warps; join those that wait there already."""
+        """Park a group at its place until lanes of its warps arrive; join those parked there already."""
         if self.window.group_parked is not None:
             self.window.group_parked(self, group)
         same = [g for g in self.batch.parked if g.same_place(group)]
@@ -217,8 +219,9 @@ class Machine:
             self.batch.parked.append(group)
 
     def count_entry(self, group: Group, times: int) -> None:
-        """Count that a group has entered the block of which it stands at the first instruction: once more (1), or once less
-        (-1), as it will come there again. Elsewhere in a block its entry has been counted for good."""
+        """Correct the count of entries to the block at whose first instruction the group stands: 1, or -1 if it will
+        enter again. Elsewhere in a block, its entry is final.
+        """
         if group.at > 0:
             return
         block, n_warps = group.plan.blocks[group.block], times * group.selection.n_warps
@@ -230,7 +233,7 @@ class Machine:
             self.window.entry_counted(self, group, times)
 
     def waits(self) -> bool:
-        """Whether any group of the batch waits for something."""
+        """Whether any group of the batch is waiting."""
         batch = self.batch
         return (
             bool(batch.parked or batch.sleeping)
@@ -240,7 +243,7 @@ class Machine:
         )
 
     def divide(self, group: Group, mask: Array) -> tuple[Group, Group]:
-        """A group cut in two where it stands; ``mask`` in the shape of its positions."""
+        """Split a group where it stands; ``mask`` has the shape of its positions."""
         group.flush(None)
         positions = group.selection.positions
         parts = []
@@ -258,7 +261,7 @@ class Machine:
     # ---- memory ------------------------------------------------------------------------------
 
     def fill(self, space: str, address: Array, columns: Array, values: Array) -> None:
-        """Store elements of shared or local memory that no lane stores by an instruction of its own."""
+        """Store elements in shared or local memory other than by a lane's store instruction."""
         (self.batch.local if space == "local" else self.batch.shared).scatter(address, columns, values)
         if self.window.memory_filled is not None:
             self.window.memory_filled(self, space, address, values.dtype.itemsize, columns)
@@ -266,19 +269,20 @@ class Machine:
     # ---- clusters ----------------------------------------------------------------------------
 
     def cluster_peer(self, columns: Array, rank: Array) -> Array:
-        """The column of the CTA of a rank in each column's cluster, -1 where the cluster has no such rank."""
+        """The column of the CTA with a rank in each column's cluster, -1 if there is none."""
         return cluster_peer(self.launch, self.batch, columns, rank)
 
     # ---- findings ----------------------------------------------------------------------------
 
     @property
     def errors(self) -> int:
-        """How many errors have been found so far."""
+        """Number of errors so far."""
         return sum(finding.count for finding in self.launch.findings.values() if finding.severity == "error")
 
     def fault(self, rule: str, message: str, group: Group, lanes: Array | None = None, **values: object) -> None:
-        """Report a broken rule at the group's present step; ``lanes`` in the group's shape. Where ``before`` is among the
-        values, the step has not done anything: if the launch ends here, it still does so for the lanes before these."""
+        """Report a fault at the group's current step; ``lanes`` in the group's shape. If ``before`` is among the
+        values, the step has not acted yet: if the launch ends here, the step still acts for the lanes before these.
+        """
         before = bool(values.pop("before", False))
         if self.muted:
             return

@@ -1,5 +1,6 @@
-"""Lanes of a warp that execute one collective at different places: ``.sync`` without ``.aligned`` asks only for the same
-instruction with the same membermask, and an H200 lets lanes of two branches meet (bar.warp.sync, shfl, vote, redux, match).
+"""Lanes of a warp that execute one collective at different places. ``.sync`` without ``.aligned`` requires only the
+same instruction with the same membermask, and an H200 lets lanes of two branches meet (bar.warp.sync, shfl, vote,
+redux, match).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def meet(machine: Machine, instruction: Instruction) -> None:
-    """Let the warps go on whose lanes all wait at this instruction, wherever in the program it stands."""
+    """Release the warps all of whose lanes wait at this instruction, at any place in the program."""
     peers = [
         g for g in machine.batch.parked if present(g).text == instruction.text and membermask(present(g)) is not None
     ]
@@ -61,7 +62,7 @@ def _unparked(machine: Machine, peers: list[Group], complete: Array) -> list[Gro
 
 
 def _complete(machine: Machine, peers: list[Group]) -> Array:
-    """Which warps have every living lane here that one of those here names."""
+    """A mask of the warps in which every live lane named by a lane here is here."""
     n_ctas = machine.batch.shape.n_ctas
     size = -(-machine.batch.shape.n_threads // 32) * n_ctas
     here, wanted, living = (np.zeros(size, np.uint32) for _ in range(3))
@@ -87,13 +88,13 @@ def _flat(group: Group, members: Reg | None) -> Array:
 
 
 def _spread(value: Array, group: Group) -> Array:
-    """One value for each thread of a group."""
+    """One value per thread of a group."""
     shape = group.selection.shape
     return np.broadcast_to(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
 
 
 def _exchange(machine: Machine, parts: list[Group]) -> None:
-    """Execute the instruction once for lanes at several places: each has its own operands and destinations."""
+    """Execute the instruction once for lanes at several places; each has its own operands and destinations."""
     instruction = present(parts[0])
     form = instruction.form
     positions = np.concatenate([g.selection.positions.reshape(-1) for g in parts])

@@ -1,7 +1,7 @@
 """A kernel bound for execution: blocks of steps, register slots, constants, and the layout of its memories.
 
 A slot is a place in a group's ``env``: first the function's registers, then its constants, then the special registers
-it reads. Steps are closures over slots; they are bound once and serve every launch and batch.
+that it reads. Steps are closures over slots, bound once for every launch and batch.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from warpsim.program.program import Function, Instruction, Operand, Param, Progr
 from warpsim.types import ScalarType, StateSpace
 
 Step = Callable[..., Any]
-"""``step(machine, group)``: what an instruction does; gives back whether the group was suspended, or `ATTEND`."""
+"""``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`."""
 End = Callable[..., int | None]
-"""``end(machine, group)``: the block that comes next; None where the group was given away."""
+"""``end(machine, group)`` returns the next block; None if the group was passed on."""
 ATTEND = object()
-"""What a step gives back during which a watcher has asked for attention (`Machine.attend`)."""
+"""Returned by a step during which a watcher called `Machine.attend`."""
 FUNCTION_CODE = 0x1000
-"""Where function addresses begin: `call` through a register finds its function by this number."""
+"""Start of function addresses; `call` through a register finds its function by this number."""
 
 
 class BoundBlock:
@@ -69,7 +69,7 @@ class BoundBlock:
         self.end: End = lambda machine, group: None
 
     def __deepcopy__(self, memo: object) -> BoundBlock:
-        return self  # never changes
+        return self  # immutable
 
 
 class FunctionPlan:
@@ -93,32 +93,32 @@ class FunctionPlan:
         self.blocks: list[BoundBlock] = []
         self.place_of: dict[int, int] = {}
         self.unread: frozenset[int] = frozenset()
-        """Instructions, by their places in the function, whose results nobody reads."""
+        """Instructions, by index in the function, whose results are never read."""
         self.wgmma_rows: dict[int, int] = {}
         self.issues: dict[int, Issue] = {}
-        """What is bound of each wgmma, by the identity of its instruction."""
+        """The bound wgmma instructions, by identity of the instruction."""
         self.notes: dict[str, Any] = {}
-        """What watchers have found out about the function, by their names: it serves every launch."""
+        """What watchers have derived about the function, by their names; valid for every launch."""
         self.flow: list[Block] = []
         self._loops: dict[int, Loop] = {}
 
     @cached_property
     def clocks(self) -> Clocks:
-        """Which registers may hold what a clock said."""
+        """The registers that may hold a clock value."""
         return Clocks(self.function, self.kernel.program, self.kernel.image.clock_readers)
 
     def loop(self, head: int) -> Loop:
-        """What decides about the loop whose first block is ``head``."""
+        """What determines the loop whose first block is ``head``."""
         found = self._loops.get(head)
         if found is None:
             found = self._loops[head] = loop_at(self.function, self.flow, head, self.clocks)
         return found
 
     def __deepcopy__(self, memo: object) -> FunctionPlan:
-        return self  # never changes
+        return self  # immutable
 
     def _layout(self) -> None:
-        """Offsets of local variables and of parameters in the function's stack frame."""
+        """Lay out local variables and parameters in the function's stack frame."""
         at = 0
         items: list[Any] = [v for v in self.function.variables if v.space in (StateSpace.LOCAL, StateSpace.PARAM)]
         if not self.function.entry:
@@ -143,7 +143,7 @@ class FunctionPlan:
         return self._slot(key, value)
 
     def special(self, name: str) -> int:
-        """The slot of a special register, filled in by each batch."""
+        """The slot of a special register, which each batch fills in."""
         slot = self._extra_slots.get(("special", name))
         if slot is None:
             slot = self._slot(("special", name), SpecialSlot(name))
@@ -161,8 +161,9 @@ class FunctionPlan:
 
 @attrs.frozen
 class Uses:
-    """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these, cp.async,
-    mbarriers); setmaxnreg; fragments of wmma."""
+    """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these,
+    cp.async, mbarriers); setmaxnreg; wmma fragments.
+    """
 
     async_proxy: bool
     asynchronous: bool
@@ -171,7 +172,7 @@ class Uses:
 
 
 def uses_of(program: Program) -> Uses:
-    """Looks at every instruction once."""
+    """Examine every instruction once."""
     ports: set[str] = set()
     families, counts, fragments = set(), False, False
     for function in program.functions.values():
@@ -193,7 +194,7 @@ def _key(item: Variable | Param) -> str:
 
 
 def zero(type: ScalarType) -> Any:
-    """What an unwritten register reads as."""
+    """The value of an unwritten register."""
     if type.dtype.kind in "iu" and type.bits >= 8:
         return Affine.constant(0, type.dtype)
     return np.zeros(1, type.dtype)
@@ -214,8 +215,9 @@ def literal(bits: int, type: ScalarType) -> Any:
 
 
 class Image:
-    """A program placed in a device's memory: the addresses of its module variables by name. ``bind`` makes the steps of a
-    function's blocks (`warpsim.machine.binding.bind.bind_function`)."""
+    """A program placed in a device's memory: addresses of its module variables by name. ``bind`` makes the steps of a
+    function's blocks (`warpsim.machine.binding.bind.bind_function`).
+    """
 
     def __init__(self, program: Program, addresses: dict[str, int], bind: Callable[[FunctionPlan], None]) -> None:
         self.bind = bind
@@ -231,7 +233,7 @@ class Image:
 
     @cached_property
     def polling(self) -> frozenset[str]:
-        """Functions that may wait for other threads; asked for only where a kernel calls any."""
+        """Functions that may wait for other threads; computed only if a kernel calls any."""
         return polling_functions(self.program)
 
     @cached_property
@@ -240,7 +242,7 @@ class Image:
         return clock_readers(self.program)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is bound anew from the text."""
+        """Copies are bound anew from the text."""
         return _image_of, (self.program.module.source, self.program.file, self.addresses, self.bind)
 
     def function_address(self, name: str) -> int:
@@ -249,7 +251,7 @@ class Image:
         return FUNCTION_CODE + 16 * self.function_numbers[name]
 
     def function_at(self, address: int) -> str | None:
-        """The function of a code address."""
+        """The function at a code address."""
         number, rest = divmod(address - FUNCTION_CODE, 16)
         names = [*self.program.functions, *self.program.externs]
         return names[number] if rest == 0 and 0 <= number < len(names) else None
@@ -280,7 +282,7 @@ class KernelPlan:
         self.main = self.function(name)
 
     def __deepcopy__(self, memo: object) -> KernelPlan:
-        return self  # never changes
+        return self  # immutable
 
     @property
     def functions(self) -> tuple[FunctionPlan, ...]:
@@ -316,9 +318,10 @@ class KernelPlan:
 
 
 def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
-    """Mark loop blocks whose back edge may be a wait: the loop polls memory that others write, or a clock.
+    """Mark loop blocks whose back edge may be a wait, because the loop polls memory that others write, or a clock.
 
-    An access whose result nobody reads is no poll."""
+    An access whose result is never read does not count as polling.
+    """
     kernel, function = plan.kernel, plan.function
 
     def polls_in(at: int) -> bool:
@@ -328,7 +331,7 @@ def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
             return calls_into(instruction, kernel.image.polling, kernel.program)
         return traits.polls and not (traits.access is not None and at in plan.unread)
 
-    # How many of the blocks before each poll.
+    # Number of blocks before each poll.
     polls = [0, *itertools.accumulate(any(polls_in(at) for at in range(b.first, b.last)) for b in blocks)]
     for block in blocks:
         for target in block.successors:

@@ -1,4 +1,4 @@
-"""C format strings as the device's printf reads them."""
+"""The device's printf: C format strings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
-"""A conversion; what is none, such as %zu, is printed as it stands, as an H100's driver does."""
+"""A conversion. Anything else, such as %zu, is printed unchanged, as an H100's driver does."""
 LONGEST = 1 << 20
-"""The greatest width or precision: what a device prints goes through a buffer of 1 MiB."""
+"""Largest width or precision, because the device prints through a buffer of 1 MiB."""
 
 
 def format_text(template: str, read: Callable[[int], bytes], string: Callable[[int], str]) -> tuple[str, int]:
-    """The text of one printf call and the number of its conversions, which is what the call returns.
+    """The text of one printf call, and its number of conversions, which the call returns.
 
-    ``read(size)`` gives the next argument's bytes, ``string(address)`` a C string."""
+    ``read(size)`` returns the next argument's bytes, ``string(address)`` a C string.
+    """
     call = _Call(read, string)
     return _SPEC.sub(call.convert, template), call.count
 
@@ -136,7 +137,9 @@ def _padded(flags: str, width: str, text: str) -> str:
 
 
 def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> str:
-    """Python formats integers as C does, but for signs of unsigned ones, the prefixes of octal numbers and of 0."""
+    """Format an integer. Python does it as C does, except for signs of unsigned integers and the prefixes of octal
+    numbers and 0.
+    """
     if kind in "di":
         return f"%{flags}{width}{precision}d" % value
     flags = flags.replace("+", "").replace(" ", "")
@@ -152,7 +155,7 @@ def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> s
 
 
 def _hexadecimal(value: float, precision: str) -> str:
-    """%a: as few digits as there are, or ``precision`` of them, rounded to even."""
+    """%a: as few digits as needed, or ``precision`` of them, rounded to even."""
     if not math.isfinite(value):
         return str(value)
     sign, lead, digits, exponent = re.fullmatch(r"(-?)0x([01])\.([0-9a-f]+)p(.*)", value.hex()).groups()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Findings of a running launch: what, where, who; grouped by rule and place."""
+"""Findings of a running launch, grouped by rule and place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADVICE = {
     "read-only": "pass a writable array, or store elsewhere",
 }
 SHARED_ADDRESS = re.compile(r"(?:shared|row) address 0x([0-9a-f]+)")
-"""How messages name a place in the shared memory of a CTA."""
+"""How messages name a place in a CTA's shared memory."""
 
 
 def record(
@@ -35,11 +35,13 @@ def record(
     lanes: Array | None,
     values: dict[str, object],
 ) -> Finding | None:
-    """Keep one occurrence of a broken rule; the finding where it is the first at its place. Ends the launch where
+    """Record one occurrence of a broken rule; returns the finding if it is the first at its place. Ends the launch if
     ``on_finding`` says so.
 
-    ``values`` may hold ``severity``, ``advice``, and two instructions: the ``other`` that it conflicts with, and the ``place``
-    of the finding where that is not the group's present step; ``own`` marks a rule that ``checks`` do not choose."""
+    ``values`` may contain ``severity``, ``advice``, and two instructions: the ``other`` one of a conflict, and the
+    ``place`` of the finding if it is not the group's current step. ``own`` marks a rule that ``checks`` does not
+    filter.
+    """
     severity = str(values.pop("severity", "error"))
     own = bool(values.pop("own", False))
     other = values.pop("other", None)
@@ -49,7 +51,7 @@ def record(
     if not (own or rule in ALWAYS or rule in checks) or (severity == "note" and severity not in checks):
         return None
     instruction: Instruction = place or present(group)  # type: ignore[assignment]
-    key = rule, instruction.span.line, instruction.span.column, severity  # a note hides no error
+    key = rule, instruction.span.line, instruction.span.column, severity  # a note does not hide an error
     known = launch.findings.get(key)
     if known is not None:
         launch.findings[key] = attrs.evolve(known, count=known.count + 1)
@@ -73,7 +75,7 @@ def record(
 
 
 def named(launch: LaunchState, found: re.Match[str]) -> str:
-    """A place in shared memory with the variable that lies there: ``shared address 0x180 (s+0x80)``."""
+    """A place in shared memory with the variable that contains it: ``shared address 0x180 (s+0x80)``."""
     name = launch.plan.shared.name(int(found[1], 16), launch.shared_size)
     return f"{found[0]} ({name})" if name else found[0]
 
@@ -85,13 +87,13 @@ def ends_launch(launch: LaunchState, finding: Finding) -> bool:
 
 
 def stop(launch: LaunchState, finding: Finding) -> NoReturn:
-    """End the launch, with all that was collected so far where it is collected."""
+    """End the launch, with all findings collected so far if findings are collected."""
     collected = launch.settings.on_finding == "collect"
     raise ExecutionError(findings=tuple(launch.findings.values()) if collected else (finding,))
 
 
 def finding_at(launch: LaunchState, instruction: Instruction) -> Finding:
-    """A finding without a rule: the place of an instruction."""
+    """A finding without a rule, at an instruction."""
     return Finding(
         rule="",
         message=instruction.text,
@@ -106,7 +108,7 @@ def finding_at(launch: LaunchState, instruction: Instruction) -> Finding:
 
 
 def party(launch: LaunchState, batch: BatchState, group: Group, message: str) -> Finding:
-    """The group's present step as the other party of a finding."""
+    """The group's current step as the other party of a finding."""
     cta, warp, lanes = locate(launch, batch, group, None)
     return attrs.evolve(finding_at(launch, present(group)), message=message, cta=cta, warp=warp, lanes=lanes)
 
@@ -125,7 +127,7 @@ def present(group: Group) -> Instruction:
 def locate(
     launch: LaunchState, batch: BatchState, group: Group, lanes: Array | None
 ) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
-    """CTA, warp and lanes of the first warp concerned, in the order CTA, warp, lane."""
+    """CTA, warp and lanes of the first warp at fault, in the order CTA, warp, lane."""
     positions = group.selection.positions
     if lanes is not None:
         mask = np.broadcast_to(lanes, positions.shape)

@@ -1,4 +1,4 @@
-"""What the CUDA run time gives to kernels: printf, malloc, assertions, and the ports that are not memory."""
+"""The CUDA runtime's functions for kernels (printf, malloc, assertions), and the ports other than memory."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
 
 
 class Clusters:
-    """The cluster as instructions see it. The rank of a CTA plus one stands in the bits above a shared-memory offset;
-    nothing there is the thread's own CTA."""
+    """The cluster port. The bits above a shared memory offset hold a CTA's rank plus one; zero means the thread's own
+    CTA.
+    """
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group = machine, group
 
     def map_shared(self, address: Array, rank: Array) -> Array:
-        """The shared::cluster address of the same offset in the CTA of a rank."""
+        """The shared::cluster address of the same offset in the CTA with a rank."""
         low = address.dtype.type((1 << CLUSTER_SHIFT) - 1)
         return (address & low) | (
             (rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(CLUSTER_SHIFT)
         )
 
     def rank_of(self, address: Array) -> Array:
-        """The rank of the CTA that a shared-memory address belongs to, uint32."""
+        """The rank of the CTA that contains a shared memory address, uint32."""
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
         return np.where(field > 0, field - np.uint32(1), self._own())
 
     def is_own(self, address: Array) -> Array:
-        """Whether a shared-memory address lies in the thread's own CTA."""
+        """Whether a shared memory address is in the thread's own CTA."""
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
         return (field == 0) | (field - np.uint32(1) == self._own())
 
@@ -53,7 +54,7 @@ class Clusters:
 
 
 def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:
-    """Run a function of the CUDA run time for every thread of a group."""
+    """Run a function of the CUDA runtime for every thread of a group."""
     values = [_argument(machine, group, plan, a) for a in arguments]
     if name == "vprintf":
         _result(machine, group, plan, returns, _vprintf(machine, group, values[0], values[1]))
@@ -92,7 +93,7 @@ def _result(machine: Machine, group: Group, plan: Any, returns: Any, value: Arra
 
 
 def _assertfail(machine: Machine, group: Group, values: list[Array]) -> None:
-    """Report what the run time of CUDA prints for the first thread that fails; the others are counted."""
+    """Report the CUDA runtime's message for the first failing thread; the others are counted."""
     message, file, line, function = (int(value.reshape(-1)[0]) for value in values[:4])
     position = int(group.selection.positions.reshape(-1)[0])
     cta, thread = (
@@ -109,7 +110,7 @@ def _assertfail(machine: Machine, group: Group, values: list[Array]) -> None:
 
 
 def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -> Array:
-    """Print for every thread: how many arguments each of them printed."""
+    """Print for every thread; returns the number of arguments that each printed."""
     shape = group.selection.shape
     formats = np.broadcast_to(formats, shape)
     arguments = np.broadcast_to(arguments, shape)

@@ -1,8 +1,8 @@
-"""Which threads of a batch a group holds: a rectangle of slices, or a list of lanes.
+"""The threads of a batch that a group holds: a rectangle of slices, or a list of lanes.
 
-A batch is a rectangle of CTAs run side by side. Its threads lie on four axes ``[T1, T0, C1, C0]``: T0 is tid.x, T1
-tid.y and tid.z together, C0 ctaid.x, C1 ctaid.y and ctaid.z together. The flat position of a thread is
-``t * n_ctas + c`` with ``t = t1 * T0 + t0``: CTAs innermost, so that one shared-memory word of all CTAs is one row.
+A batch is a rectangle of CTAs that run side by side. Its threads have four axes ``[T1, T0, C1, C0]``: T0 is tid.x, T1
+tid.y and tid.z combined, C0 ctaid.x, C1 ctaid.y and ctaid.z combined. A thread's flat position is ``t * n_ctas + c``
+with ``t = t1 * T0 + t0``: CTAs are innermost, so that one shared memory word of all CTAs is one row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value, as_array,
 
 Axis = tuple[int, int, int]  # start, step, count
 SMALL = 4096
-"""Threads of a batch whose `Shape` is kept."""
+"""Number of threads up to which a batch's `Shape` is cached."""
 
 
 class Shape:
@@ -31,7 +31,7 @@ class Shape:
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
 
     def __deepcopy__(self, memo: object) -> Shape:
-        return self  # never changes
+        return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Shape, self.extents
@@ -48,7 +48,7 @@ def _small_shape(t1: int, t0: int, c1: int, c0: int) -> Shape:
 
 
 def shape_of(t1: int, t0: int, c1: int, c0: int) -> Shape:
-    """The axes of a batch; of small ones, what has been found out about them serves the next launch, too."""
+    """The axes of a batch; small ones are cached, so that the next launch reuses what was derived from them."""
     return _small_shape(t1, t0, c1, c0) if t1 * t0 * c1 * c0 <= SMALL else Shape(t1, t0, c1, c0)
 
 
@@ -61,35 +61,35 @@ class Selection:
     positions: Array
 
     def __deepcopy__(self, memo: object) -> Selection:
-        return self  # never changes
+        return self  # immutable
 
     @cached_property
     def threads(self) -> Array:
-        """Thread number in the CTA of each position, in ``positions``' shape."""
+        """Each position's thread number in the CTA, in the shape of ``positions``."""
         shift = self.batch_shape.cta_shift
         return self.positions // self.batch_shape.n_ctas if shift is None else self.positions >> shift
 
     @cached_property
     def ctas(self) -> Array:
-        """CTA number in the batch of each position."""
+        """Each position's CTA number in the batch."""
         n = self.batch_shape.n_ctas
         return self.positions % n if self.batch_shape.cta_shift is None else self.positions & (n - 1)
 
     @cached_property
     def per_cta(self) -> Array:
-        """How many threads of each CTA of the batch are here, ``[n_ctas]``."""
+        """Number of threads per CTA of the batch, ``[n_ctas]``."""
         return np.bincount(self.ctas.ravel(), minlength=self.batch_shape.n_ctas)
 
     @cached_property
     def n_warps(self) -> int:
-        """How many warps have a lane here."""
+        """Number of warps with a lane here."""
         present = np.zeros((self.batch_shape.n_threads // 32 + 1) * self.batch_shape.n_ctas, np.bool_)
         present[(self.threads >> 5) * self.batch_shape.n_ctas + self.ctas] = True
         return int(np.count_nonzero(present))
 
     @cached_property
     def warps(self) -> Warps:
-        """How its lanes lie in whole warps."""
+        """The arrangement of its lanes in whole warps."""
         return Warps(self)
 
     @cached_property
@@ -100,12 +100,12 @@ class Selection:
 
     @cached_property
     def warpgroups(self) -> Array:
-        """The warpgroups that have threads here, numbered so."""
+        """The numbers of the warpgroups with threads here."""
         return np.unique(self.warpgroup_of)
 
     @cached_property
     def warpgroup_sizes(self) -> Array:
-        """How many threads of each warpgroup of the batch are here."""
+        """Number of threads per warpgroup of the batch."""
         shape = self.batch_shape
         return np.bincount(self.warpgroup_of.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
 
@@ -156,7 +156,7 @@ class Rect(Selection):
 
     @cached_property
     def n_warps(self) -> int:
-        """How many warps have a lane here."""
+        """Number of warps with a lane here."""
         if self.all_threads:
             return -(-self.batch_shape.n_threads // 32) * self.shape[2] * self.shape[3]
         (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
@@ -168,7 +168,7 @@ class Rect(Selection):
 
     @cached_property
     def warp_range(self) -> bool:
-        """True where the threads are whole warps, one after the other."""
+        """Whether the threads are consecutive whole warps."""
         if self.all_threads:
             return True
         (a1, s1, n1), (a0, s0, n0) = self.axes[:2]
@@ -183,7 +183,7 @@ class Rect(Selection):
         return first % 32 == 0 and (last % 32 == 0 or last == self.batch_shape.n_threads)
 
     def fetch(self, value: Any) -> Any:
-        """The slices of a batch-wide value, copied so that later stores into the batch cannot change it."""
+        """The slices of a batch-wide value, copied so that later stores to the batch do not change it."""
         if self.is_whole:
             return value
         if type(value) is Affine:
@@ -222,7 +222,7 @@ class Lanes(Selection):
         return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
 
     def fetch(self, value: Any) -> Any:
-        """These lanes' values, one-dimensional; uniform values stay as they are."""
+        """These lanes' values, one-dimensional; uniform values are unchanged."""
         if type(value) is Affine:
             if value.strides == FLAT:
                 return value
@@ -245,7 +245,7 @@ class Lanes(Selection):
 class Warps:
     """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
 
-    ``active`` marks lanes that are here; ``complete`` is True where every warp has all its 32 lanes (or all that the
+    ``active`` is a mask of the lanes present; ``complete`` is True if every warp has all its 32 lanes (or all that the
     block has).
     """
 
@@ -279,7 +279,7 @@ class Warps:
         self.warp_ctas = unique // (shape.n_threads + 31)
 
     def spread(self, value: Value) -> Array:
-        """A register's value as ``[n, 32, m]``; axes on which it does not depend may be 1."""
+        """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""
         array: Any = as_array(value)
         full: Any
         out: Any
@@ -309,7 +309,7 @@ class Warps:
         return full.reshape(self.n, 32, m1 * m0)
 
     def collect(self, array: Array) -> Array:
-        """Back from ``[n, 32, m]`` to the group's shape."""
+        """Convert from ``[n, 32, m]`` to the group's shape."""
         if array.shape[0] == array.shape[2] == 1 and array.strides[1] == 0:
             return array[:, :1, :].reshape((1,) * len(self.selection.shape))
         if not self.dense:
@@ -355,7 +355,7 @@ def _run(flags: Array) -> Axis | None:
 
 
 def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
-    """The threads where ``mask`` (broadcast over the group) holds, and the others; both are non-empty."""
+    """The threads where ``mask`` (broadcast over the group) is true, and the others; both are non-empty."""
     if isinstance(selection, Rect) and mask.ndim == 4:
         mask = _along_one_axis(mask)
         varying = [axis for axis in range(4) if mask.shape[axis] > 1]
@@ -375,7 +375,7 @@ def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
 
 
 def _along_one_axis(mask: Array) -> Array:
-    """The mask on the only axis that it varies along, or as it is."""
+    """The mask on the single axis along which it varies; unchanged if there are several."""
     for axis in range(4):
         line = mask[tuple([slice(None) if a == axis else slice(0, 1) for a in range(4)])]
         if line.shape != mask.shape and line.size > 1 and bool((mask == line).all()):

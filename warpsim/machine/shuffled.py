@@ -1,8 +1,8 @@
-"""Another legal order: which group runs next, cut and joined as a `Schedule` draws it.
+"""Another legal order: chooses, splits and joins groups as a `Schedule` draws.
 
-PTX promises nothing about the order of warps and CTAs, and lets lanes of a warp go ahead of each other; whoever has to wait for
-others waits in any order; copies and wgmma act at any moment between issue and completion. So every choice here is one that
-a GPU may make.
+PTX does not define the order of warps and CTAs, and lets lanes of a warp run ahead of each other. Threads that wait for
+others may wait in any order, and copies and wgmma act at any moment between issue and completion. So a GPU may make
+every choice made here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def take(machine: Machine, schedule: Schedule) -> Group:
-    """The group that runs next: any; it may be joined by others at its place, and it may be cut."""
+    """The next group to run: any, possibly joined by others at its place, possibly split."""
     batch = machine.batch
     if schedule.lands and schedule.chance(schedule.lands):
         transfers.land(machine, schedule)
@@ -48,7 +48,7 @@ def _part(group: Group, schedule: Schedule) -> Array:
     kind = schedule.below(4 if schedule.lanes else 3)
     unit = (threads >> 5, ctas, (threads >> 5) + ctas * (int(threads.max()) // 32 + 1), threads)[kind]
     known, places = np.unique(unit, return_inverse=True)
-    if schedule.chance(0.5):  # before or behind a place
+    if schedule.chance(0.5):  # before or after a place
         cut = 1 + schedule.below(max(len(known) - 1, 1))
         chosen = np.arange(len(known)) < cut
         chosen = chosen if schedule.chance(0.5) else ~chosen

@@ -1,4 +1,4 @@
-"""Special registers for all threads of a batch."""
+"""Special registers, for all threads of a batch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from warpsim.machine.values import Affine, Array
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 N_SM = 132
 WARPS_OF_SM = {75: 32, **dict.fromkeys((86, 87, 89, 120, 121), 48)}
-"""Most warps of an SM by architecture where they are not 64 (CUDA programming guide): %nwarpid."""
+"""Most warps per SM by architecture, if not 64 (CUDA programming guide): %nwarpid."""
 RESERVED, RESERVED_END = 1024, 288
-"""Shared memory that the system keeps, and what it uses of it, as an H100 tells."""
+"""Shared memory reserved for the system, and how much of it is used, as an H100 reports."""
 
 
 def special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
@@ -77,7 +77,7 @@ def _constant(value: int) -> Affine:
 
 
 def _index(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Array | Affine:
-    """%tid and %ctaid: affine wherever one axis of the batch carries them."""
+    """%tid and %ctaid: affine if a single axis of the batch carries them."""
     extents = batch.shape.extents
     if root == "tid":
         inner, middle, first = 1, launch.block[1], 0
@@ -156,7 +156,7 @@ def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Ar
 
 
 def cluster_peer(launch: LaunchState, batch: BatchState, columns: Array, rank: Array) -> Array:
-    """The batch column of the CTA with a rank in the cluster of each column; -1 where there is none."""
+    """The batch column of the CTA with a rank in the cluster of each column; -1 if there is none."""
     cx, cy, cz = launch.cluster
     x, y, z = (p[columns] for p in cta_coordinates(launch, batch))
     px = x // cx * cx + rank % cx

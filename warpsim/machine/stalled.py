@@ -1,4 +1,4 @@
-"""Nothing can go on: which threads wait, where, and for what, and what the others wait for in the end."""
+"""Stalls: which threads wait, where and for what, and what the others ultimately wait for."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
     "phase",
     "memory",
 )
-"""What threads wait for: all lanes of their warps, those that a membermask names, a barrier of the CTA or of the cluster,
-registers, the phase of an mbarrier, or a change of memory."""
+"""What threads wait for: all lanes of their warps, those in a membermask, a barrier of the CTA or of the cluster,
+registers, the phase of an mbarrier, or a change of memory.
+"""
 
 
 @attrs.frozen(eq=False)
 class Stall:
-    """Threads that wait: for what (the constants above), in words, whether those whom they wait for poll memory elsewhere
-    (``polled_for``), and where if not at their step."""
+    """Waiting threads: what they wait for (a constant above), a description, whether the threads that they wait for
+    poll memory elsewhere (``polled_for``), and their place if it is not their step.
+    """
 
     machine: Machine
     group: Group
@@ -48,7 +50,7 @@ class Stall:
 
 
 def arrive_apart(machines: list[Machine]) -> bool:
-    """Let warps that stand at an aligned barrier in parts arrive so; True where there were any."""
+    """Let warps that stand at an aligned barrier in parts arrive in parts; True if there were any."""
     found = False
     for machine in machines:
         elsewhere = [g for g in machine.batch.parked if not present(g).traits.aligned_barrier]
@@ -73,8 +75,10 @@ def arrive_apart(machines: list[Machine]) -> bool:
 
 
 def deadlock(machines: list[Machine]) -> None:
-    """Nothing can make progress: end the launch and say who waits for what; first what the others wait for in the end: a
-    collective or a barrier whose threads do not poll memory elsewhere, then a loop that polls."""
+    """End the launch because no thread can make progress, and say which threads wait for what. What the others
+    ultimately wait for comes first: a collective or barrier whose threads do not poll memory elsewhere, then a loop
+    that polls.
+    """
     polls = [_poll(machine, g) for machine in machines for g in machine.batch.sleeping]
     polling = {id(machine): np.zeros(machine.batch.shape.n, np.bool_) for machine in machines}
     for machine in machines:
@@ -130,7 +134,7 @@ def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
     advice = (
         f"all lanes of a {kind} execute this together: move it out of divergent code"
         if members is None
-        else "every lane that the mask names must come to the same instruction: make the mask where the lanes part"
+        else "every lane in the mask must reach the same instruction: compute the mask where the lanes diverge"
     )
     return Stall(
         machine,
@@ -181,9 +185,7 @@ def _registers_wanted(machine: Machine) -> list[Group]:
 def _registers(machine: Machine, group: Group) -> Stall:
     place = present(group)
     note = f"{group.selection.n} threads wait for registers at {place.text} in line {place.span.line}"
-    advice = (
-        "other warps give up enough registers by setmaxnreg.dec first: all counts of a CTA are at most those at launch"
-    )
+    advice = "other warps must release enough registers with setmaxnreg.dec first: the counts of a CTA cannot exceed those at launch"
     return Stall(machine, group, REGISTERS, note, advice)
 
 
@@ -195,7 +197,7 @@ def _poll(machine: Machine, group: Group) -> Stall:
         return Stall(machine, group, PHASE, note, advice, place=place)
     loop = group.plan.loop(group.block)
     if not loop.polls:
-        note = f"{group.selection.n} threads go round the loop of lines {loop.lines[0]} to {loop.lines[1]}, and nothing that its end depends on changes"
+        note = f"{group.selection.n} threads repeat the loop of lines {loop.lines[0]} to {loop.lines[1]}, but nothing that its exit depends on changes"
         return Stall(
             machine,
             group,
@@ -203,18 +205,20 @@ def _poll(machine: Machine, group: Group) -> Stall:
             note,
             "the condition of a loop depends on what the loop, or another thread, changes",
         )
-    note = f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} that nobody changes"
+    note = (
+        f"{group.selection.n} threads poll memory in a loop at line {present(group).span.line} but no thread changes it"
+    )
     return Stall(
         machine,
         group,
         MEMORY,
         note,
-        "somebody must store what the loop waits for, and not behind a wait of its own",
+        "another thread must store what the loop waits for, before it waits itself",
     )
 
 
 def _phase_wait(group: Group) -> Instruction | None:
-    """The wait for an mbarrier in the loop at whose head a group sleeps."""
+    """The mbarrier wait in the loop at whose head a group sleeps."""
     for block in group.plan.blocks[group.block :]:
         for instruction in block.instructions:
             if instruction.traits.mbarrier is not None:
@@ -225,7 +229,7 @@ def _phase_wait(group: Group) -> Instruction | None:
 
 
 def _other(first: Stall, stalls: list[Stall]) -> Any:
-    """Where somebody waits who should have come: of the same CTAs, if there is one."""
+    """A place where a thread waits that should have arrived, preferably in the same CTAs."""
     ctas = first.group.selection.ctas
     others = [s for s in stalls[1:] if s.machine is first.machine]
     near = [s for s in others if np.isin(s.group.selection.ctas, ctas).any()] or others

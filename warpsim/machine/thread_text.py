@@ -1,4 +1,4 @@
-"""What a thread hands to printf: arguments in its stack or in global memory, strings behind generic addresses."""
+"""What a thread passes to printf: arguments on its stack or in global memory, strings at generic addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ThreadText:
-    """Reads for the thread at a ``position`` of a batch; called with a size, it gives the next argument's bytes."""
+    """Reads for the thread at a ``position`` of a batch; called with a size, it returns the next argument's bytes."""
 
     def __init__(self, machine: Machine, address: int, position: int) -> None:
         self.machine = machine

@@ -1,9 +1,9 @@
-"""Values that carry the axes they depend on.
+"""Values that track the axes that they depend on.
 
-A register of a group of threads holds an array that broadcasts over the group, or an `Affine`: an integer that is
-``base + sum(stride[i] * index[i])`` modulo 2**N over the group's axes. Loop counters, addresses and thread indices
-stay affine, so that no array is ever built for them; uniform integers are affine with no strides. Semantics never see
-the difference: bodies marked ``linear`` use only operators that `Affine` implements, everything else gets arrays.
+A register of a group of threads holds an array that broadcasts over the group, or an `Affine`: an integer ``base +
+sum(stride[i] * index[i])`` modulo 2**N over the group's axes. Loop counters, addresses and thread indices stay affine,
+so no array is ever built for them; uniform integers are affine without strides. Bodies never see the difference: those
+marked ``linear`` use only operators that `Affine` implements, all others get arrays.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ SINGLE = (1, 1, 1, 1)
 
 _RANGE = {np.dtype(f"{k}{n}"): (n * 8, k == "i") for k in "ui" for n in (1, 2, 4, 8)}
 _MASK = {t: ((1 << bits) - 1, 1 << (bits - 1) if signed else 0) for t, (bits, signed) in _RANGE.items()}
-"""All ones of a type, and what is added while a number is wrapped: half its range where it is signed."""
+"""The all-ones value of a type, and the offset for wrapping: half the range if it is signed."""
 TRUE, FALSE = np.array([True]), np.array([False])
 TRUE.flags.writeable = FALSE.flags.writeable = False
 
 
 @functools.lru_cache(maxsize=4096)
 def reach(strides: tuple[int, ...], extents: tuple[int, ...]) -> tuple[int, int]:
-    """How far an affine value goes below its base and above it."""
+    """How far an affine value extends below and above its base."""
     ends = [stride * (extent - 1) for stride, extent in zip(strides, extents, strict=True)]
     return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
 
 
 class NotAffine(Exception):
-    """The result of an operation is no affine function of the indices: compute it on arrays."""
+    """The result of an operation is not affine; compute it on arrays."""
 
 
 def _wrap(value: int, bits: int, *, signed: bool) -> int:
@@ -56,7 +56,7 @@ class Affine:
         self._viewed: Affine | None = None
 
     def __deepcopy__(self, memo: object) -> Affine:
-        return self  # never changes
+        return self  # immutable
 
     CACHES = frozenset({"_array", "_point", "_viewed"})
 
@@ -71,18 +71,18 @@ class Affine:
 
     @property
     def uniform(self) -> bool:
-        """True where no axis matters."""
+        """Whether the value is the same along all axes."""
         return self.strides == FLAT
 
     def limits(self) -> tuple[int, int]:
-        """Least and greatest value before wrapping."""
+        """Smallest and largest value before wrapping."""
         if self.strides == FLAT:
             return self.base, self.base
         low, high = reach(self.strides, self.extents)
         return self.base + low, self.base + high
 
     def point(self) -> Array:
-        """The value of all threads, without axes: beside an array NumPy takes this in a third of the time."""
+        """The value of all threads, without axes; NumPy combines it with an array in a third of the time."""
         if self._point is None:
             self._point = np.array(self.base, self.dtype)
         return self._point
@@ -154,7 +154,7 @@ class Affine:
     # ---- comparisons: decided where the limits decide them ----------------------------------------
 
     def _distance(self, other: Any) -> tuple[int, int]:
-        """The least and the greatest difference to another; nothing wraps."""
+        """The smallest and largest difference from another value, without wrapping."""
         o = other if type(other) is Affine else self._other(other)
         if self.strides == FLAT and o.strides == FLAT:
             return self.base - o.base, self.base - o.base
@@ -225,7 +225,7 @@ class Affine:
         raise NotAffine
 
     def view(self, dtype: np.dtype[Any]) -> Affine:
-        """The same bits as another integer type of this width."""
+        """The same bits as another integer type of the same width."""
         if dtype is self.dtype:
             return self
         viewed = self._viewed
@@ -235,10 +235,10 @@ class Affine:
             raise NotAffine
         mask, half = _MASK[dtype]
         self._viewed = Affine(((self.base + half) & mask) - half, self.strides, self.extents, dtype)
-        return self._viewed  # kept, because it may hold its array
+        return self._viewed  # kept, because it may cache its array
 
     def astype(self, dtype: Any) -> Affine:
-        """Converted: exact where no value wraps in the narrower type, else not affine."""
+        """Convert; exact if no value wraps in the narrower type, else not affine."""
         dtype = np.dtype(dtype)
         if dtype not in _MASK:
             raise NotAffine
@@ -256,7 +256,7 @@ class Affine:
 
 
 def _decided(*, holds: bool, fails: bool) -> Array:
-    """A comparison that has one outcome for all threads."""
+    """A comparison with the same outcome for all threads."""
     if holds:
         return TRUE
     if fails:
@@ -277,7 +277,9 @@ def as_array(value: Any) -> Array:
 
 
 def repeated(array: Array, lanes: int) -> Array:
-    """A value of one element for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times as long)."""
+    """Repeat a one-element value for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times
+    as long).
+    """
     return np.ndarray((1, lanes, 1), array.dtype, array, 0, (0, 0, 0))
 
 
@@ -300,7 +302,7 @@ def _retype_wide(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def extend(array: Array, itemsize: int, *, signed: bool) -> Array:
-    """Widened to a register of ``itemsize`` bytes, with the sign or with zeros."""
+    """Extend to a register of ``itemsize`` bytes, with the sign or with zeros."""
     if itemsize == 16:
         return _retype_wide(
             extend(array, 8, signed=signed) if array.dtype.itemsize < 8 else array,

@@ -1,8 +1,8 @@
-"""Loops that wait: when a group is put to sleep, what wakes it, and the simulated time that lets a clock go on.
+"""Loops that wait: when a group is put to sleep, what wakes it, and simulated time, which clocks read.
 
-Time is what was executed: one cycle for a warp-instruction, `READING` for each look at a clock. Where nothing can go on but
-loops that look at a clock, time leaps to the moment at which the first of them looks again; the longer one has waited,
-the longer it sleeps, so that no wait takes many turns. ``%globaltimer`` counts the same cycles as nanoseconds, and goes on
+Time is the work executed: one cycle per warp-instruction, `READING` per clock read. If nothing can run except loops
+that read a clock, time leaps to the moment when the first of them reads it again. The longer a group has waited, the
+longer it sleeps, so no wait takes many turns. ``%globaltimer`` counts the same cycles as nanoseconds, and continues
 from launch to launch.
 """
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock, FunctionPlan
 
 LOOK_EVERY = 4096
-"""Of a loop that polls nothing only every so many back edges are looked at."""
+"""Back edges between checks of a loop that polls nothing."""
 MOST_YIELDED = 256
-"""How many turns a group that polls in vain leaves to others at most."""
+"""Most turns that a group which polls in vain yields to others."""
 BORED = 32
-"""Turns in vain after which a loop that a clock bounds sleeps, whatever it counts."""
+"""Turns in vain after which a loop bounded by a clock sleeps, whatever it counts."""
 NAP = 256
 FINER = 16
-"""A nap is the time waited so far over this, so that no wait is overslept by more."""
+"""A nap lasts the time waited so far divided by this, which bounds oversleeping."""
 HORIZON = 1 << 62
-"""Who has waited so many cycles waits for ever."""
+"""A group that has waited this many cycles waits forever."""
 
 
 @attrs.define(eq=False)
 class Visit:
-    """How a group came to the head of a loop the last time; ``waited`` cycles it has slept there."""
+    """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles."""
 
     plan: FunctionPlan
     stack: Stack
@@ -46,7 +46,7 @@ class Visit:
     waited: int = 0
 
     def encloses(self, group: Group) -> bool:
-        """Whether the group is in this loop still, maybe in a function called there."""
+        """Whether the group is still in this loop, possibly in a function called from it."""
         depth = len(self.stack)
         if group.stack[:depth] != self.stack:
             return False
@@ -61,7 +61,7 @@ class Visit:
 
 
 def pass_time(machines: list[Machine]) -> bool:
-    """Let time leap to where the first sleeper looks at its clock again; False where none does."""
+    """Advance time to when the first sleeper reads its clock again; False if none does."""
     moments = [g.wakes for machine in machines for g in machine.batch.sleeping if g.wakes is not None]
     if not moments:
         return False
@@ -76,9 +76,10 @@ def pass_time(machines: list[Machine]) -> bool:
 
 
 def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
-    """A group goes round a loop; True where it was put to sleep.
+    """Handle a back edge; True if the group was put to sleep.
 
-    A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory."""
+    A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory.
+    """
     group.back_edges += 1
     if not block.waits and group.back_edges % LOOK_EVERY:
         return False
@@ -104,7 +105,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
 
 
 def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
-    """How the group comes to the head of a loop, and whether it will come so for ever (unless others change memory)."""
+    """The group's visit to the head of a loop, and whether it will return forever (unless others change memory)."""
     state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
     memory = machine.launch.memory.version, machine.launch.memory.private
     visits = [visit for visit in group.seen if visit.encloses(group)]
@@ -116,7 +117,7 @@ def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
 
 
 def wake(machine: Machine) -> None:
-    """Make groups of a batch runnable again that slept until memory changed."""
+    """Wake the groups of a batch that slept until memory changed."""
     if machine.batch.sleeping:
         version = machine.launch.memory.version
         _rouse(machine, [g for g in machine.batch.sleeping if g.seen[-1].memory[0] != version])
@@ -136,14 +137,14 @@ def _rouse(machine: Machine, awake: list[Group]) -> None:
 def _endless(machine: Machine, group: Group, loop: Loop) -> None:
     machine.fault(
         "deadlock",
-        f"{group.selection.n} threads go round a loop for ever: lines {loop.lines[0]} to {loop.lines[1]} have no way out",
+        f"{group.selection.n} threads loop forever: lines {loop.lines[0]} to {loop.lines[1]} have no exit",
         group,
         advice="a loop of a kernel needs an exit: a branch out of it, ret or exit",
     )
 
 
 def _alone(machine: Machine, group: Group, loop: Loop) -> bool:
-    """Whether registers and memory are all that the loop depends on: not on the heap, the stack, or lanes elsewhere."""
+    """Whether the loop depends only on registers and memory, not on the heap, the stack, or lanes elsewhere."""
     if loop.hidden or (loop.threads and group.selection.n != machine.batch.shape.n):
         return False
     return not loop.lanes or missing_lanes(machine, group, None) is None

@@ -1,1 +1,1 @@
-"""What is in flight: copies, mbarriers, wgmma, and the registers that warps give back."""
+"""Operations in flight: copies, mbarriers, wgmma, and registers that warps return."""

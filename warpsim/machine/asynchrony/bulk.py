@@ -1,7 +1,7 @@
-"""Bulk copies: boxes of tensors and runs of bytes between global memory and the shared memories of a cluster.
+"""Bulk copies: boxes of tensors and runs of bytes, between global memory and the shared memories of a cluster.
 
-All lanes of a step at once: arrays have one element for each active lane, in the order CTA, warp, lane, or for each
-receiver of a lane (a multicast copy has several).
+All lanes of a step at once: arrays have one element per active lane, in the order CTA, warp, lane, or per receiver of a
+lane (a multicast copy has several).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BulkCopies(BulkReach):
     # ---- the port ----------------------------------------------------------------------------
 
     def tensor_load(self, dst: Any, map: Any, bar: Any, offsets: Any, mask: Any) -> None:
-        """A box into shared memory; its bytes count at the mbarrier."""
+        """Copy a box to shared memory, and count its bytes at the mbarrier."""
         lanes = self.lanes()
         targets, bars = self.address(dst, lanes), self.address(bar, lanes)
         masks = None if mask is None else self.flat(mask, lanes)
@@ -58,7 +58,7 @@ class BulkCopies(BulkReach):
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 
     def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
-        """A box from shared memory; elements outside the tensor are left out."""
+        """Copy a box from shared memory; elements outside the tensor are not stored."""
         lanes = self.lanes()
         sources = self.address(src, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
@@ -86,7 +86,7 @@ class BulkCopies(BulkReach):
         reduction: Choose | None = None,
         type: ScalarType | None = None,
     ) -> None:
-        """``size`` bytes from one space to another; with ``reduction`` elements of ``type`` are combined."""
+        """Copy ``size`` bytes from one space to another; with ``reduction``, combine elements of ``type``."""
         lanes = self.lanes()
         targets, sources, sizes = (self.address(a, lanes) for a in (dst[1], src[1], Address(size)))
         masks = None if mask is None else self.flat(mask, lanes)
@@ -142,7 +142,7 @@ class BulkCopies(BulkReach):
     def remote(
         self, dst: Any, bar: Any, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
     ) -> None:
-        """Each lane's values at ``dst`` in the cluster's shared memory, or combined with what is there."""
+        """Store each lane's values at ``dst`` in the cluster's shared memory, or combine them with its contents."""
         lanes, nbytes = self.lanes(), type.bytes * len(values)
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
         if self.inside(to.start, nbytes):
@@ -182,7 +182,7 @@ class BulkCopies(BulkReach):
         transfers.start(self.machine, self.group, self.active, transfer)
 
     def commit(self) -> None:
-        """Close the group of the copies that complete by groups."""
+        """Commit the group of copies that complete by groups."""
         transfers.commit(self.machine, self.group, self.active, KIND)
 
     def wait(self, n: int, *, read_only: bool) -> None:

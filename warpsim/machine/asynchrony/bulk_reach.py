@@ -1,4 +1,4 @@
-"""What bulk copies ask of a batch: lanes, addresses of the cluster, tensor maps, and memory by boxes and runs."""
+"""What bulk copies need from a batch: lanes, cluster addresses, tensor maps, and memory as boxes and runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 ALIGNMENT = 128
-"""Of a box in shared memory, in bytes."""
+"""Alignment of a box in shared memory, in bytes."""
 OFFSET = (1 << CLUSTER_SHIFT) - 1
 
 
 @attrs.frozen(eq=False)
 class Lanes:
-    """The active lanes of a step: place in the group, CTA column, and flat position in the batch."""
+    """The active lanes of a step: position in the group, CTA column, and flat position in the batch."""
 
     index: Array
     columns: Array
@@ -39,7 +39,7 @@ class Lanes:
 
 
 class BulkReach:
-    """The part of the port that reaches lanes and memory."""
+    """The part of the port that accesses lanes and memory."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group, self.active = machine, group, active
@@ -59,7 +59,7 @@ class BulkReach:
         return Lanes(index, columns[order].astype(np.int64), selection.positions.reshape(-1)[index])
 
     def flat(self, value: Any, lanes: Lanes) -> Array:
-        """An operand's value for each of the lanes."""
+        """An operand's value in each of the lanes."""
         shape = self.group.selection.shape
         array = as_array(value)
         if array.size == 1:
@@ -80,14 +80,16 @@ class BulkReach:
         return np.where(rank < 0, columns, self.peer(columns, np.maximum(rank, 0))), address & OFFSET
 
     def peer(self, columns: Array, rank: Array) -> Array:
-        """The columns of CTAs of a rank in the clusters of ``columns``; those themselves where there is none (reported)."""
+        """The columns of the CTAs with a rank in the clusters of ``columns``; ``columns`` itself where there is none
+        (reported).
+        """
         found = self.machine.cluster_peer(columns, rank)
         if (found < 0).any():
             self.fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
         return np.where(found < 0, columns, found)
 
     def receivers(self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None) -> Receivers:
-        """Where copies to shared memory go; with ``masks`` to every CTA whose bit is set, at the same offsets."""
+        """The receivers of copies to shared memory; with ``masks``, every CTA whose bit is set, at the same offsets."""
         columns, start = self.shared(lanes.columns, targets)
         bar_columns, bar = self.shared(lanes.columns, bars)
         every = np.arange(len(start))
@@ -98,11 +100,11 @@ class BulkReach:
         return Receivers(lane, peers, start[lane], peers, bar[lane])
 
     def fault(self, rule: str, message: str, **more: object) -> None:
-        """Report a broken rule at the present step."""
+        """Report a fault at the current step."""
         self.machine.fault(rule, message, self.group, self.active, **more)
 
     def inside(self, start: Array, nbytes: int) -> bool:
-        """Whether runs lie in shared memory (reported where not)."""
+        """Whether runs are inside shared memory (reported if not)."""
         size = self.machine.batch.shared.size
         if len(start) and (int(start.min()) < 0 or int(start.max()) + nbytes > size):
             self.fault(
@@ -114,7 +116,7 @@ class BulkReach:
         return True
 
     def placed(self, boxes: Boxes, *, store: bool = False) -> bool:
-        """Whether boxes begin where a copy may begin in the tensor (read off an H200, which faults elsewhere)."""
+        """Whether boxes begin where a copy may begin in the tensor (observed on an H200, which faults elsewhere)."""
         if store and any((c < 0).any() for c in boxes.coordinates):
             self.fault("tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
@@ -131,7 +133,7 @@ class BulkReach:
             first = int(boxes.coordinates[0][wrong][0])
             self.fault(
                 "tensor-map",
-                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, no multiple of {ROW_UNIT}"
+                f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, not a multiple of {ROW_UNIT}"
                 if not boxes.fields.packed
                 else f"the innermost coordinate is not a multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
                 advice="boxes must begin at multiples of 16 bytes; other coordinates are free",
@@ -153,7 +155,7 @@ class BulkReach:
         return False
 
     def fits(self, to: Receivers, boxes: Boxes) -> bool:
-        """Whether boxes lie in shared memory, and where the copy asks for them to lie."""
+        """Whether boxes fit in shared memory and are aligned there."""
         odd = to.start % ALIGNMENT != 0
         if odd.any():
             self.fault(
@@ -174,8 +176,9 @@ class BulkReach:
     # ---- maps --------------------------------------------------------------------------------
 
     def maps(self, map: Any, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
-        """The maps that the lanes use, each with its lanes: maps of the same bytes are one, wherever they lie (kernels that make
-        their own have one for each CTA)."""
+        """The maps that the lanes use, each with its lanes. Maps with the same bytes count as one, wherever they are:
+        kernels that make their own have one per CTA.
+        """
         addresses = self.address(map, lanes)
         found: dict[tensor_map.Fields, list[int]] = {}
         for address in np.unique(addresses).tolist():
@@ -184,14 +187,16 @@ class BulkReach:
             rank = len(coordinates(map))
             problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
             if address % 64:
-                problem = "no multiple of 64, and so no tensor map,"
+                problem = "a tensor map that is not aligned to 64 bytes"
             if (
                 not problem
                 and fields is not None
                 and fields.packed
                 and self.machine.launch.device.sm < PACKED_CAPABILITY
             ):
-                problem = f"a map of {tensor_map.DATA_TYPES[fields.data_type]}, which GPUs before sm_100 have not,"
+                problem = (
+                    f"a map of {tensor_map.DATA_TYPES[fields.data_type]}, which GPUs before sm_100 do not support,"
+                )
             if problem:
                 self.fault(
                     "tensor-map",
@@ -212,7 +217,7 @@ class BulkReach:
             told(self.machine, self.group, address, columns, self.active)
 
     def map_bytes(self, column: int, address: int) -> Array | None:
-        """The 128 bytes of a map in global memory or among the parameters."""
+        """The 128 bytes of a map in global memory or in the parameters."""
         if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW or LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
             return None
         return self.global_bytes(address, 128, write=False)
@@ -220,7 +225,7 @@ class BulkReach:
     # ---- memory ------------------------------------------------------------------------------
 
     def global_bytes(self, address: int, nbytes: int, *, write: bool) -> Array | None:
-        """Bytes of global memory, in place; None where a fault was reported."""
+        """A view of global memory; None if a fault was reported."""
         allocation = self.machine.launch.memory.find(address, address + nbytes)
         if allocation is None:
             text, advice = outside_global(self.machine.launch.memory, address, nbytes)
@@ -234,14 +239,15 @@ class BulkReach:
         return allocation.data[address - allocation.start :][:nbytes]
 
     def note(self, addresses: Array, nbytes: int, access: int) -> None:
-        """Tell of accesses through the async proxy."""
+        """Report accesses through the async proxy to the window."""
         told = self.machine.window.global_tile_accessed
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
 
     def runs(self, addresses: Array, nbytes: int, *, combines: bool = False) -> Array:
-        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported; ``combines``: for a reduction, which is
-        told of when it stores."""
+        """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported. ``combines``: for a reduction,
+        whose access is reported when it stores.
+        """
         if not combines:
             self.note(addresses, nbytes, READ)
         out = np.zeros((len(addresses), nbytes), np.uint8)
@@ -252,7 +258,7 @@ class BulkReach:
         return out
 
     def put_runs(self, addresses: Array, values: Array, access: int = WRITE) -> None:
-        """Store runs of bytes in global memory, one after the other (ATOMIC: those that were there are combined in them)."""
+        """Store runs of bytes in global memory, one after another. ATOMIC: the old contents are combined in them."""
         self.note(addresses, values.shape[-1], access)
         for address, row in zip(addresses.tolist(), values, strict=True):
             raw = self.global_bytes(address, len(row), write=True)
@@ -262,7 +268,7 @@ class BulkReach:
     def gather(self, boxes: Boxes, lane: Array) -> Array:
         """The elements ``[boxes, count]`` of boxes, as a load delivers them."""
         place, inside = boxes.elements(lane)
-        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)  # the fill is no value that a type would round
+        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)  # the fill is not a value that a type would round
         kept = place[inside]
         if len(kept):
             low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
@@ -274,7 +280,7 @@ class BulkReach:
         return out
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
-        """Store elements ``[boxes, count]`` (or combine them with what is there); those outside the tensor are left out."""
+        """Store elements ``[boxes, count]``, or combine them with the tensor; those outside it are not stored."""
         place, inside = boxes.elements(lanes)
         place, values = place[inside], values[inside]
         if not len(place):
@@ -294,7 +300,7 @@ class BulkReach:
         elements[index] = values
 
     def read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:
-        """Elements of shared memory at addresses in columns."""
+        """Load elements at addresses in columns of shared memory."""
         return self.machine.batch.shared.gather(address, columns, dtype)
 
     def write(self, columns: Array, address: Array, values: Array) -> None:

@@ -1,4 +1,4 @@
-"""The port of ``cp.async``: copies of single threads, in groups."""
+"""The port of ``cp.async``: per-thread copies, in groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AsyncGroups:
         self.machine, self.group, self.active = machine, group, active
 
     def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
-        """A copy of each active lane of ``nbytes`` to shared memory, of which ``take`` are read."""
+        """Copy ``nbytes`` per active lane to shared memory, of which ``take`` are read."""
         machine, group = self.machine, self.group
         memory = Memory(machine, group, self.active)
         if not transfers.kept(machine):
@@ -55,15 +55,15 @@ class AsyncGroups:
         transfers.start(machine, group, self.active, transfer)
 
     def commit(self) -> None:
-        """Close the present group."""
+        """Commit the current group."""
         transfers.commit(self.machine, self.group, self.active, KIND)
 
     def wait(self, n: int, *, everything: bool = False) -> None:
-        """Wait until at most ``n`` groups are unfinished; with ``everything`` for copies outside of groups too."""
+        """Wait until at most ``n`` groups are pending; with ``everything``, also for copies outside groups."""
         transfers.wait(self.machine, self.group, self.active, KIND, n, everything=everything)
 
     def arrive(self, columns: Any, address: Any) -> None:
-        """Arrive at the mbarriers of the active lanes when all earlier copies of the thread are complete."""
+        """Arrive at the active lanes' mbarriers when all earlier copies of the thread are complete."""
         signal = Signal(columns, address, np.zeros(1, np.int64), arrivals=1)
         lanes = self.group.lanes(self.active)
         transfers.start(self.machine, self.group, self.active, Transfer(self.group, lanes, None, signal=signal))

@@ -1,4 +1,4 @@
-"""The port of fences through the tensormap proxy: maps are coherent at once here, and whoever follows them is told."""
+"""The port of tensormap proxy fences. Maps are always coherent here; fences are only reported to the window."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class TensorMapFences(BulkReach):
     """The port of a group."""
 
     def release(self) -> None:
-        """The threads of the step make their changes of maps visible."""
+        """Release the threads' changes of maps."""
         told = self.machine.window.map_changed
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active))
 
     def acquire(self, map: Any) -> None:
-        """The threads of the step are to see the maps at these addresses."""
+        """Acquire the maps at these addresses."""
         told = self.machine.window.map_acquired
         if told is not None:
             lanes = self.lanes()

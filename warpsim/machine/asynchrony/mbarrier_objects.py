@@ -31,14 +31,14 @@ class MbarrierObjects:
         self.memory = Memory(machine, group, active)
 
     def init(self, space: str, address: Address, count: Array) -> None:
-        """Make objects that expect ``count`` arrivals."""
+        """Initialise objects that expect ``count`` arrivals."""
         told = self.machine.window.mbarrier_initialised
         if told is not None:
             told(self.machine, self.group, *self.places(space, address), count, self.active)
         self.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
-        """The memory may be used for other things again."""
+        """Invalidate objects, so that their memory may be reused."""
         told = self.machine.window.mbarrier_invalidated
         if told is not None:
             old = self.memory.load(space, address, B64)[0].view(U64)
@@ -57,7 +57,9 @@ class MbarrierObjects:
         returns: bool = True,
         arrivals: bool = False,
     ) -> Array | None:
-        """The word before ``change(word, *operands)``, lane after lane; ``arrivals``: the operand counts arrivals only."""
+        """Replace each word by ``change(word, *operands)``, one lane after another; returns the word before.
+        ``arrivals``: the operand only counts arrivals.
+        """
         machine, window = self.machine, self.machine.window
         if window.mbarrier_reached is not None and space == "shared::cluster":
             window.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
@@ -72,12 +74,12 @@ class MbarrierObjects:
                 window.mbarrier_changed(machine, self.group, word, new, self.active)
             return new.view(old.dtype)
 
-        # arrivals that a phase lacks do the same together: only the last may end it
+        # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
         return self.memory.atomic(space, address, B64, changed, operands, returns=returns, safe_sum=safe_sum)
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
-        """The word, for a thread that waits for the phase of ``parity`` to be over."""
+        """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
         machine = self.machine
         if machine.batch.transfers.open:
             columns, place = self.places(space, address)
@@ -97,13 +99,13 @@ class MbarrierObjects:
         return word
 
     def fence(self) -> None:
-        """What the threads of the step initialised is visible to other proxies and CTAs."""
+        """Make what the step's threads initialised visible to other proxies and CTAs."""
         told = self.machine.window.mbarrier_fenced
         if told is not None:
             told(self.machine, self.group)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
-        """Column and offset of the object of each lane that takes part."""
+        """Column and offset of the object of each participating lane."""
         base, offset = address.base, address.offset
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
@@ -123,7 +125,7 @@ class MbarrierObjects:
 
 
 def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
-    """Copies of the async proxy are to signal these objects."""
+    """Note that copies of the async proxy will signal these objects."""
     if machine.window.mbarrier_read is not None:
         machine.window.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
     if machine.window.mbarrier_reached is not None:

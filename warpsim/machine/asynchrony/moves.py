@@ -1,4 +1,4 @@
-"""What asynchronous copies do when they act, by the kinds of work in `warpsim.machine.state.transfers`."""
+"""The effects of asynchronous copies, by the kinds of work in `warpsim.machine.state.transfers`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 
 class ThreadMemory(MemoryPort, Protocol):
-    """A memory port that can be narrowed to some of its threads."""
+    """A memory port that can be restricted to some of its threads."""
 
     def among(self, active: Array) -> ThreadMemory:
-        """The port of only these."""
+        """The port restricted to these threads."""
 
 
 U32 = np.dtype(np.uint32)
 
 
 def fetch(machine: Machine, group: Group, active: Array | None, work: Work, which: Which) -> None:
-    """Read the sources of some receivers; ``group`` are the threads of the present step."""
+    """Read the sources of some receivers. ``group`` are the threads of the current step."""
     if isinstance(work, (BoxStore, RunStore)):
         columns, start = work.source.columns[which][:, None], work.source.start[which]
         reach = BulkReach(machine, group, active)
@@ -72,7 +72,7 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
 
 
 def _in_turn(which: Which, *, apart: bool) -> list[Which]:
-    """All at once, or (reductions, whose targets may overlap) one after the other."""
+    """All receivers at once, or one after another for reductions, whose targets may overlap."""
     return np.split(which, len(which)) if apart else [which]
 
 
@@ -107,7 +107,7 @@ def _load_runs(reach: BulkReach, work: RunLoad, which: Which) -> None:
 
 
 def _replay(machine: Machine, group: Group, active: Array | None, work: ThreadCopy | RemoteStore, which: Which) -> None:
-    """The accesses of some lanes of the group that started the copies."""
+    """Redo the accesses of some lanes of the group that started the copies."""
     memory = Memory(machine, group, active)
     if work.group is not None:
         selection = work.group.selection
@@ -121,7 +121,7 @@ def _replay(machine: Machine, group: Group, active: Array | None, work: ThreadCo
 
 
 def copy_threads(memory: ThreadMemory, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
-    """``nbytes`` of each lane from global to shared memory, of which all (None) or ``take`` are read, the others zero."""
+    """Copy ``nbytes`` per lane from global to shared memory; ``take`` bytes (None: all) are read, the rest become zero."""
     type = TYPES["b64" if nbytes >= 8 else "b32"]
     count = max(nbytes // 8, 1)
     if take is None:
@@ -148,7 +148,7 @@ def copy_threads(memory: ThreadMemory, dst: Address, src: Address, nbytes: int, 
 def store_remote(
     memory: ThreadMemory, dst: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None
 ) -> None:
-    """Values of each lane into the shared memory of its cluster, or combined with what is there."""
+    """Store each lane's values in its cluster's shared memory, or combine them with its contents."""
     if operation is None:
         memory.store("shared::cluster", dst, type, values)
     else:

@@ -1,4 +1,4 @@
-"""Reductions of bulk copies on memory: old and new elements, combined by the update of an instruction."""
+"""Reductions of bulk copies in memory: combine old and new elements by an instruction's update."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_DATA_TYPE = tuple(
 
 
 def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: bool = False) -> Array:
-    """Old and new elements as bits of any integer dtype that is not wider than the type."""
+    """Combine old and new elements, given as bits of any integer dtype not wider than the type."""
     update = choose(type, flush=flush)
     assert update is not None, "the port refuses reductions that do not exist"
     result = update(*(np.ascontiguousarray(x).view(type.dtype) for x in (old, new)))

@@ -1,9 +1,9 @@
-"""``setmaxnreg``: the registers that a CTA's warps give back and wait for.
+"""``setmaxnreg``: registers that a CTA's warps return and wait for.
 
-A CTA owns the registers that its warps had at launch. ``.dec`` gives some back to the CTA, ``.inc`` waits until there are
-enough. Registers of warps that have ended stay theirs (on an H200, too, a CTA whose other warps wait for them never
-ends). The assembler knows the count at launch from ``.maxnreg`` or from ``.minnctapersm`` with a block size; without
-these it leaves the instruction out, and so nobody waits here.
+A CTA owns the registers that its warps had at launch. ``.dec`` returns some to the CTA; ``.inc`` waits until there are
+enough. Warps that have exited keep their registers (on an H100, too, a CTA whose other warps wait for them never ends).
+The assembler derives the count at launch from ``.maxnreg``, or from ``.minnctapersm`` with a block size; without these
+it drops the instruction, and so nothing waits here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan, Step
 
 UNIT = 8
-"""Registers of a thread are allocated in multiples of this."""
+"""Granularity of a thread's register allocation."""
 SM_REGISTERS = 1 << 16
 
 
 def _begin(machine: Machine) -> RegisterCounts:
-    """The first setmaxnreg of the batch: all warps hold what they have at launch."""
+    """Set up the batch's first setmaxnreg: all warps hold their registers at launch."""
     shape = machine.batch.shape
     extent = -(-shape.n_threads // 128) * 4, shape.n_ctas
     at_launch = registers_at_launch(machine.launch.plan.entry.directives)
@@ -38,7 +38,7 @@ def _begin(machine: Machine) -> RegisterCounts:
 
 
 def change(machine: Machine, group: Group, count: int, *, increase: bool) -> bool:
-    """The warps of a group ask for ``count`` registers a thread; True where some have to wait."""
+    """Request ``count`` registers per thread for a group's warps; True if some have to wait."""
     counts = machine.batch.register_counts
     if counts is None:
         counts = machine.batch.register_counts = _begin(machine)
@@ -54,7 +54,7 @@ def change(machine: Machine, group: Group, count: int, *, increase: bool) -> boo
 
 
 def _grant(machine: Machine, counts: RegisterCounts, group: Group, warps: Array, count: int) -> bool:
-    """Take the registers for as many warps as there are some for; False where the group was split or waits."""
+    """Grant the registers to as many warps as possible; False if the group was split or waits."""
     need = np.where(warps, np.maximum(count - counts.held, 0), 0)
     granted = warps & (np.cumsum(need, axis=0) <= counts.free)
     counts.free -= np.where(granted, need, 0).sum(axis=0)
@@ -64,7 +64,7 @@ def _grant(machine: Machine, counts: RegisterCounts, group: Group, warps: Array,
     inside = granted[group.selection.threads >> 5, group.selection.ctas]
     if inside.any():
         goes, group = machine.divide(group, inside)
-        machine.push(goes)  # comes back here and needs nothing more
+        machine.push(goes)  # comes back here, and then needs nothing more
     counts.waiting.append(group)
     return False
 
@@ -80,7 +80,7 @@ def _give_back(machine: Machine, counts: RegisterCounts, warps: Array, count: in
 
 
 def registers_at_launch(directives: dict[str, tuple[int | str, ...]]) -> int | None:
-    """The registers of a thread at launch, as the assembler finds them; None where it cannot."""
+    """Registers per thread at launch, as the assembler determines them; None if it cannot."""
     if "maxnreg" in directives:
         return -(-int(directives["maxnreg"][0]) // UNIT) * UNIT
     block = directives.get("reqntid") or directives.get("maxntid")

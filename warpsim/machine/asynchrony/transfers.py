@@ -1,9 +1,9 @@
 """Asynchronous copies: when their effects appear, and how threads wait for them.
 
-With eager effects a copy acts at once and is kept, until its completion is observed, only where somebody watches for
-accesses that come too early. With late ones (``async_effects="at_wait"``) it acts when a thread observes its completion:
-when the thread that started it waits for its group, or when any thread looks at its mbarrier and nothing else is missing
-there. A random order (`warpsim.machine.state.schedule`) may let it act at any moment in between.
+With eager effects, a copy acts at once; it is kept until its completion is observed only if a watcher checks for
+premature accesses. With late effects (``async_effects="at_wait"``), it acts when a thread observes its completion: when
+the thread that started it waits for its group, or when any thread tests its mbarrier and nothing else is pending there.
+A random order (`warpsim.machine.state.schedule`) may make it act at any moment in between.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def kept(machine: Machine) -> bool:
 
 
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
-    """Begin copies: they act now, or when their completion is observed."""
+    """Start copies: they act now, or when their completion is observed."""
     state, window = machine.batch.transfers, machine.window
     if kept(machine):
         transfer.place = present(group)
@@ -53,21 +53,21 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
         window.async_issued(machine, transfer)
     if not late(machine):
         _act(machine, group, active, transfer, np.arange(len(transfer.positions)))
-        transfer.work = None  # lets go of what was copied
+        transfer.work = None  # releases what was copied
     if kept(machine):
         state.open.append(transfer)
         state.started += 1
         transfer.serial = state.started
         if window.async_started is not None:
             window.async_started(machine, transfer)
-        machine.launch.memory.version += 1  # whoever sleeps at the mbarrier looks again
+        machine.launch.memory.version += 1  # groups that sleep at the mbarrier test it again
 
 
 # ---- groups -------------------------------------------------------------------------------------
 
 
 def _group_numbers(machine: Machine, kind: str) -> Array:
-    """The present group of each thread of the batch."""
+    """The current group of each thread of the batch."""
     groups = machine.batch.transfers.groups
     found = groups.get(kind)
     if found is None:
@@ -76,7 +76,7 @@ def _group_numbers(machine: Machine, kind: str) -> Array:
 
 
 def commit(machine: Machine, group: Group, active: Array | None, kind: str) -> None:
-    """Close the present group of threads."""
+    """Commit the current group of threads."""
     if kept(machine):
         _group_numbers(machine, kind)[group.lanes(active)] += 1
 
@@ -119,7 +119,9 @@ def wait(
 def observe(
     machine: Machine, group: Group, active: Array | None, columns: Array, address: Array, parity: Array
 ) -> None:
-    """Threads look whether the phase of ``parity`` of their mbarriers is over: complete what only they lack."""
+    """Handle threads that test their mbarriers for the end of the phase with ``parity``: complete the copies that alone
+    are missing.
+    """
     state = machine.batch.transfers
     if not any(t.signal is not None for t in state.open):
         return
@@ -145,7 +147,9 @@ def observe(
 
 
 def _ended(open: list[Transfer], keys: Array, phases: Array) -> Array:
-    """The last transfer that counted in a phase of each mbarrier that is over, -1 where there is none: phases end in order."""
+    """The last transfer that counted in a completed phase of each mbarrier, -1 if there is none; phases complete in
+    order.
+    """
     stop = np.full(len(keys), -1, np.int64)
     for number, transfer in enumerate(open):
         if transfer.signal is not None:
@@ -155,7 +159,7 @@ def _ended(open: list[Transfer], keys: Array, phases: Array) -> Array:
 
 
 def _ready(open: list[Transfer], keys: Array, words: Array, wanted: Array) -> Array:
-    """The last transfer whose completion ends the present phase of each mbarrier, -1 where none does."""
+    """The last transfer whose completion ends the current phase of each mbarrier, -1 if none does."""
     nbytes, arrivals = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
     stop = np.full(len(keys), -1, np.int64)
     tx, pending = mbarriers.tx_count(words), mbarriers.pending(words)
@@ -212,7 +216,7 @@ def _complete(machine: Machine, group: Group, active: Array | None, transfer: Tr
 
 
 def _complete_before(machine: Machine, group: Group, active: Array | None, arrival: Transfer, which: Which) -> None:
-    """An arrival that was to follow the copies of its threads: those come first."""
+    """Complete copies that an arrival is to follow before the arrival."""
     mine = np.zeros(machine.batch.shape.n, np.bool_)
     mine[arrival.positions[which]] = True
     for transfer in machine.batch.transfers.open:
@@ -229,20 +233,22 @@ def _land(machine: Machine, group: Group, active: Array | None, transfer: Transf
 
 
 def _shuffle(machine: Machine) -> None:
-    """What is about to be waited for acts in the order of issue: in a random order some of it before the rest."""
+    """Before a wait, in a random order, let some of its copies act ahead of the others; normally they act in issue
+    order.
+    """
     schedule = machine.launch.schedule
     if schedule is not None and late(machine) and schedule.chance(0.5):
         land(machine, schedule)
 
 
 def land(machine: Machine, schedule: Schedule) -> None:
-    """Some of the copies in flight act now, receiver by receiver; nobody has observed their completion yet."""
+    """Let some copies in flight act now, receiver by receiver; no thread has observed their completion yet."""
     for transfer in machine.batch.transfers.open:
         if transfer.landed.all():
             continue
         left = np.flatnonzero(transfer.open & ~transfer.landed)
         which = left[schedule.some(len(left))]
-        if transfer.signal is not None and transfer.signal.arrivals:  # those of its threads come first
+        if transfer.signal is not None and transfer.signal.arrivals:  # copies of its threads come first
             for earlier in machine.batch.transfers.open:
                 if earlier is transfer:
                     break
@@ -253,7 +259,7 @@ def land(machine: Machine, schedule: Schedule) -> None:
 
 
 def _count(machine: Machine, signal: Signal, which: Which) -> None:
-    """Count at the mbarriers, one receiver after the other where they share one."""
+    """Count at the mbarriers, one receiver after another if they share one."""
     columns, address = signal.columns[which], signal.address[which]
     nbytes = np.broadcast_to(signal.nbytes, signal.columns.shape)[which]
     keys = signal.keys[which]
@@ -271,7 +277,7 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
 
 
 def finish(machine: Machine) -> None:
-    """The batch has ended: what was to be written to global memory is written."""
+    """End the batch: perform remaining writes to global memory."""
     state = machine.batch.transfers
     if late(machine):
         for transfer in state.open:

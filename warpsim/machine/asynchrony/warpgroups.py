@@ -1,4 +1,4 @@
-"""Warpgroups: the shared memory that wgmma reads, element by element, in the CTA of each warpgroup."""
+"""Shared memory as wgmma reads it, element by element, in the CTA of each warpgroup."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SharedMatrix:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
     def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], *, transposed: bool) -> Array:
-        """The matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1), ``W`` being ``n * m``."""
+        """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
         size, n_columns = dtype.itemsize, self.machine.batch.shape.n_ctas
         one: descriptors.Elements | None = None
         if bits.size == 1 or (bits == bits.reshape(-1)[0]).all():
@@ -64,7 +64,7 @@ class SharedMatrix:
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
     def _check(self, bits: Array, matrix: tuple[int, int, int, bool], low: int, high: int) -> None:
-        """Tell of descriptors, and report those that leave shared memory if nobody else does."""
+        """Report descriptors to the window; report those that leave shared memory as faults if no watcher does."""
         machine = self.machine
         size, before = machine.batch.shared.size, machine.errors
         told = machine.window.descriptor_read
@@ -75,7 +75,7 @@ class SharedMatrix:
             machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)
 
     def _watch(self, address: Array, low: int, high: int, size: int) -> None:
-        """Tell those who follow accesses to shared memory."""
+        """Report the accesses to the window."""
         machine = self.machine
         if machine.window.tile_read is not None:
             machine.window.tile_read(machine, self.group, address, self.columns, (low, high), size)

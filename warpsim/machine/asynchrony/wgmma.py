@@ -1,4 +1,4 @@
-"""``wgmma``: issue, groups and waits; what is in flight lies in `warpsim.machine.state.wgmma`."""
+"""``wgmma``: issue, groups and waits. `warpsim.machine.state.wgmma` holds what is in flight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def state_of(machine: Machine) -> Wgmma:
-    """The wgmma of the batch, from the first on."""
+    """The wgmma state of the batch, created on first use."""
     found = machine.batch.wgmma
     if found is None:
         found = machine.batch.wgmma = Wgmma.of(machine.batch.shape)
@@ -28,14 +28,14 @@ def state_of(machine: Machine) -> Wgmma:
 
 
 def fence(machine: Machine, group: Group) -> None:
-    """Register accesses before are ordered with the wgmma after."""
+    """Order earlier register accesses with later wgmma."""
     state_of(machine)
     if machine.window.wgmma_fenced is not None:
         machine.window.wgmma_fenced(machine, group)
 
 
 def commit(machine: Machine, group: Group) -> None:
-    """Close a group."""
+    """Commit a group."""
     state, columns = state_of(machine), group.selection.warpgroups
     state.ends[1:, columns] = state.ends[:-1, columns]
     state.ends[0, columns] = state.issued[columns]
@@ -44,7 +44,7 @@ def commit(machine: Machine, group: Group) -> None:
 
 
 def wait(machine: Machine, group: Group, n: int) -> None:
-    """All but the ``n`` newest groups are complete."""
+    """Complete all but the ``n`` newest groups."""
     state, columns = state_of(machine), group.selection.warpgroups
     state.done[columns] = np.maximum(state.done[columns], state.ends[min(n, GROUPS - 1), columns])
     if machine.window.wgmma_waited is not None:
@@ -80,8 +80,9 @@ def start(machine: Machine, group: Group, issue: Issue) -> None:
 
 
 def rename(machine: Machine, group: Group, sources: Array, targets: Array) -> bool:
-    """A move from rows to others, whole registers or their halves: compilers rename accumulators in flight, which no
-    longer is a use of them. False where no source is in flight."""
+    """Handle a move between registers or halves of them: compilers rename accumulators in flight, which is not a use.
+    False if no source is in flight.
+    """
     state = state_of(machine)
     columns, use = group.selection.warpgroups, state.use(group.plan)
     if not (use.accumulator[np.ix_(sources, columns)] > state.done[columns]).all(axis=1).any():

@@ -1,4 +1,4 @@
-"""Results of wgmma that appear late: when their group is waited for, with operands read then."""
+"""Late results of wgmma: computed when their group is waited for, from the operands at that time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from warpsim.machine.state.schedule import Schedule
 
 POISON = 0xFFFADEAD
-"""What accumulators in flight read as: a NaN in f32 and in the upper half of f16x2."""
+"""Contents of accumulators in flight: a NaN in f32 and in the upper half of f16x2."""
 
 
 def hold(machine: Machine, group: Group, issue: Issue, columns: Array, tickets: Array) -> None:
-    """Start a wgmma: its accumulators are poisoned until the result appears."""
+    """Start a wgmma; its accumulators are poisoned until the result appears."""
     state = _state(machine)
     use, selection = state.use(group.plan), group.selection
     if machine.window.tile_read is not None:
@@ -52,12 +52,12 @@ def _state(machine: Machine) -> Wgmma:
 
 
 def issue_of(group: Group) -> Issue:
-    """What is bound of the wgmma at which a group stands."""
+    """The bound wgmma at which a group stands."""
     return group.plan.issues[id(group.instruction)]
 
 
 def _owed(state: Wgmma, group: Group, slot: int, columns: Array) -> Array:
-    """Of which columns the register still lacks the result of an earlier wgmma."""
+    """A mask of the columns in which the register still waits for the result of an earlier wgmma."""
     found: Array = np.zeros(len(columns), np.bool_)
     for pending in state.pending:
         if pending.group.plan is group.plan and slot in issue_of(pending.group).slots_d:
@@ -78,7 +78,7 @@ def _put(target: Array, positions: Array, values: Array) -> None:
 
 
 def perform(machine: Machine, group: Group, *, early: bool = False) -> None:
-    """The effects of every wgmma that is complete now (``early``: of all of the group's), in the order of issue."""
+    """Perform every wgmma that is complete now (``early``: all of the group's), in issue order."""
     group.flush(None)
     state = _state(machine)
     touched: dict[int, None] = {}
@@ -95,7 +95,9 @@ def perform(machine: Machine, group: Group, *, early: bool = False) -> None:
 
 
 def land(machine: Machine, schedule: Schedule) -> None:
-    """The oldest wgmma of some warpgroups read and multiply now, in the order of issue; nobody has seen the results yet."""
+    """Let the oldest wgmma of some warpgroups read and multiply now, in issue order; no thread has seen the results
+    yet.
+    """
     state = machine.batch.wgmma
     if state is None or not state.pending:
         return
@@ -129,7 +131,7 @@ def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
         part.env[slot] = value
     for slot in issue.slots_d:
         part.env[slot] = selection.fetch(held[slot]).copy()
-    outer, machine.delivering = machine.delivering, True  # the reads were told of when the wgmma began
+    outer, machine.delivering = machine.delivering, True  # the reads were reported when the wgmma began
     issue.execute(machine, part)
     machine.delivering = outer
     for slot in issue.slots_d:

@@ -1,4 +1,4 @@
-"""The accumulator registers of wgmma, all at once: from a group's environment to one stack and back."""
+"""The accumulator registers of wgmma, all at once: from a group's environment to one stack, and back."""
 
 from __future__ import annotations
 

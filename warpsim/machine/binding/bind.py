@@ -1,7 +1,7 @@
-"""Binding: each typed instruction becomes a closure over slots that fetches, computes and commits.
+"""Binding: turns each typed instruction into a closure over slots that fetches, computes and commits.
 
-Semantics come from ``form.function``; everything around them (registers, guards, ports, the warp view) is in
-``operand_slots``, ``thread_steps`` and ``warp_steps``. Nothing is looked up by name while running.
+The meaning comes from ``form.function``; everything around it (registers, guards, ports, the warp view) is in
+``operand_slots``, ``thread_steps`` and ``warp_steps``. Nothing is looked up by name at run time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from warpsim.program.program import (
 
 
 def bind_function(plan: FunctionPlan) -> None:
-    """Make the steps of a function."""
+    """Bind the steps of a function."""
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
     plan.flow = blocks
@@ -52,7 +52,7 @@ def bind_function(plan: FunctionPlan) -> None:
 
 
 def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozenset[int]) -> set[int]:
-    """Instructions of a block, as places in the function, whose results nobody reads."""
+    """Instructions of a block, by index in the function, whose results are never read."""
     live: set[int] = set() if block.successors or KEEP not in plan.function.directives else set(range(plan.n_registers))
     for successor in block.successors:
         live |= blocks[successor].live_in
@@ -70,7 +70,7 @@ def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozens
 
 
 def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = False) -> Step:
-    """The closure of one instruction."""
+    """Bind one instruction."""
     form = instruction.form
     if form.scope is Scope.THREAD:
         step = (

@@ -1,4 +1,4 @@
-"""Fences: they change no value here, and whoever follows the order of accesses is told of them."""
+"""Fences: they change no value here, and are only reported to the window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def bind_fence(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """``step`` of a fence, and the window told of it."""
+    """Wrap a fence's ``step`` so that it is reported to the window."""
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
 
     def told(machine: Machine, group: Group) -> object:

@@ -1,5 +1,5 @@
-"""Operands as closures over slots: reading a register, constant, symbol or address as the type an instruction wants,
-writing a result to registers of any width, and the guard.
+"""Operands as closures over slots: reading a register, constant, symbol or address in the type that an instruction
+needs, writing a result to registers of any width, and the guard.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
 
 
 def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
-    """A closure that gives an operand as an array of its type (or affine where ``linear``)."""
+    """A closure that returns an operand as an array of its type (or affine if ``linear``)."""
     if isinstance(operand, Special) and operand.name in CLOCKS:
         dtype, name = operand.type.dtype, operand.name
         return lambda machine, group: (
@@ -105,7 +105,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) 
 
 
 def in_frame(plan: FunctionPlan, operand: SymbolAddress) -> bool:
-    """Whether a symbol's address differs by thread: it lies in the frame of a function."""
+    """Whether a symbol's address differs by thread, because it is in a function's frame."""
     symbol = operand.symbol
     if isinstance(symbol, Param):
         return not plan.function.entry
@@ -147,7 +147,7 @@ def _address_in_register(base: Reg, offset: int) -> Getter:
 
 
 def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
-    """A closure that gives an address as the memory port takes it."""
+    """A closure that returns an address in the form that the memory port takes."""
     base, offset = operand.base, operand.offset
     if base is None:
         fixed = Address(Affine.constant(0, U64), offset)
@@ -244,7 +244,7 @@ def commit_of(instruction: Instruction) -> Setter | None:
 
 
 def guard_of(plan: FunctionPlan, instruction: Instruction) -> Guard:
-    """A closure that gives None (all lanes), False (no lane) or the mask of the lanes that execute."""
+    """A closure that returns None (all lanes), False (no lane) or a mask of the executing lanes."""
     assert instruction.guard is not None
     register, negated = instruction.guard
     slot = register.index

@@ -1,4 +1,4 @@
-"""What a semantics function asks for by name: memory, barriers and the like, the lanes that execute, the reporter."""
+"""What an instruction's body requests by name: memory, barriers and so on, the executing lanes, the reporter."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ PORTS: dict[str, Callable[[Any, Group, Any], Any]] = {
 
 
 def port(machine: Any, name: str, group: Group, active: Any) -> Any:
-    """A port of the group, or the lanes that take part."""
+    """A port of the group, or its participating lanes."""
     return PORTS[name](machine, group, active)

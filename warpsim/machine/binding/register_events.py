@@ -1,4 +1,4 @@
-"""Steps that tell of the registers that they read and write; bound only for launches in which somebody asks."""
+"""Steps that report the registers that they read and write; bound only for launches whose watchers ask for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def telling(block: BoundBlock) -> tuple[list[Step], End]:
 
 
 def _registers(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What it reads and writes; the destinations that a guard may leave as they are count as written alone."""
+    """The registers that it reads and writes; destinations that a guard may preserve count as written only."""
     reads, writes = reads_and_writes(instruction)
     if instruction.guard is not None and writes:
         reads = reads[: -len(writes)]
@@ -46,7 +46,7 @@ def _step(step: Step, instruction: Instruction) -> Step:
 
 
 def _end(end: End, instruction: Instruction) -> End:
-    """What ends a block writes no register; the results of a call are told of when it returns."""
+    """Wrap a block's end: it writes no register, and the results of a call are reported when it returns."""
     reads = _registers(instruction)[0]
     if instruction.traits.ending is Ending.RETURN or not reads:
         return end

@@ -2,7 +2,7 @@
 
 
 class SpecialSlot:
-    """Stands in a plan's extras for a value that only the batch knows."""
+    """Placeholder in a plan's extras for a value that only the batch knows."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Steps of instructions that every thread executes for itself: fetch, compute, commit, over all threads of a group at once."""
+"""Steps of per-thread instructions: fetch, compute, commit, over all threads of a group at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
-    """Loads of kernel parameters by name: constants of the launch."""
+    """Bind loads of kernel parameters by name, which are constants of the launch."""
     form = instruction.form
     if instruction.traits.access is not Access.LOAD or instruction.guard is not None or not plan.function.entry:
         return None
@@ -61,7 +61,7 @@ def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | 
 
 
 def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
-    """The common case: registers in, one register out, no ports, no guard."""
+    """Bind the common case: registers in, one register out, no ports, no guard."""
     form = instruction.form
     if form.ports or instruction.guard is not None or form.n_dest != 1:
         return None
@@ -98,8 +98,9 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     *,
     linear: bool,
 ) -> Step:
-    """The step of two registers into one: what most launches spend their time in. Arrays of one shape, an array with a
-    uniform integer, and two affine values go straight to the body; whatever else comes takes the ``general`` step."""
+    """The step from two registers to one, where most launches spend their time. Arrays of one shape, an array with a
+    uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
+    """
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
     (i, one), (j, other) = first, second
@@ -147,7 +148,7 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
 
 
 def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], general: Step) -> Step:
-    """Likewise of one register or three: affine values go straight to the body."""
+    """The same for one register or three: affine values go straight to the body."""
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
@@ -174,8 +175,9 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, An
 
 
 def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
-    """The step of registers ``pairs`` (slot and type) into one. A value without axes goes to NumPy as one beside those that
-    have some."""
+    """The step from registers ``pairs`` (slot and type) to one. A value without axes is passed to NumPy without axes if
+    others have some.
+    """
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
@@ -226,28 +228,28 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
 
 
 def _fit(result: Any, width: int, *, signed: bool) -> Any:
-    """A result in the width of its register."""
+    """Convert a result to its register's width."""
     if result.dtype.itemsize < width:
         return extend(result, width, signed=signed)
     return retype(result, np.dtype(f"u{width}"))
 
 
 def _fit_linear(result: Any, width: int, *, signed: bool) -> Any:
-    """A result that may be affine in the width of its register."""
+    """Convert a result that may be affine to its register's width."""
     if type(result) is Affine and result.dtype.itemsize > width:
         return result.astype(f"u{width}")
     return _fit(as_array(result), width, signed=signed)
 
 
 def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
-    """An integer value as affine of a type; arrays of one become uniform."""
+    """Convert an integer value to an affine one of a type; one-element arrays become uniform."""
     if type(value) is Affine:
         return value if value.dtype is dtype else value.view(dtype)
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
 def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
-    """Any element-wise instruction, with ports and guards."""
+    """Bind any per-thread instruction, with ports and guard."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
     getters = [source_getter(plan, o, linear=linear) for o in instruction.operands[form.n_dest :]]
@@ -288,12 +290,12 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
 
 
 def _unread(machine: Machine, group: Group, active: Any) -> Memory:
-    """The memory of a step whose result nobody reads."""
+    """The memory of a step whose result is never read."""
     return Memory(machine, group, active, unused=True)
 
 
 def _needed(get: Getter, operand: Operand) -> Getter:
-    """A getter of a value that leaves the thread: its registers must have been written."""
+    """A getter of a value that leaves the thread, which requires its registers to be written."""
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
     slots = [o.register.index for o in parts if isinstance(o, Reg)]
 

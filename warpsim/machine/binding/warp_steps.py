@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
-    """An instruction of whole warps (or warpgroups): operands as ``[n, 32, m]`` (``[n, 128, m]``)."""
+    """Bind an instruction of whole warps (or warpgroups), with operands as ``[n, 32, m]`` (``[n, 128, m]``)."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     wide = form.scope is Scope.WARPGROUP
     getters = [source_getter(plan, o) for o in instruction.operands[form.n_dest :]]
@@ -61,7 +61,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
 
 
 def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[str, Any]:
-    """The ports that a body of whole warps or warpgroups asks for, but for its accumulator."""
+    """The ports that a body of whole warps or warpgroups requests, except its accumulator."""
     warps, wide = group.warps, form.scope is Scope.WARPGROUP
     keywords = {
         p: port(machine, p, group, None if p == "memory" else active)
@@ -78,7 +78,7 @@ def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[
 
 
 def _reporter(warps: Warps, report: Any, *, wide: bool) -> Any:
-    """A reporter to which lanes come in warp view."""
+    """A reporter that takes lanes in warp view."""
 
     def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
         if lanes is not None:
@@ -91,7 +91,7 @@ def _reporter(warps: Warps, report: Any, *, wide: bool) -> Any:
 
 
 def spread(warps: Warps, value: Any, *, wide: bool) -> Any:
-    """An operand of a group in warp view (in warpgroup view where ``wide``); an address with its offset added."""
+    """A group's operand in warp view (warpgroup view if ``wide``); an address with its offset added."""
     if isinstance(value, Address):
         base = warps.spread(value.base)
         return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide=wide)
@@ -112,7 +112,7 @@ def _grouped(array: Array, *, wide: bool) -> Array:
 
 
 def collect(warps: Warps, value: Any, *, wide: bool) -> Any:
-    """Results in warp view (in warpgroup view where ``wide``) in the group's shape."""
+    """Results in warp view (warpgroup view if ``wide``), converted to the group's shape."""
     if isinstance(value, tuple):
         return tuple([collect(warps, v, wide=wide) for v in value])
     if value is None:

@@ -1,4 +1,4 @@
-"""Binding of the wgmma instructions, and of other instructions that touch their registers."""
+"""Binding of wgmma instructions, and of other instructions that use their registers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
 
 
 def _tell_accumulator(machine: Machine, group: Group, issue: Issue, scale_d: Callable[[Machine, Group], Array]) -> None:
-    """Tell of an accumulator that is added to and that no thread has set, if there is one."""
+    """Report an accumulator that is added to but was never set by a thread."""
     unset = next((s for s in issue.slots_d if group.env[s] is None and group.frame.values[s] is None), None)
     if unset is not None and scale_d(machine, group).any():
         assert machine.window.register_needed is not None
@@ -67,7 +67,7 @@ def _tell_accumulator(machine: Machine, group: Group, issue: Issue, scale_d: Cal
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """``step`` of another instruction, with a look at the wgmma in flight where it touches their registers."""
+    """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
     if instruction.form.scope is Scope.WARPGROUP:
         return step
     reads, writes = (

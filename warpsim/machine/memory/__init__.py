@@ -1,1 +1,1 @@
-"""The memories of a launch and the ports through which instructions reach them."""
+"""The memories of a launch, and the ports through which instructions access them."""

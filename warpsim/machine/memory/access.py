@@ -1,7 +1,7 @@
 """The memory port: loads, stores and atomics of one group in every state space.
 
-Affine addresses become strided views of the
-memory; others are checked by their extremes and gathered. Bounds, alignment and read-only mappings are always checked.
+Affine addresses become strided views of memory; others are checked by their extremes and gathered. Bounds, alignment
+and read-only mappings are always checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Memory(Reach, RowAccess):
     # ---- the port ----------------------------------------------------------------------------
 
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Array, ...]:
-        """``count`` consecutive elements from each lane's address."""
+        """Load ``count`` consecutive elements from each lane's address."""
         if space == "const" or space.startswith("param"):
             address = lifted(space, address)
         kind = space_of(space, address)
@@ -39,7 +39,7 @@ class Memory(Reach, RowAccess):
         return self.load_words(kind, address, type.dtype, count)
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
-        """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
         kind = space_of(space, address)
         if kind == "":
             self._by_space(address, lambda port, k, a: port.store(k, a, type, values), None, 0)
@@ -67,9 +67,11 @@ class Memory(Reach, RowAccess):
         shared: Callable[..., Array] | None = None,
         safe_sum: Callable[[Array], Array] | None = None,
     ) -> Array | None:
-        """One read-modify-write a lane, in the order CTA, warp, lane; no old values where nobody reads them.
+        """Do one read-modify-write per lane, in the order CTA, warp, lane; returns no old values if they are never
+        read.
 
-        ``shared`` is the update in shared memory where it differs; ``safe_sum`` as for `apply_atomic`."""
+        ``shared`` is the update in shared memory, if it differs; ``safe_sum`` as for `apply_atomic`.
+        """
         returns = returns and not (self.unused and not self.machine.launch.settings.keeps)
         name = space_of(space)
         if name == "":
@@ -88,7 +90,7 @@ class Memory(Reach, RowAccess):
         return apply_atomic(self, name, address, type.dtype, update, operands, kind, safe_sum, returns=returns)
 
     def shifted(self, address: Address, delta: Array) -> Address:
-        """An address moved by a number of bytes of each lane."""
+        """Advance an address by a number of bytes per lane."""
         return Address(as_array(address.base).astype(np.int64) + delta, address.offset)
 
     def residue(self, address: Address, nbytes: int) -> Array:
@@ -96,7 +98,7 @@ class Memory(Reach, RowAccess):
         return address.places % nbytes
 
     def uneven(self, value: Address | Array) -> Array:
-        """Which lanes' value (or address) is another than that of the first lane of their warp."""
+        """A mask of lanes whose value (or address) differs from that of the first lane of their warp."""
         array = as_array(value.base if isinstance(value, Address) else value)
         if array.size == 1:
             return np.zeros(array.shape, np.bool_)
@@ -106,7 +108,9 @@ class Memory(Reach, RowAccess):
         return warps.collect(np.broadcast_to(wrong, warps.active.shape))
 
     def outside(self, space: str, address: Address) -> Array:
-        """Which lanes' addresses are not in a space; of generic ones, neither in global nor in shared memory."""
+        """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
+        memory.
+        """
         place = address.places
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
@@ -116,20 +120,20 @@ class Memory(Reach, RowAccess):
         return in_local if kind == "" else in_local | in_shared
 
     def advance(self, address: Address, nbytes: int) -> Address:
-        """The address ``nbytes`` further on."""
+        """Advance an address by ``nbytes``."""
         return address.advance(nbytes)
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
-        """32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
+        """Load 32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
         return self.access_rows(space, address, count, None, None)
 
     def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
-        """32-bit words of matrix rows, stored where ``active``."""
+        """Store 32-bit words of matrix rows where ``active``."""
         self.globals.version += 1
         self.access_rows(space, address, len(words), words, active)
 
     def among(self, active: Array) -> Memory:
-        """The port of only these of its threads."""
+        """The port restricted to some of its threads."""
         return type(self)(
             self.machine, self.group, active if self.active is None else active & self.active, unused=self.unused
         )

@@ -1,4 +1,4 @@
-"""What the ports of all state spaces ask of addresses."""
+"""Address helpers shared by the ports of all state spaces."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PA
 from warpsim.machine.values import Affine, Array, as_array, reach
 
 CLUSTER_SHIFT = 24
-"""A shared::cluster address holds the rank of its CTA plus one above this bit."""
+"""A shared::cluster address holds its CTA's rank plus one above this bit."""
 
 
 def misaligned(array: Array, offset: int, nbytes: int) -> bool:
-    """True where some address is not a multiple of the access size."""
+    """Whether some address is not a multiple of the access size."""
     if nbytes == 1:
         return False
     if array.size == 1:
@@ -30,8 +30,9 @@ def misaligned(array: Array, offset: int, nbytes: int) -> bool:
 
 
 class Pattern(NamedTuple):
-    """Affine addresses without their base: how far below it the first access begins and above it the last one ends, the
-    axes that they have, whether all are aligned where the first is, and whether no two touch the same byte."""
+    """Affine addresses without their base: how far the first access begins below it and the last one ends above it, the
+    axes with strides, whether all are aligned if the first is, and whether no two share a byte.
+    """
 
     low: int
     high: int
@@ -42,7 +43,7 @@ class Pattern(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def pattern_of(strides: tuple[int, ...], extents: tuple[int, ...], nbytes: int) -> Pattern:
-    """What is the same for every access of ``nbytes`` by addresses of these strides."""
+    """What is the same for every access of ``nbytes`` by addresses with these strides."""
     low, high = reach(strides, extents)
     shape = tuple([e if s else 1 for s, e in zip(strides, extents, strict=True)])
     aligned = not any(s % nbytes for s in strides)
@@ -50,7 +51,7 @@ def pattern_of(strides: tuple[int, ...], extents: tuple[int, ...], nbytes: int) 
 
 
 def _disjoint(strides: tuple[int, ...], extents: tuple[int, ...], nbytes: int) -> bool:
-    """True where no two index tuples (of axes with a stride) touch the same byte."""
+    """Whether no two index tuples (over axes with a stride) share a byte."""
     reach = nbytes
     for stride, extent in sorted((abs(s), e) for s, e in zip(strides, extents, strict=True) if s):
         if stride < reach:
@@ -65,10 +66,10 @@ def bits_of(array: Array) -> Array:
 
 
 def last_along(value: Array, shape: tuple[int, ...]) -> Array:
-    """The last thread's value along axes that the target does not have."""
+    """The last thread's value along axes that the target lacks."""
     if value.size == 1:
         return value
-    if value.ndim != len(shape):  # of a list of lanes, all at one address
+    if value.ndim != len(shape):  # a list of lanes, all at one address
         return value.reshape(-1)[-1:]
     for axis, extent in enumerate(shape):
         if extent == 1 and value.shape[axis] > 1:
@@ -94,7 +95,7 @@ _SPACES = {
 
 
 def lifted(name: str, address: Address) -> Address:
-    """The address of a load from constants or parameters with the upper half that compilers leave out."""
+    """The address of a load from constants or parameters, with the upper half that compilers omit."""
     base, offset = address.base, address.offset
     if base.dtype.itemsize == 8:
         return address
@@ -105,7 +106,9 @@ def lifted(name: str, address: Address) -> Address:
 
 
 def space_of(name: str, address: Address | None = None) -> str:
-    """The memory that a state space lies in; a function's parameters are local, a kernel's a read-only allocation."""
+    """The memory that contains a state space. A function's parameters are in local memory, a kernel's in a read-only
+    allocation.
+    """
     if name.startswith("param") and address is not None:
         base, offset = address.base, address.offset
         first = base.base if type(base) is Affine else int(base.reshape(-1)[0])

@@ -156,15 +156,16 @@ def _in_turns(cells: Cells, runs: Runs, atomic: Atomic, operands: list[Array], o
 
 
 def _like(old: Array, new: Array) -> Array:
-    """What an update gave, in the type of the cells."""
+    """The result of an update, in the type of the cells."""
     return new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
 
 
 def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Array, Array]:
-    """What many lanes find in one cell that holds ``first`` (one element), and what they leave there.
+    """The values that many lanes find in one cell that holds ``first`` (one element), and the value that they leave.
 
-    Lanes that leave the cell as it is cost next to nothing: all look at the same value until one changes it. That is
-    what spinning on a lock looks like."""
+    Lanes that leave the cell unchanged cost next to nothing: all see the same value until one changes it, as when
+    spinning on a lock.
+    """
     n = len(operands[0])
     if atomic.name == "exch":
         values = _like(first, operands[0])
@@ -191,7 +192,7 @@ def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Arra
 
 
 def _plain(values: Array) -> bool:
-    """Whether there is no NaN, infinity or subnormal number among the values, which rounding treats alike everywhere."""
+    """Whether the values contain no NaN, infinity or subnormal number, so that rounding treats them all alike."""
     size = np.abs(values)
     return bool((((size >= np.finfo(values.dtype).tiny) | (size == 0)) & (size < np.inf)).all())
 

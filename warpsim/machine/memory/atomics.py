@@ -17,7 +17,7 @@ from warpsim.machine.values import Array, as_array
 
 
 class Reach(GlobalAccess, WordAccess):
-    """The parts of the port that atomics go through."""
+    """The parts of the port that atomics use."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ def apply_atomic(
 
 
 def _distinct(owners: Array) -> Array:
-    """The values that occur; nearly always one, for which there is no need to sort."""
+    """The distinct values; usually one, which needs no sorting."""
     if owners.size and owners[0] == owners.min() == owners.max():
         return owners[:1]
     return np.unique(owners)

@@ -1,4 +1,6 @@
-"""Loads and stores of global memory: strided views for affine addresses, gathers for others, every fault named."""
+"""Loads and stores of global memory: strided views for affine addresses, gathers for others, and a message for every
+fault.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,14 @@ I64 = np.dtype(np.int64)
 
 
 class GlobalAccess(Port):
-    """The part of the port that reaches the device's allocations."""
+    """The part of the port that accesses the device's allocations."""
 
     __slots__ = ()
 
     def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, *, write: bool) -> Array | None:
-        """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis where count is 1), or None where
-        the checked way is needed."""
+        """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
+        the checked path is needed.
+        """
         strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
         pattern = pattern_of(strides, base.extents, nbytes)
         low = first + pattern.low
@@ -50,7 +53,7 @@ class GlobalAccess(Port):
         return np.ndarray((*pattern.shape, count), dtype, allocation.data, at, (*strides, dtype.itemsize))
 
     def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
-        """``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
+        """Load ``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address.base, address.offset
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
             view = self.affine_view(base, offset, dtype, count, write=False)
@@ -86,7 +89,9 @@ class GlobalAccess(Port):
         return out
 
     def resolve(self, array: Array, offset: int, nbytes: int, *, write: bool) -> tuple[Array, Array, Array]:
-        """Absolute addresses in the group's shape, their allocations, and which lanes may access (faults reported)."""
+        """Absolute addresses in the group's shape, their allocations, and a mask of the lanes that may access (faults
+        are reported).
+        """
         shape = self.group.selection.shape
         place = np.broadcast_to(array + offset, shape)
         active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
@@ -136,21 +141,21 @@ class GlobalAccess(Port):
         active: Array | None,
         differs: Callable[[], Array] | None = None,
     ) -> None:
-        """Tell of an access to an allocation, where somebody listens."""
+        """Report an access to an allocation, if there is a listener."""
         told = self.window.memory_accessed
         if told is not None:
             record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
             told(self.machine, self.group, record)
 
     def tell_companion_global(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
-        """Tell of an access to an allocation that has a companion."""
+        """Report an access to an allocation that has a companion."""
         told = self.window.companion_accessed
         if told is not None and allocation.companion is not None:
             record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
             told(self.machine, self.group, record)
 
     def _tell_store(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Tell of a store where it is allowed, allocation by allocation."""
+        """Report a valid store, allocation by allocation."""
         base, offset = address.base, address.offset
         nbytes = values[0].dtype.itemsize * len(values)
         if type(base) is Affine and self.active is None and self._tell_affine_store(base, offset, nbytes, values):
@@ -173,7 +178,7 @@ class GlobalAccess(Port):
             self.tell_global(WRITE, allocation, place, nbytes, here, differs)
 
     def _tell_affine_store(self, base: Affine, offset: int, nbytes: int, values: tuple[Array, ...]) -> bool:
-        """Likewise where affine addresses lie in one allocation; False where they do not."""
+        """Report a store with affine addresses in one allocation; False if they are not."""
         first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
         if first + pattern.low < 0 or not pattern.aligned or first % nbytes:
             return False
@@ -192,7 +197,7 @@ class GlobalAccess(Port):
     def _differs_global(
         self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
     ) -> Array:
-        """The lanes that do not find their values in an allocation."""
+        """A mask of the lanes whose values differ from an allocation's contents."""
         shape = self.group.selection.shape
         place = np.broadcast_to(place, shape)
         here = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
@@ -202,7 +207,7 @@ class GlobalAccess(Port):
         return found
 
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
         window = self.window
         if window.memory_accessed is not None:
             self._tell_store(address, values)

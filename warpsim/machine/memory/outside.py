@@ -1,4 +1,4 @@
-"""What to say of an access outside memory: where it went, and what may help."""
+"""Messages and advice for accesses outside memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from warpsim.machine.state.launch import LaunchState
 
 NULL_PAGE = 1 << 16
-"""Addresses below this come from a null pointer and an index."""
+"""Addresses below this come from a null pointer plus an index."""
 FAR = 1 << 32
-"""Further away than this, no allocation is near."""
+"""Beyond this distance, no allocation counts as near."""
 INDEX = "check the index against the array's size, and the access's guard"
 
 
 def outside_global(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
-    """Message and advice for an address outside any allocation: the nearest one and the distance."""
+    """Message and advice for an address outside any allocation, with the nearest one and the distance."""
     text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x}"
     if 0 <= address < NULL_PAGE:
         where = f", {address} bytes from it" if address else ""
@@ -49,12 +49,12 @@ class RowProblem(enum.Enum):
     ALIGNMENT = "is not a multiple of"
 
     def message(self, address: int, nbytes: int) -> str:
-        """What is wrong with a row of ``nbytes`` at an address."""
+        """The message for a row of ``nbytes`` at an address."""
         return f"row address 0x{address:x} {self.value}" + (f" {nbytes} bytes" if self is RowProblem.ALIGNMENT else "")
 
     @property
     def advice(self) -> str:
-        """What may help."""
+        """Advice."""
         if self is RowProblem.SPACE:
             return "ldmatrix and stmatrix move rows of shared memory only"
         return "align the tile, and make the distance between its rows a multiple of 16 bytes"

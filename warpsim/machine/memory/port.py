@@ -1,4 +1,4 @@
-"""What the parts of the memory port share: the threads that access, and the memories of their batch."""
+"""What the parts of the memory port share: the accessing threads, and the memories of their batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 class Port:
-    """The memory as the threads of a group see it in one step, those that are ``active`` (None: all); ``unused`` where nobody
-    reads what an atomic gives back."""
+    """Memory as the threads of a group see it in one step: those that are ``active`` (None: all). ``unused``: an
+    atomic's old value is never read.
+    """
 
     __slots__ = ("active", "globals", "group", "local", "machine", "shared", "unused", "window")
 

@@ -1,4 +1,4 @@
-"""Rows of matrices (ldmatrix, stmatrix, wmma): consecutive words at addresses of single lanes, in warp view."""
+"""Matrix rows (ldmatrix, stmatrix, wmma): consecutive words at per-lane addresses, in warp view."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RowAccess(Port):
     def access_rows(
         self, space: str, address: Array, count: int, words: tuple[Array, ...] | None, active: Array | None
     ) -> tuple[Array, ...]:
-        """Word accesses in warp view: ``address`` is ``[n, k, m]``."""
+        """Access words in warp view; ``address`` is ``[n, k, m]``."""
         warps = self.group.warps
         kind = space_of(space)
         if address.shape[2] > 1 and warps.dense and (address == address[:, :, :1]).all():
@@ -62,7 +62,7 @@ class RowAccess(Port):
         return tuple([self.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
 
     def _row_faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
-        """Report rows that cannot be accessed; the addresses, 0 for those, and which rows can."""
+        """Report rows that cannot be accessed. Returns the addresses, 0 for those rows, and a mask of the valid rows."""
         self.shared.spare()
         warps = self.group.warps
         shape = (warps.n, array.shape[1], warps.m)
@@ -85,7 +85,9 @@ class RowAccess(Port):
         return np.where(mask, array, 0), mask
 
     def _refused(self, problem: RowProblem, rows: Array, address: Array, nbytes: int, mask: Array) -> Array:
-        """Tell of rows that cannot be accessed, and report them if nobody else does; the rows of ``mask`` that are left."""
+        """Report rows that cannot be accessed to the window, and as faults if no watcher does; returns the rest of
+        ``mask``.
+        """
         if not rows.any():
             return mask
         machine, group, before = self.machine, self.group, self.machine.errors

@@ -1,4 +1,4 @@
-"""The ends of the threads' stacks, which move when a function allocates."""
+"""The tops of the threads' stacks, which move when a function allocates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 LIMIT = 512 * 1024
-"""Bytes of local memory that a thread may have (CUDA C++ Programming Guide, Technical Specifications)."""
+"""Most local memory of a thread in bytes (CUDA C++ Programming Guide, Technical Specifications)."""
 LIMIT_OF_ALL = 1 << 32
-"""Bytes of local memory that all threads which run side by side may have together."""
+"""Most local memory of all threads that run side by side, in bytes."""
 STEP = 256
-"""Frames above allocations begin at multiples of this, so that threads that allocated different amounts call alike."""
+"""Alignment of frames above allocations, so that threads with different allocations make the same calls."""
 
 
 class ThreadStack:
-    """The stacks of a group's threads, in the function where they are. A function that allocates has a word in its
-    frame (`FunctionPlan.stack_word`) that says where its part of the stack ends, 0 while that is the frame's end."""
+    """The stacks of a group's threads, in their current function. A function that allocates has a word in its frame
+    (`FunctionPlan.stack_word`) with the top of its part of the stack, 0 while that is the end of the frame.
+    """
 
     def __init__(self, machine: Machine, group: Group, active: Array | None = None) -> None:
         self.machine = machine
@@ -35,14 +36,14 @@ class ThreadStack:
         return self.group.local_base + self.group.plan.stack_word
 
     def top(self) -> Array:
-        """The end of each thread's part of the stack, an address in local memory, int64 in the group's shape."""
+        """The top of each thread's part of the stack, an address in local memory, int64 in the group's shape."""
         group = self.group
         positions = group.selection.positions
         held = self.machine.batch.local.gather(np.full(positions.shape, self._word), positions, np.dtype(np.uint32))
         return np.where(held == 0, group.local_base + group.plan.frame_size, held.astype(np.int64))
 
     def allocate(self, size: Array, align: int) -> Array:
-        """New memory of ``size`` bytes at a multiple of ``align``: its address."""
+        """Allocate ``size`` bytes at a multiple of ``align``; returns their address."""
         group = self.group
         address = -(-self.top() // align) * align
         size = np.broadcast_to(size, address.shape)
@@ -63,7 +64,7 @@ class ThreadStack:
         return address
 
     def restore(self, end: Array) -> None:
-        """The stack ends there."""
+        """Restore an earlier top."""
         positions = self.group.selection.positions
         ends = np.broadcast_to(end, positions.shape).astype(np.uint32)
         if self.active is not None:
@@ -72,7 +73,7 @@ class ThreadStack:
         self.machine.fill("local", np.full(positions.shape, self._word), positions, np.ascontiguousarray(ends))
 
     def reach(self, end: int, cause: str) -> None:
-        """Make the stacks so large, or report that they cannot be."""
+        """Grow the stacks, or report that they cannot be that large."""
         group, local = self.group, self.machine.batch.local
         if end > LIMIT:
             self.machine.fault(
@@ -91,7 +92,7 @@ class ThreadStack:
         local.grow(end + 16)
 
     def callee_frame(self) -> int:
-        """Where the frame of a called function begins."""
+        """The start of a called function's frame."""
         group = self.group
         if group.plan.stack_word is None:
             return group.local_base + group.plan.frame_size

@@ -1,4 +1,4 @@
-"""Loads and stores of shared and local memory: whole rows of words where all columns have one address, else gathers."""
+"""Loads and stores of shared and local memory: whole rows of words if all columns use the same address, else gathers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from warpsim.machine.values import FLAT, Affine, Array, as_array
 
 
 class WordAccess(Port):
-    """The part of the port that reaches the words of CTAs and threads."""
+    """The part of the port that accesses the words of CTAs and threads."""
 
     __slots__ = ()
 
@@ -33,19 +33,21 @@ class WordAccess(Port):
         return self.shared, selection.ctas, False
 
     def place(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
-        """Byte address (int or int64 array) in a column, the space, the columns, whether rows serve, and who may."""
+        """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
+        the lanes that may access.
+        """
         base, offset = address.base, address.offset
         space, columns, covered = self.columns(kind)
         if type(base) is Affine:
             low, high = base.limits()
-            if low + offset >= 0 and high + offset + nbytes <= space.size:  # so no CTA rank stands above the offset
+            if low + offset >= 0 and high + offset + nbytes <= space.size:  # so there is no CTA rank above the offset
                 first = base.base + offset
                 if base.strides == FLAT:
                     if first % nbytes == 0:
                         return first, space, columns, covered, self.active
                 elif not any(part % nbytes for part in (first, *base.strides)):
                     place = base.array().astype(np.int64) + offset
-                    # a base below zero has wrapped round: only with the offset it is an address again
+                    # a base below zero has wrapped around: only with the offset is it an address
                     return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.active
         array = as_array(base)
         array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
@@ -58,7 +60,7 @@ class WordAccess(Port):
         return self._word_faults(kind, array, space, columns, nbytes)
 
     def _remote(self, array: Array, columns: Array) -> tuple[Array, Array]:
-        """Addresses in another CTA of the cluster: the rank plus one stands in the bits above the offset."""
+        """Resolve addresses in another CTA of the cluster, whose rank plus one is in the bits above the offset."""
         rank = (array >> CLUSTER_SHIFT) - 1
         peer = self.machine.cluster_peer(columns, np.maximum(rank, 0))
         bad = (rank >= 0) & (peer < 0)
@@ -104,7 +106,7 @@ class WordAccess(Port):
         return np.where(good, place, 0), space, columns, False, good
 
     def load_words(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
-        """``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
+        """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
         place, space, columns, covered, active = self.place(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
         if self.window.memory_accessed is not None or space.companion is not None:
@@ -126,7 +128,7 @@ class WordAccess(Port):
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
     def tell_words(self, space: WordSpace, access: MemoryAccess) -> None:
-        """Tell of an access."""
+        """Report an access."""
         window = self.window
         if window.memory_accessed is not None:
             window.memory_accessed(self.machine, self.group, access)
@@ -134,7 +136,7 @@ class WordAccess(Port):
             window.companion_accessed(self.machine, self.group, access)
 
     def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
-        """Whole rows of words where the address does not depend on the column."""
+        """Whole rows of words, if the address does not depend on the column."""
         shape = self.machine.batch.shape.extents
         tail = shape if kind == "local" else (1, 1, *shape[2:])
         if isinstance(place, int):
@@ -147,7 +149,7 @@ class WordAccess(Port):
         return [space.words.take(word + k if k else word, axis=0).reshape(out) for k in range(n_words)]
 
     def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
-        """Consecutive elements at each lane's address; of equal addresses the last lane's stay."""
+        """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
         size, count = values[0].dtype.itemsize, len(values)
         place, space, columns, covered, active = self.place(kind, address, size * count)
         window = self.window
@@ -184,7 +186,7 @@ class WordAccess(Port):
             for k, word in enumerate(words):
                 space.words[(place >> 2) + k].reshape(shape)[...] = word
             return
-        if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane's value stays
+        if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane wins
             for k, value in enumerate(values):
                 space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
             return
@@ -201,7 +203,7 @@ class WordAccess(Port):
     def _differs_words(
         self, space: WordSpace, place: Any, columns: Array, active: Array | None, values: tuple[Array, ...]
     ) -> Array:
-        """The lanes that do not find their values in memory."""
+        """A mask of the lanes whose values differ from memory."""
         shape = self.group.selection.shape
         found: Array = np.zeros(shape, np.bool_)
         at = np.broadcast_to(np.asarray(place, np.int64), shape)

@@ -17,10 +17,10 @@ from warpsim.machine.values import Array
 
 @attrs.define(eq=False)
 class Barrier:
-    """One barrier of every CTA of a batch: how many threads have arrived, and the groups that wait.
+    """One barrier of every CTA of a batch: threads that have arrived, and groups that wait.
 
-    ``expected`` is 0 where all threads of the CTA that have not exited are meant; ``partial`` is True once fewer were,
-    or some went on without waiting.
+    ``expected`` is 0 for all threads of the CTA that have not exited. ``partial`` is True once fewer were expected, or
+    some continued without waiting.
     """
 
     number: int
@@ -28,23 +28,24 @@ class Barrier:
     expected: Array
     partial: bool = False
     waiting: list[Group] = attrs.field(factory=list)
-    """Groups that stand at the instruction where they have arrived."""
+    """Groups that stand at the instruction where they arrived."""
     votes: list[tuple[Selection, Array]] = attrs.field(factory=list)
 
     @classmethod
     def of(cls, number: int, n_ctas: int) -> Barrier:
-        """A barrier at which nobody has arrived."""
+        """A barrier without arrivals."""
         return cls(number, np.zeros(n_ctas, np.int64), np.zeros(n_ctas, np.int64))
 
 
 NEVER = 1 << 62
-"""The phase of a cluster's barrier that a thread waits for which has not arrived since it waited last."""
+"""The cluster barrier phase awaited by a thread that has not arrived since its last wait."""
 
 
 @attrs.define(eq=False)
 class ClusterBarrier:
-    """The barriers of the clusters of a batch: the ``cluster`` of each CTA, arrivals in each cluster's present ``phase``, the
-    phase in which each thread ``entered``, and the groups that wait, as at a `Barrier`."""
+    """The barriers of a batch's clusters: the ``cluster`` of each CTA, arrivals in each cluster's current ``phase``,
+    the phase in which each thread ``entered``, and waiting groups, as for `Barrier`.
+    """
 
     cluster: Array
     arrived: Array
@@ -54,15 +55,16 @@ class ClusterBarrier:
 
     @classmethod
     def of(cls, cluster: Array, n_threads: int) -> ClusterBarrier:
-        """Barriers at which nobody has arrived."""
+        """Barriers without arrivals."""
         n = int(cluster.max()) + 1
         return cls(cluster, np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n_threads, NEVER, np.int64))
 
 
 @attrs.define(eq=False)
 class RegisterCounts:
-    """The registers of a thread that each warp ``[W, n_ctas]`` (W: whole warpgroups) holds, those that its CTA has free, and
-    the groups that wait for some. Nobody waits unless they are ``bounded``."""
+    """The registers per thread of each warp ``[W, n_ctas]`` (W: whole warpgroups), the CTA's free registers, and the
+    groups that wait for some. Groups wait only if ``bounded``.
+    """
 
     held: Array
     free: Array
@@ -79,17 +81,17 @@ class BatchState:
     shared: WordSpace
     local: WordSpace
     alive: Array
-    """Threads of each CTA that have not exited."""
+    """Number of threads per CTA that have not exited."""
     frames: dict[tuple[int, str], Frame] = attrs.field(factory=dict)
     """By activation depth and function."""
     runnable: list[Group] = attrs.field(factory=list)
     parked: list[Group] = attrs.field(factory=list)
     """Groups that wait for lanes of their warps."""
     sleeping: list[Group] = attrs.field(factory=list)
-    """Groups that poll, until memory changes or their time comes."""
+    """Groups that poll, asleep until memory changes or their time comes."""
     generation: int = 0
     meetings: int = 0
-    """How many times a barrier of CTAs has been passed."""
+    """How often a CTA barrier has been passed."""
     barriers: dict[int, Barrier] = attrs.field(factory=dict)
     cluster_barrier: ClusterBarrier | None = None
     register_counts: RegisterCounts | None = None
@@ -99,12 +101,12 @@ class BatchState:
     """None until the first wgmma."""
     exited: Array | None = None
     warpgroups: tuple[int, Array] | None = None
-    """How many threads have not exited, and how many of each warpgroup."""
+    """Number of threads that have not exited, and per warpgroup."""
     notes: dict[str, Any] = attrs.field(factory=dict)
-    """What watchers know of the batch, by their names."""
+    """What watchers know about the batch, by their names."""
 
     def groups(self) -> list[Group]:
-        """All groups but the one that runs."""
+        """All groups except the running one."""
         found = [*self.runnable, *self.parked, *self.sleeping]
         for place in (*self.barriers.values(), self.cluster_barrier, self.register_counts):
             found += place.waiting if place is not None else []

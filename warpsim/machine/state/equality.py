@@ -1,4 +1,4 @@
-"""When two states are equal: the same values in the same places, whatever each has cached."""
+"""Equality of states: the same values in the same places, regardless of caches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def equal(a: object, b: object) -> bool:
 
 
 def difference(a: object, b: object) -> str | None:
-    """Where two states differ first, as a path of fields and keys; None where they are equal."""
+    """The first difference between two states, as a path of fields and keys; None if they are equal."""
     return _Comparison().differ(a, b, "")
 
 
@@ -40,7 +40,7 @@ class _Comparison:
         if isinstance(a, (dict, Sequence, set, frozenset)) or _fields(a):
             if (id(a), id(b)) in self._seen:
                 return None
-            self._seen[id(a), id(b)] = a, b  # kept, so that nothing else gets the same identity
+            self._seen[id(a), id(b)] = a, b  # kept, so that its identity is not reused
         if isinstance(a, dict):
             return self._mappings(a, b, path)
         if isinstance(a, Sequence) and not isinstance(a, (str, bytes)):
@@ -77,7 +77,7 @@ def _same_array(a: Any, b: Any) -> bool:
 
 
 def _name(value: Any) -> tuple[Any, ...] | None:
-    """What stands for a part of the plan, or for what never changes."""
+    """The identity of a part of the plan, or of an immutable object."""
     if isinstance(value, Instruction):
         return "instruction", value.span, value.text
     if isinstance(value, (KernelPlan, FunctionPlan)):
@@ -94,7 +94,7 @@ def _name(value: Any) -> tuple[Any, ...] | None:
 
 
 def _fields(value: Any) -> list[str]:
-    """The attributes that count."""
+    """The attributes to compare."""
     names: list[str] = [*getattr(value, "__dict__", ())] if not isinstance(value, type) else []
     for cls in type(value).__mro__:
         slots = cls.__dict__.get("__slots__", ())

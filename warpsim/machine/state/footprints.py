@@ -1,4 +1,4 @@
-"""Which bytes of memory an operation in flight touches, and whether an access meets them."""
+"""The bytes that an operation in flight touches, and whether an access overlaps them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from warpsim.layout.boxes import Boxes
 from warpsim.machine.values import Array
 
 GRANULE = 16
-"""Bytes that copies write at once where they can."""
+"""Bytes that copies write at once if possible."""
 
 
 @attrs.frozen(eq=False)
 class Footprint:
-    """Runs ``[start, start + nbytes)`` of bytes, one for each receiver, in the shared memory of a column."""
+    """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column, one per receiver."""
 
     columns: Array
     start: Array
@@ -30,10 +30,10 @@ class Footprint:
         object.__setattr__(self, "high", 0 if empty else int(self.start.max()) + self.nbytes)
 
     def __deepcopy__(self, memo: object) -> Footprint:
-        return self  # never changes
+        return self  # immutable
 
     def holders(self, address: Array, columns: Array, open: Array) -> Array:
-        """Which of these bytes lie in a run of a receiver that is open."""
+        """A mask of the bytes that are in a run of an open receiver."""
         keys = self.columns << 32 | self.start
         order = np.argsort(keys, kind="stable")
         wanted = columns << 32 | address
@@ -42,7 +42,7 @@ class Footprint:
 
 @attrs.define(eq=False)
 class GlobalTarget:
-    """What a store writes, within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at the address of each receiver."""
+    """The target of a store, within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each receiver's address."""
 
     low: int
     high: int
@@ -54,7 +54,7 @@ class GlobalTarget:
     CACHES: ClassVar[frozenset[str]] = frozenset({"_runs"})
 
     def __deepcopy__(self, memo: object) -> GlobalTarget:
-        return self  # never changes
+        return self  # immutable
 
     @classmethod
     def of_boxes(cls, boxes: Boxes) -> GlobalTarget:
@@ -67,7 +67,7 @@ class GlobalTarget:
         return cls(int(address.min()), int(address.max()) + nbytes, None, address, nbytes)
 
     def _spread(self) -> tuple[Array, Array, int]:
-        """The addresses of elements, the receiver of each, and the size of an element."""
+        """The addresses of elements, their receivers, and the element size."""
         if self.boxes is not None:
             return self.boxes.spread()
         assert self.address is not None
@@ -75,7 +75,7 @@ class GlobalTarget:
         return address, np.repeat(np.arange(len(self.address)), self.nbytes // GRANULE), GRANULE
 
     def runs(self) -> tuple[Array, Array, int]:
-        """Addresses in order, receivers and size of runs; of 16 bytes where whole ones are written."""
+        """Addresses (ascending), receivers and size of runs; of 16 bytes if whole ones are written."""
         if self._runs is None:
             address, receiver, size = self._spread()
             whole = np.unique(receiver << 44 | address // GRANULE)
@@ -86,13 +86,13 @@ class GlobalTarget:
         return self._runs
 
     def holders(self, address: Array, open: Array) -> Array:
-        """Which of these bytes a receiver that is open writes."""
+        """A mask of the bytes that an open receiver writes."""
         starts, receivers, size = self.runs()
         return _within(starts, open[receivers], address - size + 1, address)
 
 
 def _within(keys: Array, open: Array, first: Array, last: Array) -> Array:
-    """For each pair of bounds whether a key from the one to the other (the keys are in order) is open."""
+    """For each pair of bounds, whether a key between them (keys are sorted) is open."""
     before = np.concatenate(([0], np.cumsum(open)))
     found: Array = before[np.searchsorted(keys, last, "right")] > before[np.searchsorted(keys, first, "left")]
     return found

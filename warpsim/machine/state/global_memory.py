@@ -17,25 +17,27 @@ from warpsim.machine.values import Array
 ALIGNMENT = 256
 GUARD = 1 << 20
 CAPACITY = 80 << 30
-"""The global memory of a GPU, in bytes: that of an A100 and an H100."""
+"""Global memory of a GPU in bytes, as on an A100 or H100."""
 FIRST_ADDRESS = 0x7F_0000_0000
 CONST_ADDRESS = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 PARAM_ADDRESS = PARAM_WINDOW + 0xC000_0000
-"""Where the parameters of a kernel lie: their low 32 bits are no place in a stack frame."""
+"""Address of kernel parameters; its low 32 bits are outside any stack frame."""
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 WINDOW = 1 << 32
 EPOCH = 1_700_000_000 * 10**9
-"""%globaltimer on a new device: in nanoseconds since 1970, as GPUs count."""
+"""%globaltimer on a new device: nanoseconds since 1970, as GPUs count."""
 
 
 class Allocation:
-    """A run of bytes of global memory; ``data`` is the memory itself, as uint8, for reading: who writes to it calls `own` first.
+    """A run of bytes of global memory. ``data`` is the memory itself, as uint8, for reading; call `own` before writing
+    to it.
 
-    No two of a memory have the same ``number``. ``companion`` has the same bytes beside it, for whatever goes along with
-    them; watchers make, fill and read it. A copy shares the bytes until one of the two writes; those that are ``anchored``
-    belong to somebody outside, and stay in place: then the copies move away."""
+    ``number`` is unique within a memory. ``companion`` has the same number of bytes beside it, for watchers, which
+    make, fill and read it. A copy shares the bytes until either side writes. ``anchored`` bytes belong to an outside
+    owner and stay in place; copies move away instead.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -51,7 +53,7 @@ class Allocation:
         "start",
     )
     CACHES = frozenset({"_sharing", "_views", "anchored"})
-    """What does not belong to the state."""
+    """Attributes that are not part of the state."""
 
     def __init__(
         self, start: int, data: Array, name: str, number: int = 0, *, read_only: bool, anchored: bool = True
@@ -86,11 +88,11 @@ class Allocation:
 
     @property
     def is_shared(self) -> bool:
-        """Whether a copy may have the same bytes, which `own` ends."""
+        """Whether a copy may have the same bytes, until `own` is called."""
         return self._sharing is not None
 
     def own(self) -> None:
-        """Before the bytes change: nobody else has them."""
+        """Make the bytes exclusive before they change."""
         sharing, self._sharing = self._sharing, None
         if sharing is None:
             return
@@ -113,10 +115,10 @@ class Allocation:
 
 
 class GlobalMemory:
-    """The address space that kernels, arrays, module variables and the heap share.
+    """The address space shared by kernels, arrays, module variables and the heap.
 
-    ``version`` counts the changes: whoever waits for memory to change looks at it; ``private`` those of local memory.
-    ``nanoseconds`` is the device's time when a launch begins.
+    ``version`` counts changes, for waiters; ``private`` counts those of local memory. ``nanoseconds`` is the device
+    time when a launch begins.
     """
 
     def __init__(self) -> None:
@@ -134,8 +136,9 @@ class GlobalMemory:
     CACHES = frozenset({"lock"})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GlobalMemory:
-        """The memory as it is: what runs on the copy leaves the caller's arrays alone. Until `settle`, whoever changes these
-        by other means than `Allocation.own` changes the copy, too."""
+        """Copy the memory; running on the copy leaves the caller's arrays alone. Until `settle`, changing these other
+        than through `Allocation.own` changes the copy too.
+        """
         copied = GlobalMemory()
         memo[id(self)] = copied
         for name, value in self.__getstate__().items():
@@ -154,7 +157,7 @@ class GlobalMemory:
         return tuple(self._allocations)
 
     def own(self, address: int) -> None:
-        """Before the bytes of the allocation that starts at an address change: no copy shares them."""
+        """Make the bytes of the allocation at an address exclusive before they change."""
         found = self.at(address)
         if found is None:
             raise KeyError(address)
@@ -168,12 +171,12 @@ class GlobalMemory:
         return found.data
 
     def settle(self) -> None:
-        """The caller's arrays are theirs alone again: copies share nothing with them any more."""
+        """Make the caller's arrays exclusive again: copies share nothing with them any more."""
         for allocation in self._allocations:
             allocation.own()
 
     def restore(self, other: GlobalMemory) -> None:
-        """Be as ``other`` is, a copy of what this was at another time: in the arrays that are mapped here."""
+        """Return to the state of ``other``, a copy from another time, in the arrays mapped here."""
         here = {allocation.number: allocation for allocation in self._allocations}
         for name, value in copy.deepcopy(other).__getstate__().items():
             setattr(self, name, value)
@@ -197,7 +200,7 @@ class GlobalMemory:
         address: int | None = None,
         align: int = ALIGNMENT,
     ) -> int:
-        """Make a flat uint8 array part of memory, in place; gives its address."""
+        """Map a flat uint8 array into memory, in place; returns its address."""
         while self._dropped:
             self.unmap(self._dropped.popleft())
         if address is None:
@@ -210,7 +213,7 @@ class GlobalMemory:
         return address
 
     def _free_place(self, first: int, nbytes: int, align: int) -> int:
-        """The first aligned address from which on there is room, beside what was mapped at chosen addresses."""
+        """The first aligned address with enough room, given what was mapped at chosen addresses."""
         align = max(align, ALIGNMENT)
         address = -(-first // align) * align
         while (other := self._overlapped(address, nbytes)) is not None:
@@ -224,7 +227,7 @@ class GlobalMemory:
         return None
 
     def overlapped_by(self, address: int, nbytes: int) -> str | None:
-        """What lies already where somebody wants to map memory, in words."""
+        """What a new mapping would overlap, in words."""
         for start, what in ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "parameter")):
             if address < start + WINDOW and start < address + nbytes:
                 return f"the window of {what} memory"
@@ -232,11 +235,13 @@ class GlobalMemory:
         return None if found is None else f"{found.name} at 0x{found.start:x}"
 
     def drop(self, address: int) -> None:
-        """Nobody refers to an allocation any more. It goes before the next one comes: a launch may be running."""
+        """Note that an allocation is unreferenced. It is removed before the next one is made, because a launch may be
+        running.
+        """
         self._dropped.append(address)
 
     def unmap(self, address: int) -> None:
-        """Take an array out of memory again."""
+        """Unmap an array."""
         at = bisect.bisect_left(self._starts, address)
         if self._allocations[at].anchored:
             self._allocations[at].own()
@@ -251,10 +256,10 @@ class GlobalMemory:
         const: bool = False,
         align: int = ALIGNMENT,
     ) -> tuple[int, Array]:
-        """New zeroed memory (in the constant bank's range where ``const``): its address and its bytes.
+        """Allocate zeroed memory (in the constant bank's range if ``const``); returns its address and bytes.
 
         Raises:
-            LaunchError: where the GPU, or this machine, has not so much.
+            LaunchError: the GPU or this machine does not have enough.
         """
         if nbytes > CAPACITY:
             raise LaunchError(f"{name} takes {nbytes} bytes of global memory; the GPU has {CAPACITY}")
@@ -269,7 +274,7 @@ class GlobalMemory:
         return self.map(data, name=name, read_only=read_only, align=align), data
 
     def find(self, low: int, high: int) -> Allocation | None:
-        """The allocation that holds all bytes of ``[low, high)``."""
+        """The allocation that contains all bytes of ``[low, high)``."""
         at = bisect.bisect(self._starts, low) - 1
         if at >= 0:
             allocation = self._allocations[at]
@@ -294,7 +299,7 @@ class GlobalMemory:
         return sum(a.data.size for a in self._allocations)
 
     def total(self, name: str, each: int) -> int:
-        """Bytes of the allocations of a name, and ``each`` for every one of them."""
+        """Bytes of the allocations of a name, plus ``each`` for every one of them."""
         return sum(a.data.size + each for a in self._allocations if a.name == name)
 
     def nearest(self, address: int) -> tuple[Allocation, int] | None:
@@ -308,7 +313,7 @@ class GlobalMemory:
         return best
 
     def owners(self, low: Array, nbytes: int) -> Array:
-        """Index of the allocation that holds ``[low, low + nbytes)`` of each lane, -1 where none does."""
+        """Index of the allocation that contains ``[low, low + nbytes)`` for each lane, -1 if none does."""
         starts = np.array(self._starts or [0], np.int64)
         ends = np.array([a.end for a in self._allocations] or [0], np.int64)
         at = np.searchsorted(starts, low, "right") - 1
@@ -316,7 +321,7 @@ class GlobalMemory:
         return np.where(inside, at, -1)
 
     def accompanied(self) -> list[Allocation]:
-        """The allocations that have companions."""
+        """The allocations with companions."""
         return [a for a in self._allocations if a.companion is not None]
 
     def allocation(self, index: int) -> Allocation:

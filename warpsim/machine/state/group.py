@@ -1,8 +1,8 @@
-"""Groups of threads in lockstep, and the batch-wide storage where groups part and meet.
+"""Groups of threads in lockstep, and the batch-wide storage through which they split and merge.
 
-A group caches the registers it uses in ``env``. When it splits, parks or meets another, the registers that are live
-there are written to the batch's `Frame`; whoever continues reads them from there again. A thread belongs to exactly
-one group at a time, so no two groups write the same place.
+A group caches the registers it uses in ``env``. When it splits, parks or merges, its live registers are written to the
+batch's `Frame`, from which the continuing groups read them again. A thread belongs to exactly one group at a time, so
+no two groups write the same place.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from warpsim.program.program import Instruction
 
 
 class Frame:
-    """Registers of one activation depth of one function, for all threads of a batch; those that are ``owned`` nobody else has.
+    """Registers of one activation depth of one function, for all threads of a batch. ``owned`` registers are exclusive.
 
-    ``companions`` are register files beside it, by name: what goes along with some of the values wherever they go, unsigned
-    or boolean, 0 in threads that have none. Watchers fill and read them; nothing here knows what they mean."""
+    ``companions`` are register files beside it, by name: data that follows values wherever they go, unsigned or
+    boolean, 0 in threads that have none. Watchers fill and read them; their meaning is unknown here.
+    """
 
     __slots__ = ("companions", "owned", "values")
 
@@ -36,7 +37,7 @@ class Frame:
     CACHES = frozenset({"owned"})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
-        """Both share the values, which either replaces before it writes to one."""
+        """Copies share values, which either side replaces before writing."""
         copied = Frame(list(self.values))
         self.owned.clear()
         copied.companions = copy.deepcopy(self.companions, memo)
@@ -48,7 +49,7 @@ Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 
 
 class Group:
-    """Threads at one place. ``block`` and ``at`` say where; ``generation`` orders groups that wait for others."""
+    """Threads at one place, given by ``block`` and ``at``; ``generation`` orders groups that wait for others."""
 
     __slots__ = (
         "arrives_apart",
@@ -85,7 +86,7 @@ class Group:
         generation: int = 0,
     ) -> None:
         self.number = 0
-        """No two groups of a launch have the same."""
+        """Unique within a launch."""
         self.frame = frame
         self.selection = selection
         self.plan = plan
@@ -96,16 +97,16 @@ class Group:
         self.generation = generation
         self.back_edges = 0
         self.idle = 0
-        self.seen: tuple[Any, ...] = ()  # its visits to the heads of the loops that it is in, outermost first
-        self.wakes: int | None = None  # when it looks at a clock again, while it sleeps
-        self.arrives_apart = False  # stands at an aligned barrier, and may arrive at it with a part of its warps
-        self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are rows of it
+        self.seen: tuple[Any, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
+        self.wakes: int | None = None  # when it reads a clock again, while it sleeps
+        self.arrives_apart = False  # stands at an aligned barrier, and may arrive with part of its warps
+        self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are its rows
         self.env: list[Any] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.companions: dict[str, dict[int, Array]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Group:
-        """What it holds of registers is shared: nobody writes to it."""
+        """Copies share register values, which are never modified in place."""
         copied: Group = Group.__new__(Group)
         memo[id(self)] = copied
         for name in Group.__slots__:
@@ -130,7 +131,7 @@ class Group:
         return instructions[min(self.at, len(instructions) - 1)]
 
     def same_place(self, other: Group) -> bool:
-        """True where both could run as one group."""
+        """Whether both could run as one group."""
         return (
             self.block == other.block
             and self.at == other.at
@@ -140,11 +141,11 @@ class Group:
         )
 
     def follow(self, other: Group) -> None:
-        """Go on in the loops of a group that called this one's function, or returns from it."""
+        """Continue in the loops of a group that called this one's function, or returns from it."""
         self.back_edges, self.idle, self.seen = other.back_edges, other.idle, other.seen
 
     def lanes(self, active: Array | None) -> Array:
-        """Flat positions of its threads, of all (None) or of those that are active."""
+        """Flat positions of its threads: of all (None), or of the active ones."""
         positions = self.selection.positions
         if active is None:
             return positions.reshape(-1)
@@ -154,7 +155,7 @@ class Group:
     # ---- registers ---------------------------------------------------------------------------
 
     def fetch(self, index: int) -> Value:
-        """A register's value from the batch, cached; zero where nothing was ever written."""
+        """A register's value from the batch, cached; zero if it was never written."""
         value = self.frame.values[index]
         value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
         self.env[index] = value
@@ -171,7 +172,7 @@ class Group:
         return self.fetch(index) if value is None else value
 
     def set(self, index: int, value: Value) -> None:
-        """A register's new value."""
+        """Set a register."""
         self.env[index] = value
         self.dirty.add(index)
 
@@ -225,18 +226,18 @@ class Group:
 
     @property
     def carries(self) -> bool:
-        """Whether anything may go along with the values of its registers."""
+        """Whether its register values may have companions."""
         return bool(self.companions or self.frame.companions)
 
     def companion(self, name: str, index: int) -> Array | None:
-        """What goes along with a register's value in the companion file of a name; None where nothing does."""
+        """The companion of a register's value under a name; None if there is none."""
         if self.env[index] is None and index in self.frame.companions.get(name, {}):
             self.fetch(index)
         file = self.companions.get(name)
         return None if file is None else file.get(index)
 
     def accompany(self, name: str, index: int, value: Array | None) -> None:
-        """Let ``value`` (None: nothing) go along with what a register holds."""
+        """Set the companion of a register's value (None: remove it)."""
         file = self.companions.get(name)
         if value is None:
             if file is not None and file.pop(index, None) is not None:
@@ -249,14 +250,14 @@ class Group:
         self.companions.setdefault(name, {})[index] = value
 
     def hand_on(self, index: int, target: Group, to: int) -> None:
-        """A register's value into that of another group, with what goes along with it."""
+        """Copy a register's value, with its companions, to a register of another group."""
         target.set(to, self.read(index))
         for name, file in self.companions.items():
             if index in file:
                 target.companions.setdefault(name, {})[to] = file[index]
 
     def leave(self, keep: Array, child: Group, registers: Iterable[int]) -> None:
-        """Copies of registers for ``child``, which has the lanes ``keep`` of this list of lanes."""
+        """Copy registers to ``child``, which has the lanes ``keep`` of this list of lanes."""
         for index in registers:
             value = self.env[index]
             if value is not None:
@@ -270,5 +271,5 @@ class Group:
 
     @property
     def warps(self) -> Warps:
-        """How this group's lanes lie in whole warps."""
+        """The arrangement of this group's lanes in whole warps."""
         return self.selection.warps

@@ -1,4 +1,4 @@
-"""The state of a launch: what it was asked to do, its batches, whose turn it is, its time, and what it has counted."""
+"""The state of a launch: its settings, batches, whose turn it is, time, and counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Dims = tuple[int, int, int]
 
 @attrs.frozen
 class DeviceSpec:
-    """The GPU as the machine needs it: capability times ten, and how matrix products are computed."""
+    """The GPU as the machine needs it: capability times ten, and how to compute matrix products."""
 
     sm: int = 90
     numerics: str = "exact"
@@ -32,7 +32,9 @@ class DeviceSpec:
 @attrs.frozen
 class Settings:
     """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` and ``batch_bytes`` (of shared memory) bound what runs
-    side by side; ``whole_warps``: lanes wait at an aligned barrier for the rest of their warps as long as anything can go on."""
+    side by side; ``whole_warps``: lanes wait at an aligned barrier for the rest of their warps as long as anything can
+    run.
+    """
 
     dynamic_shared: int = 0
     cluster: Dims | None = None
@@ -46,19 +48,20 @@ class Settings:
     batch_bytes: int = BATCH_BYTES
     whole_warps: bool = True
     by_warp: bool = False
-    """For debuggers: a group is lanes of one warp (of one warpgroup at an instruction that takes four)."""
+    """For debuggers: a group consists of lanes of one warp (of one warpgroup at an instruction that takes four)."""
     keeps: bool = False
-    """For debuggers: what registers hold is kept though nothing reads it again."""
+    """For debuggers: keep register contents that are never read again."""
 
 
 @attrs.define(eq=False)
 class LaunchState:
     """One kernel launch at a step boundary.
 
-    ``turns`` are the batches that still have their turn in this round of all of them, the first in its turn if ``entered``;
-    ``running`` is the group of that batch whose steps are being executed, ``told`` whether the window knows of its next step;
-    ``moved`` tells whether any group ran in the round, ``version`` the version of memory when it began. ``preferred`` is a
-    warp (CTA, warp of the CTA) that goes before all others as long as it can, where groups are warps."""
+    ``turns`` are the batches whose turn in this round is still to come, the first one now if ``entered``. ``running``
+    is that batch's group whose steps are being executed, ``told`` whether its next step has been reported. ``moved``: a
+    group ran in this round; ``version`` is the memory version when the round began. ``preferred`` is a warp (CTA, warp
+    of the CTA) that goes before all others as long as it can, if groups are warps.
+    """
 
     plan: KernelPlan
     grid: Dims
@@ -69,14 +72,14 @@ class LaunchState:
     settings: Settings
     shared_size: int = attrs.field()
     schedule: Schedule | None = None
-    """Another legal order than the usual one."""
+    """A legal order other than the usual one."""
     left: int | None = None
-    """How many instructions the group that runs may still execute in such an order; None where it has not begun."""
+    """In such an order, how many instructions the running group may still execute; None if it has not begun."""
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
-    """How many batches have begun."""
+    """Number of batches begun."""
     last_wave: int | None = None
-    """Where a part of a launch ends: it begins no more batches than this; None for all."""
+    """Where a part of a launch ends: no batch from this number on begins; None for all."""
     started: bool = False
     turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False
@@ -86,20 +89,20 @@ class LaunchState:
     moved: bool = False
     version: int = 0
     groups: int = 0
-    """How many groups there have been."""
+    """Number of groups made."""
     instructions: int = 0
     thread_instructions: int = 0
     counts: dict[BoundBlock, int] = attrs.field(factory=dict)
-    """Warps that have entered each block."""
+    """Warps that entered each block."""
     done_ctas: int = 0
     skipped: int = 0
-    """Cycles that passed while nothing was executed."""
+    """Cycles that passed without executing anything."""
     mark: int = 0
-    """The version of memory when the running group came to a loop's head."""
+    """The memory version when the running group reached a loop's head."""
     printed: list[tuple[int, str]] = attrs.field(factory=list)
     findings: dict[tuple[str, int, int, str], Finding] = attrs.field(factory=dict)
     notes: dict[str, Any] = attrs.field(factory=dict)
-    """What watchers know of the launch, by their names."""
+    """What watchers know about the launch, by their names."""
     _param_address: int | None = None
     _workspace: int | None = None
 
@@ -119,7 +122,7 @@ class LaunchState:
 
     @property
     def local_size(self) -> int:
-        """Bytes of local memory of a thread at the start."""
+        """Initial local memory per thread in bytes."""
         return self.plan.main.frame_size
 
     @property
@@ -129,7 +132,7 @@ class LaunchState:
 
     @property
     def param_address(self) -> int:
-        """Where the parameter block lies for kernels that take its address."""
+        """The parameter block's address, for kernels that take it."""
         if self._param_address is None:
             data = np.frombuffer(self.params or b"\0", np.uint8).copy()
             self._param_address = self.memory.map(data, name="kernel parameters", read_only=True, address=PARAM_ADDRESS)
@@ -143,12 +146,13 @@ class LaunchState:
         return self._workspace
 
     def copy(self) -> LaunchState:
-        """The launch as it stands: it runs on as this one would, and leaves this one alone."""
+        """Copy the launch; the copy continues as this one would, and does not affect it."""
         return copy.deepcopy(self)
 
     def restore(self, other: LaunchState) -> None:
-        """Stand again where ``other``, a copy of this launch at another time, was made: memory has what it had then, in the
-        same arrays. Whoever runs the launch begins anew (`warpsim.machine.engine.Run`)."""
+        """Return to where ``other``, a copy of this launch from another time, was made. Memory has its contents of
+        then, in the same arrays. A new `warpsim.machine.engine.Run` must be made.
+        """
         memory, then = self.memory, other.copy()
         memory.restore(then.memory)
         for field in attrs.fields(LaunchState):
@@ -159,7 +163,7 @@ class LaunchState:
         return load, (self.plan, dump(self, self.plan))
 
     def release(self) -> None:
-        """Give back what the launch has placed in memory, and all arrays to whom they belong."""
+        """Release what the launch placed in memory, and return all arrays to their owners."""
         self.memory.settle()
         for address in (self._param_address, self._workspace):
             if address is not None:

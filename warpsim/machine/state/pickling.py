@@ -1,4 +1,4 @@
-"""States as bytes. What belongs to the plan is named, not written: whoever reads a state brings the plan along, bound anew."""
+"""States as bytes. Parts of the plan are named, not written; the reader supplies the plan, bound anew."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Pickler(pickle.Pickler):
         self._instructions: dict[int, tuple[str, int]] = {}
 
     def persistent_id(self, value: Any) -> Any:
-        """How the plan names a part of it; None for what is part of the state."""
+        """The plan's name for a part of it; None for a part of the state."""
         kind = type(value)
         if kind is Instruction:
             return ("instruction", *self._place(value))
@@ -43,7 +43,7 @@ class _Unpickler(pickle.Unpickler):
         self._plan = plan
 
     def persistent_load(self, pid: Any) -> Any:
-        """The part of the plan of that name."""
+        """The part of the plan with that name."""
         if pid == "kernel":
             return self._plan
         function = self._plan.function(pid[1])
@@ -61,7 +61,7 @@ def dump(state: Any, plan: KernelPlan) -> bytes:
 
 
 def load(plan: KernelPlan, data: bytes) -> Any:
-    """A state from bytes, of a launch of this plan."""
+    """Read a state of a launch of this plan from bytes."""
     cls, fields = _Unpickler(io.BytesIO(data), plan).load()
     state = cls.__new__(cls)
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""A random order of a launch, as data: what a seed chose, and where its stream of choices stands."""
+"""A random order of a launch, as data: what a seed chose, and the state of its random stream."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ ENDLESS = 1 << 30
 
 @attrs.define
 class Schedule:
-    """How groups are picked, split and joined in one order; each seed weighs that differently, so that some orders switch at
+    """How groups are picked, split and joined in one order. Seeds differ in the weights, so that some orders switch at
     every instruction and others let a warp run as far as it can.
 
-    ``grain`` is how many instructions a group executes on average before another may run, ``splits`` and ``joins`` how often
-    a group is cut in two and groups at one place go on as one, ``groups`` how many there may be in a batch, ``lanes``
-    whether lanes of a warp may part, ``late`` whether asynchronous effects wait for whoever waits for them, ``lands`` how often
-    some of those act before, ``ctas`` how many CTAs run side by side (0: as many as usual)."""
+    ``grain`` is the average number of instructions that a group executes before another may run; ``splits`` and
+    ``joins`` how often a group is split and groups at one place merge; ``groups`` the most groups per batch; ``lanes``
+    whether lanes of a warp may separate; ``late`` whether asynchronous effects appear at waits; ``lands`` how often
+    some of those act earlier; ``ctas`` how many CTAs run side by side (0: as usual).
+    """
 
     seed: int
     stream: random.Random = attrs.field(repr=False)
@@ -53,7 +54,7 @@ class Schedule:
         )
 
     def chance(self, probability: float) -> bool:
-        """True so often."""
+        """True with this probability."""
         return self.stream.random() < probability
 
     def below(self, n: int) -> int:
@@ -68,11 +69,11 @@ class Schedule:
         return np.flatnonzero(np.random.default_rng(self.below(1 << 62)).random(n) < share)
 
     def quantum(self) -> int:
-        """How many instructions the next group may execute."""
+        """Number of instructions that the next group may execute."""
         return ENDLESS if self.grain == ENDLESS else 1 + self.below(2 * self.grain)
 
     def wave(self, number: int, count: int) -> int:
-        """Which batch begins as the ``number``-th of ``count``."""
+        """The batch that begins as the ``number``-th of ``count``."""
         if self.waves is None:
             self.waves = list(range(count))
             for last in range(count - 1, 0, -1):

@@ -1,7 +1,7 @@
-"""Asynchronous copies in flight: what they do, to whom, and how far they have come.
+"""Asynchronous copies in flight: what they do, for which receivers, and their progress.
 
-A `Transfer` is what one step started, for a number of receivers: all of its arrays have one element for each. Its
-``work`` says what is left to do of it; the functions of `warpsim.machine.asynchrony.moves` do it.
+A `Transfer` is what one step started, for a number of receivers; each of its arrays has one element per receiver. Its
+``work`` describes what is left to do; `warpsim.machine.asynchrony.moves` does it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Which = Array
 
 @attrs.frozen(eq=False)
 class Receivers:
-    """Where copies to shared memory go: for each receiver the lane, its column, the start there, and its mbarrier."""
+    """The receivers of copies to shared memory: lane, column, start there, and mbarrier of each."""
 
     lane: Array
     columns: Array
@@ -33,7 +33,7 @@ class Receivers:
     bar: Array
 
     def __deepcopy__(self, memo: object) -> Receivers:
-        return self  # never changes
+        return self  # immutable
 
 
 # ---- what there is to do ------------------------------------------------------------------------
@@ -41,8 +41,9 @@ class Receivers:
 
 @attrs.frozen(eq=False)
 class ThreadCopy:
-    """``cp.async``: ``nbytes`` from global to shared memory, of which all (None) or ``take`` are read, the others zero. Addresses
-    and ``take`` are those of ``group`` (None: the present step's), whose ``lanes`` are the receivers."""
+    """``cp.async``: ``nbytes`` from global to shared memory; ``take`` bytes (None: all) are read, the rest become zero.
+    Addresses and ``take`` are those of ``group`` (None: the current step's), whose ``lanes`` are the receivers.
+    """
 
     group: Group | None
     lanes: Array
@@ -54,8 +55,9 @@ class ThreadCopy:
 
 @attrs.frozen(eq=False)
 class RemoteStore:
-    """``st.async`` and ``red.async``: values into shared memory of the cluster, or combined with what is there; ``group`` and
-    ``lanes`` as of `ThreadCopy`."""
+    """``st.async`` and ``red.async``: values stored in the cluster's shared memory, or combined with it. ``group`` and
+    ``lanes`` as for `ThreadCopy`.
+    """
 
     group: Group | None
     lanes: Array
@@ -67,18 +69,18 @@ class RemoteStore:
 
 @attrs.frozen(eq=False)
 class BoxLoad:
-    """Boxes of a tensor into shared memory."""
+    """Boxes of a tensor, copied to shared memory."""
 
     boxes: Boxes
     to: Receivers
 
     def __deepcopy__(self, memo: object) -> BoxLoad:
-        return self  # never changes
+        return self  # immutable
 
 
 @attrs.frozen(eq=False)
 class BoxStore:
-    """Boxes from shared memory into a tensor, or combined with it; ``taken`` keeps what was read."""
+    """Boxes copied from shared memory to a tensor, or combined with it; ``taken`` holds what was read."""
 
     boxes: Boxes
     source: Footprint
@@ -88,7 +90,9 @@ class BoxStore:
 
 @attrs.frozen(eq=False)
 class RunLoad:
-    """Runs of bytes into shared memory (or combined with it), from global memory or from shared memory (``source``)."""
+    """Runs of bytes copied to shared memory (or combined with it) from global memory or from shared memory
+    (``source``).
+    """
 
     to: Receivers
     nbytes: int
@@ -98,12 +102,12 @@ class RunLoad:
     type: ScalarType | None
 
     def __deepcopy__(self, memo: object) -> RunLoad:
-        return self  # never changes
+        return self  # immutable
 
 
 @attrs.frozen(eq=False)
 class RunStore:
-    """Runs of bytes from shared memory into global memory, or combined with it; ``taken`` keeps what was read."""
+    """Runs of bytes copied from shared to global memory, or combined with it; ``taken`` holds what was read."""
 
     address: Array
     source: Footprint
@@ -127,20 +131,21 @@ class Signal:
     nbytes: Array
     arrivals: int = 0
     keys: Array = attrs.field(init=False)
-    """One number for each mbarrier."""
+    """One number per mbarrier."""
 
     @keys.default
     def _keys(self) -> Array:
         return self.columns << 32 | self.address
 
     def __deepcopy__(self, memo: object) -> Signal:
-        return self  # never changes
+        return self  # immutable
 
 
 @attrs.define(eq=False)
 class Transfer:
-    """Copies of one step; ``asynchronous`` where they go through the async proxy, ``reduces`` where they are combined
-    with what is there. What has acted has no ``work`` any more."""
+    """Copies of one step. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory. ``work``
+    is gone once they have acted.
+    """
 
     group: Group
     positions: Array
@@ -163,7 +168,7 @@ class Transfer:
     fetched: Array = attrs.field(init=False)
     landed: Array = attrs.field(init=False)
     free: Array = attrs.field(init=False)
-    """Receivers that are not complete; whose source was taken; where it has acted; whose source may be written again."""
+    """Masks of receivers: incomplete; source read; has acted; source may be overwritten."""
 
     def __attrs_post_init__(self) -> None:
         self.open = np.ones(len(self.positions), np.bool_)
@@ -174,10 +179,11 @@ class Transfer:
 
 @attrs.define(eq=False)
 class Transfers:
-    """The copies of a batch, in the order in which they were started.
+    """The copies of a batch, in start order.
 
-    ``freed`` are stores that have read their sources: what they write is there, but not yet to be seen. ``groups`` holds
-    the number of the present group of each thread, by kind."""
+    ``freed`` are stores that have read their sources; they have written, but the writes are not visible yet. ``groups``
+    holds each thread's current group number, by kind.
+    """
 
     open: list[Transfer] = attrs.field(factory=list)
     freed: list[Transfer] = attrs.field(factory=list)

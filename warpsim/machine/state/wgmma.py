@@ -1,8 +1,8 @@
-"""The wgmma of a batch in flight: which accumulators they hold, which groups are committed, and results that appear late.
+"""The wgmma of a batch in flight: accumulators in use, committed groups, and late results.
 
-State is kept for each warpgroup of each CTA (a *column*: warpgroup times CTAs plus CTA) as tickets, the running numbers
-of its ``wgmma.mma_async``: a register is in flight while the ticket of its last use is above ``done``. Accumulators are
-kept for each function, one row for each register that any wgmma of the function accumulates in or reads A from.
+State is kept per warpgroup of each CTA (a *column*: warpgroup times CTAs plus CTA) as tickets, the running numbers of
+its ``wgmma.mma_async``. A register is in flight while the ticket of its last use is above ``done``. Accumulators are
+kept per function, one row per register that any wgmma of the function accumulates in or reads A from.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, Value
 
 GROUPS = 8
-"""wait_group takes 0 to 7: of older groups nobody can ask."""
+"""wait_group takes 0 to 7, so older groups cannot be distinguished."""
 
 
 @attrs.define(eq=False)
 class RegisterUse:
-    """Rows of one function's registers: the last ticket as accumulator, whether any wgmma has used them, and by slot the
-    values that have not appeared."""
+    """Rows of one function's registers: the last ticket as accumulator, whether any wgmma has used them, and by slot
+    the values that have not appeared.
+    """
 
     accumulator: Array
     used: Array
@@ -31,8 +32,9 @@ class RegisterUse:
 
 @attrs.define(eq=False)
 class Pending:
-    """A wgmma whose effect has not appeared: who stands at it, with which operands by slot, and which of its ``columns``
-    remain; in which it has ``landed``, unseen as yet."""
+    """A wgmma without effect so far: the group at it, its operands by slot, the ``columns`` that remain, and those in
+    which it has ``landed``, still unseen.
+    """
 
     group: Group
     columns: Array
@@ -44,7 +46,7 @@ class Pending:
 
 @attrs.define(eq=False)
 class Wgmma:
-    """The wgmma of one batch; ``starting`` are the tickets of the one that is being started, 0 in other columns."""
+    """The wgmma of one batch; ``starting`` are the tickets of the one being started, 0 in other columns."""
 
     n_columns: int
     issued: Array
@@ -53,11 +55,11 @@ class Wgmma:
     uses: dict[str, RegisterUse] = attrs.field(factory=dict)
     starting: Array | None = None
     pending: list[Pending] = attrs.field(factory=list)
-    """Those that appear late, in the order of issue."""
+    """Late ones, in issue order."""
 
     @classmethod
     def of(cls, shape: Shape) -> Wgmma:
-        """None has been started."""
+        """The initial state."""
         n = -(-shape.n_threads // 128) * shape.n_ctas
         return cls(n, np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros((GROUPS, n), np.int64))
 

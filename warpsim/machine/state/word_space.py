@@ -1,7 +1,7 @@
-"""Memory that every CTA or thread has for itself, one column each: shared and local memory.
+"""Private memory of each CTA or thread, one column each: shared and local memory.
 
-Word ``w`` of all columns is one row of ``words`` (uint32 ``[n_words, n_columns]``), so that an address that is the
-same in every column is a copy of rows. Elements below 32 bits lie inside a word, wider ones in consecutive rows.
+Word ``w`` of all columns is one row of ``words`` (uint32 ``[n_words, n_columns]``), so an address that is the same in
+every column is a copy of rows. Elements below 32 bits are inside a word, wider ones in consecutive rows.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import numpy as np
 from warpsim.machine.values import Array
 
 WIDEST = 32
-"""Bytes of the widest access of a thread."""
+"""Widest access of a thread, in bytes."""
 
 
 class WordSpace:
     """``n_columns`` memories of ``size`` bytes.
 
-    ``words`` and ``flat`` (the same in a row) are for reading: who writes to them calls `own` first. A copy shares them until
-    one of the two writes. ``companion`` is a memory of the same layout beside it, for whatever goes along with its bytes: it grows with it, and
-    what is moved here is moved there. Watchers make, fill and read it."""
+    ``words`` and ``flat`` (the same, flattened) are for reading; call `own` before writing. A copy shares them until
+    either side writes. ``companion`` is a memory of the same layout beside it, for watchers, which make, fill and read
+    it. It grows with it, and moves apply to both.
+    """
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.size = size
@@ -31,7 +32,7 @@ class WordSpace:
         self.flat = self.words.reshape(-1)
         self.companion: WordSpace | None = None
         self.shared = False
-        """Whether a copy may have the same words, which `own` ends."""
+        """Whether a copy may have the same words, until `own` is called."""
 
     CACHES = frozenset({"flat", "shared"})
 
@@ -48,7 +49,7 @@ class WordSpace:
         vars(self).update(state, flat=state["words"].reshape(-1), shared=False)
 
     def own(self) -> None:
-        """Before words change: nobody else has them."""
+        """Make the words exclusive before they change."""
         if self.shared:
             self._have(self.words.copy())
 
@@ -56,7 +57,7 @@ class WordSpace:
         self.words, self.flat, self.shared = words, words.reshape(-1), False
 
     def spare(self) -> None:
-        """Words for an access at address 0, whatever the size: lanes whose address was at fault go there instead."""
+        """Scratch words for an access of any size at address 0, used by lanes with faulty addresses."""
         if len(self.words) < WIDEST // 4:
             words = np.zeros((WIDEST // 4, self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
@@ -65,7 +66,7 @@ class WordSpace:
                 self.companion.spare()
 
     def grow(self, size: int) -> None:
-        """Room for at least ``size`` bytes in each column."""
+        """Grow to at least ``size`` bytes per column."""
         if size > self.size:
             words = np.zeros((max(-(-size // 4) * 2, len(self.words)), self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
@@ -75,7 +76,7 @@ class WordSpace:
                 self.companion.grow(size)
 
     def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
-        """Index of an element of at most 32 bits in ``flat`` viewed as elements of that size."""
+        """Index of an element of at most 32 bits in ``flat``, viewed as elements of that size."""
         if itemsize == 4:
             return (address >> 2) * self.n_columns + columns
         per_word = 4 // itemsize
@@ -92,7 +93,7 @@ class WordSpace:
         return join_words(parts, dtype)
 
     def scatter(self, address: Any, columns: Array, values: Array) -> None:
-        """Store elements (``address``: int64 array or int); of equal places the last in C order wins."""
+        """Store elements (``address``: int64 array or int); at equal places, the last in C order wins."""
         size = values.dtype.itemsize
         if self.shared:
             self.own()
@@ -114,7 +115,7 @@ class WordSpace:
 
 
 def join_words(parts: list[Array], dtype: np.dtype[Any]) -> Array:
-    """Elements of 64 or 128 bits from their 32-bit words, low first."""
+    """Join 32-bit words, low first, into elements of 64 or 128 bits."""
     out = np.empty((*parts[0].shape, len(parts)), np.uint32)
     for k, part in enumerate(parts):
         out[..., k] = part
@@ -122,6 +123,6 @@ def join_words(parts: list[Array], dtype: np.dtype[Any]) -> Array:
 
 
 def split_words(values: Array) -> list[Array]:
-    """The 32-bit words of elements of 64 or 128 bits, low first."""
+    """Split elements of 64 or 128 bits into 32-bit words, low first."""
     words = np.ascontiguousarray(values).view(np.uint32).reshape(*values.shape, values.dtype.itemsize // 4)
     return [words[..., k] for k in range(words.shape[-1])]
