@@ -30,9 +30,7 @@ class Compiled(Protocol):
     """Machine code for a launch (`warpsim.native`)."""
 
     def advance(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
-        """Run the code for a group's place until it reaches ``limit``; False if there is none. A group in block -1 has
-        been replaced by its parts.
-        """
+        """Run the code for a group's place up to ``limit``; False if there is none. Block -1: its parts replaced it."""
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
@@ -92,9 +90,7 @@ class Run:
     # ---- rounds and turns --------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Run until the launch ends, or until a watcher requests a pause. Then returns True, with the state before the
-        next step.
-        """
+        """Run until the launch ends, or a watcher requests a pause: then True, with the state before the next step."""
         state = self.state
         with np.errstate(all="ignore"):
             while True:
@@ -349,9 +345,7 @@ def run(
     progress: Progress | None = None,
     compiled: Compiled | None = None,
 ) -> None:
-    """Run a launch to its end. Memory holds what was written even if this raises. Text printed by threads goes to
-    ``stdout``, in thread order.
-    """
+    """Run a launch to its end; memory holds what was written even if this raises. Printed text goes to ``stdout``."""
     try:
         Run(state, watchers, progress, compiled).advance()
     finally:
