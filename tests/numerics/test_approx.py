@@ -2,6 +2,8 @@
 
 The reference is double precision. The bits themselves are recorded (tests/isa/test_form_recordings.py)."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -176,3 +178,10 @@ def test_f64():
     assert approx.rcp_f64(special)[:5].tolist() == [-0.0, -1.0, -INF, INF, 0.0]
     assert approx.rsqrt_ftz_f64(special)[2:5].tolist() == [-INF, INF, 0.0]
     assert np.isnan(approx.rsqrt_ftz_f64(special)[[0, 1, 5]]).all()
+
+
+@pytest.mark.parametrize("x", [5e-324, 1.7e-310, 2.0**-1050, 2.0**-1022, 3.0, 1e300])
+def test_rsqrt_of_small_numbers(x):
+    """Subnormal arguments are scaled by an even power of two, and the root back by half of it: a unit in the last place or two."""
+    exact = 1 / math.sqrt(x)
+    assert abs(float(approx.rsqrt_f64(np.array([x]))[0]) / exact - 1) < 2.0**-50
