@@ -41,14 +41,14 @@ def test_groups_at_one_place_go_on_as_one(stage):
     for value, group in ((7, low), (9, high)):
         group.set(index, np.full(group.selection.shape, value, np.uint32))
         s.machine.push(group)
-    elsewhere = s.group(0)
-    elsewhere.at = 1
-    s.machine.push(elsewhere)
+    elsewhere, above = s.group(0), s.group(1)
+    elsewhere.at, above.local_base = 1, 16  # behind; over a stack of another size
+    s.batch.runnable += [elsewhere, above]
     joined = s.machine.take()
 
     assert threads(joined) == list(range(8))
     assert np.broadcast_to(joined.read(index), joined.selection.shape).reshape(-1).tolist() == [7] * 4 + [9] * 4
-    assert s.batch.runnable == [elsewhere]
+    assert s.batch.runnable == [elsewhere, above]
 
 
 def test_parked_groups_join(stage):
