@@ -52,12 +52,12 @@ class Compiler:
             self._load(text, made, 1, shared=True)
         return self._addresses[name]
 
-    def function(self, text: str, name: str, helpers: Any = (), level: int = 2) -> Any:
-        """The function of a module, as ``int f(void *)``."""
+    def function(self, text: str, name: str, helpers: Any = (), level: int = 2, *, shared: bool = False) -> Any:
+        """The function of a module, as ``int f(void *)``; ``shared``: other modules call it."""
         if name not in self._addresses:
             for other in helpers:
                 self.helper(other)
-            self._load(text, (name,), level)
+            self._load(text, (name,), level, shared=shared)
         return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._addresses[name])
 
     def has(self, text: str, name: str, level: int = 2) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import DeviceSpec
     from warpsim.native.calls import Calls
     from warpsim.native.extents import Noted
     from warpsim.program.program import Instruction
@@ -31,6 +32,7 @@ class Compiled:
 
     def __init__(
         self,
+        device: DeviceSpec,
         noted: Noted | None = None,
         *,
         pace: Pace,
@@ -39,7 +41,7 @@ class Compiled:
         barriers: bool = False,
     ) -> None:
         self.pace, self.collectives, self.units, self.barriers = pace, collectives, units, barriers
-        self._noted = noted
+        self._noted, self._sm = noted, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(pace)
         self._account = Account(pace)
         self._plans: dict[int, Plans] = {}
@@ -56,7 +58,7 @@ class Compiled:
         if found is None:
             kept = plan.notes.get("native")
             if kept is None:
-                kept = plan.notes["native"] = Plans(plan)
+                kept = plan.notes["native"] = Plans(plan, self._sm)
             found = self._plans[id(plan)] = kept
         return found
 

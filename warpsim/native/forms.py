@@ -47,6 +47,16 @@ class Effect:
 
 
 @attrs.frozen(eq=False)
+class Product:
+    """A product of matrices: the machine code that computes it, what its registers hold, and how many registers it gives."""
+
+    name: str
+    text: str
+    values: tuple[Node, ...]
+    results: int
+
+
+@attrs.frozen(eq=False)
 class Traced:
     """An instruction: ``inputs`` are what it reads, as unsigned integers of the register's width; ``outputs`` the registers
     that it writes, with the value in that width. ``members`` is the membermask, which must name all lanes."""
@@ -59,6 +69,7 @@ class Traced:
     members: Node | None = None
     barrier: bool = False
     """All threads of the CTA wait here for one another, and it does nothing else."""
+    product: Product | None = None
 
     @property
     def stores(self) -> bool:
@@ -74,14 +85,14 @@ class _Port:
 
     def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Lane, ...]:
         """Note a load."""
-        where, base = _space(space, address)
+        where, base = place_of(space, address)
         self._note(Effect("load", where, base, type, count))
         number = len(self.effects) - 1
         return tuple([Lane(Node("load", (), type.dtype, (number, k))) for k in range(count)])
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Any, ...]) -> None:
         """Note a store."""
-        where, base = _space(space, address)
+        where, base = place_of(space, address)
         given = tuple([bits(node_of(v, type.dtype), _unsigned(type.dtype)) for v in values])
         self._note(Effect("store", where, base, type, len(values), given))
 
@@ -99,7 +110,7 @@ class _Port:
         safe_sum: Any = None,
     ) -> Lane | None:
         """Note an atomic; what it leaves in memory is a graph over what it finds there."""
-        where, base = _space(space, address)
+        where, base = place_of(space, address)
         if where not in ("global", "shared") or (where == "shared" and type.bytes > 4):
             raise Untraceable(f"an atomic in {where} memory")
         if shared is not None and where == "shared":
@@ -123,7 +134,7 @@ def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return BOOL if dtype.kind == "b" else np.dtype(f"u{dtype.itemsize}")
 
 
-def _space(space: str, address: Address) -> tuple[str, Node]:
+def place_of(space: str, address: Address) -> tuple[str, Node]:
     """Where an access goes, and its address in 64 bits with the offset in it."""
     base, offset = address.base, address.offset
     node: Node = base.node if isinstance(base, Lane) else node_of(base)
@@ -150,7 +161,7 @@ def _space(space: str, address: Address) -> tuple[str, Node]:
     return name, wide
 
 
-class _Reader:
+class Reader:
     """Operands of an instruction as stand-ins."""
 
     def __init__(self, plan: FunctionPlan, shape: tuple[int, ...], known: Mapping[int, int]) -> None:
@@ -236,14 +247,14 @@ class _Reader:
         return Address(Lane(self.key(("number", address), U64)), offset)
 
 
-def _written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:
+def written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:
     """The registers that a result goes to, as `warpsim.machine.binding.operand_slots.destination` commits it."""
     if value is None or isinstance(operand, Discard):
         return
     if isinstance(operand, Vec):
         parts = value.parts(len(operand.elements)) if isinstance(value, Unpacked) else value
         for element, part in zip(operand.elements, parts, strict=True):
-            _written(element, part, found)
+            written(element, part, found)
         return
     if not isinstance(operand, Reg):
         return
@@ -259,6 +270,11 @@ def _written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> Non
         kind = "i" if operand.type.signed and node.dtype.itemsize < target.itemsize else "u"
         node = cast(bits(node, np.dtype(f"{kind}{node.dtype.itemsize}")), target)
     found.append((register.index, node))
+
+
+def reader_of(plan: FunctionPlan, shape: tuple[int, ...]) -> Reader:
+    """Reads operands of which nothing is known."""
+    return Reader(plan, shape, {})
 
 
 def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
@@ -281,7 +297,7 @@ def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
     for k, element in enumerate(elements):
         keys.append(("param", offset + k * type.bytes, type.name))
         node = bits(Node("input", (), _unsigned(type.dtype), k), type.dtype)
-        _written(element, Lane(node), found)
+        written(element, Lane(node), found)
     return Traced(tuple(keys), tuple(found))
 
 
@@ -311,7 +327,7 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     guard = None if instruction.guard is None else (instruction.guard[0].index, instruction.guard[1])
     sources = instruction.operands[form.n_dest :]
     whole = form.scope is Scope.WARP
-    reader = _Reader(plan, WARP if whole else (2,), known or {})
+    reader = Reader(plan, WARP if whole else (2,), known or {})
     ports: dict[str, Any] = {}
     port, members = _Port(), None
     if whole:
@@ -336,10 +352,10 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
         result = form.function(op, *arguments, **ports)
         destinations = instruction.operands[: form.n_dest]
         if len(destinations) == 1:
-            _written(destinations[0], result, found)
+            written(destinations[0], result, found)
         elif destinations:
             for operand, part in zip(destinations, result, strict=True):
-                _written(operand, part, found)
+                written(operand, part, found)
 
     trace(body)
     return Traced(tuple(reader.keys), tuple(found), tuple(port.effects), guard, whole, members)

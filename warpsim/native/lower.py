@@ -36,7 +36,7 @@ class Lowering:
             return code.number(bits_of(node.value), element(node.dtype))
         if node.op == "lanes":
             return _lanes(code, node)
-        if node.op in ("load", "atomic"):
+        if node.op in ("load", "atomic", "product"):
             assert self.results is not None
             return self.results(node)
         arguments = [self(a) for a in node.args]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsim.native.cache import note
-from warpsim.native.compiler import LIGHT, Invalid, compiler
+from warpsim.native.compiler import Invalid
 from warpsim.native.inputs import Given
 from warpsim.native.pace import BEHIND, WITHIN, Pace, rate
 from warpsim.native.runs import Code, Draft, draft, finish
@@ -45,7 +45,7 @@ def written(plans: Plans, spot: Spot, givens: tuple[Given, ...], manner: Manner)
 
 def compiled(plans: Plans, place: Place, spot: Spot, made: Draft) -> Code | None:
     """A text's machine code; None where LLVM refuses it."""
-    began, kept = time.thread_time(), on_disk(made)
+    began, kept, lines = time.thread_time(), made.kept, made.lines
     try:
         code = finish(made)
     except Invalid as problem:
@@ -53,14 +53,9 @@ def compiled(plans: Plans, place: Place, spot: Spot, made: Draft) -> Code | None
         warnings.warn(f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2)
         return None
     if not kept:
-        rate().note(made.lines, time.thread_time() - began)
+        rate().note(lines, time.thread_time() - began)
         note(plans.note_of(place))
     return code
-
-
-def on_disk(made: Draft) -> bool:
-    """Whether no compiling is needed for a text."""
-    return compiler().has(made.text, made.name, LIGHT)
 
 
 def make(pace: Pace, request: Request) -> Code | None:
@@ -73,7 +68,7 @@ def make(pace: Pace, request: Request) -> Code | None:
     made = written(plans, spot, *variant)
     if made is None:
         return None
-    if pace is not Pace.AT_ONCE and not on_disk(made):
+    if pace is not Pace.AT_ONCE and not made.kept:
         spot.kept, spot.cost = False, rate().of(made.lines)
         if not plans.allows(spot, WITHIN):
             return None

@@ -56,14 +56,19 @@ class Codes:
         if pace is Pace.ASKED and key in self.texts and spent < MADE:
             return None
         with self.lock:
+            text, name = self.text(key, make)
+            if pace is Pace.AT_ONCE or spent >= MADE or compiler().has(text, name):
+                self.functions[key] = compiler().function(text, name)
+            return self.functions.get(key)
+
+    def text(self, key: Any, make: Callable[[str], str]) -> tuple[str, str]:
+        """A function's text, and its name."""
+        with self.lock:
             if key not in self.texts:
                 text = make("matrix_core")
                 name = "matrix_" + hashlib.sha256(text.encode()).hexdigest()[:24]
                 self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
-            text, name = self.texts[key]
-            if pace is Pace.AT_ONCE or spent >= MADE or compiler().has(text, name):
-                self.functions[key] = compiler().function(text, name)
-            return self.functions.get(key)
+            return self.texts[key]
 
     def over(self) -> None:
         """A launch is over that asked for code: what it had use for is compiled behind it."""

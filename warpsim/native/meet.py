@@ -1,8 +1,8 @@
 """Where the order of warps might be seen: the least and greatest address of each access, for each warp and each CTA.
 
 Warps run one after the other between two barriers, and CTAs one after the other. Where one may have stored what another
-looked at or stored, the unit is given up (within a CTA), or whoever runs it looks more closely (among CTAs, or among warps
-where the unit holds no barrier).
+looked at or stored, the unit is given up (within a CTA), or whoever runs it looks more closely (among CTAs, among warps
+where the unit holds no barrier, and at stores of both to global memory).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from warpsim.native.text import UnitText
 
 FIRST, LAST = (1 << 63) - 1, -(1 << 63)
+MOST_PAIRS = 64
+"""Of accesses that are compared one by one."""
 Name = tuple[int, int, int]
 """An access: block, step, and which of the step's."""
 
@@ -208,6 +210,8 @@ class Meetings:
         self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.shape.barriers else {}
         self.suspect = code.slot("i1")
         code.line(f"store i1 false, ptr {self.suspect}")
+        self.near = code.slot("i1")
+        code.line(f"store i1 false, ptr {self.near}")
         self._reset(list(self.before.values()))
         self._reset(list(self.whole.values()))
 
@@ -244,12 +248,45 @@ class Meetings:
             here = self._here(source) if self._regions else set(self.numbers.values())
             self._reset([self.now[n] for n in sorted(here)])
 
-    def _overlap(self, a: str, b: str) -> str:
-        code = self.emitter.code
-        low_a, low_b = (code.make(f"load i64, ptr {p}") for p in (a, b))
-        high_a, high_b = (code.make(f"load i64, ptr {self._end(p, 1)}") for p in (a, b))
-        left, right = code.make(f"icmp slt i64 {low_a}, {high_b}"), code.make(f"icmp slt i64 {low_b}, {high_a}")
-        return code.make(f"and i1 {left}, {right}")
+    def _groups(self, pairs: set[tuple[Name, Name]]) -> list[tuple[tuple[Name, ...], tuple[Name, ...]]]:
+        """What is compared: single accesses, or, where these are many, all stores to global memory together."""
+        if len(pairs) <= MOST_PAIRS:
+            return [((a,), (b,)) for a, b in sorted(pairs)]
+        members: dict[Any, list[Name]] = {}
+        for name in sorted({name for pair in pairs for name in pair}):
+            members.setdefault(self._group(name), []).append(name)
+        found = sorted({(self._group(a), self._group(b)) for a, b in pairs}, key=str)
+        return [(tuple(members[a]), tuple(members[b])) for a, b in found]
+
+    def _group(self, name: Name) -> Any:
+        effect = self.effects[name]
+        return effect.space if effect.kind == "store" and effect.space == "global" else name
+
+    def _overlaps(self, pairs: set[tuple[Name, Name]], now: Any, before: Any) -> list[tuple[Name, Name, str]]:
+        """Whether extents have addresses in common: an access on each side, and a condition."""
+        code, kept = self.emitter.code, dict[Any, tuple[str, str]]()
+
+        def extent(which: str, names: tuple[Name, ...], places: Any) -> tuple[str, str]:
+            if (which, names) not in kept:
+                pointers = [places[self.numbers[n]] for n in names]
+                lows = [code.make(f"load i64, ptr {p}") for p in pointers]
+                highs = [code.make(f"load i64, ptr {self._end(p, 1)}") for p in pointers]
+                kept[which, names] = self._most("smin", lows), self._most("smax", highs)
+            return kept[which, names]
+
+        found = []
+        for a, b in self._groups(pairs):
+            (low_a, high_a), (low_b, high_b) = extent("now", a, now), extent("before", b, before)
+            left, right = code.make(f"icmp slt i64 {low_a}, {high_b}"), code.make(f"icmp slt i64 {low_b}, {high_a}")
+            found.append((a[0], b[0], code.make(f"and i1 {left}, {right}")))
+        return found
+
+    def _most(self, how: str, values: list[str]) -> str:
+        code, found = self.emitter.code, values[0]
+        for value in values[1:]:
+            full = code.declare(f"llvm.{how}.i64", "i64", "i64, i64")
+            found = code.make(f"call i64 @{full}(i64 {found}, i64 {value})")
+        return found
 
     def _fold(self, target: str, source: str) -> None:
         code = self.emitter.code
@@ -267,10 +304,15 @@ class Meetings:
 
     def _met(self, source: int) -> None:
         emitter, code = self.emitter, self.emitter.code
-        bad = "false"
-        for one, other in sorted(self.inner[source]):
-            more = self._overlap(self.now[self.numbers[one]], self.phased[self.numbers[other]])
-            bad = more if bad == "false" else code.make(f"or i1 {bad}, {more}")
+        bad = near = "false"
+        for one, other, more in self._overlaps(self.inner[source], self.now, self.phased):
+            if all(self.effects[n].kind == "store" and self.effects[n].space == "global" for n in (one, other)):
+                near = code.make(f"or i1 {near}, {more}")
+            else:
+                bad = more if bad == "false" else code.make(f"or i1 {bad}, {more}")
+        if near != "false":
+            near = code.make(f"or i1 {near}, {code.make(f'load i1, ptr {self.near}')}")
+            code.line(f"store i1 {near}, ptr {self.near}")
         if bad != "false":
             emitter.fail_unless(code.make(f"xor i1 {bad}, true"), MET)
         for number in sorted(self._here(source)):
@@ -289,8 +331,7 @@ class Meetings:
         if not self.before:
             return
         bad = code.make(f"load i1, ptr {self.suspect}")
-        for one, other in sorted(self.outer):
-            more = self._overlap(now[self.numbers[one]], self.before[self.numbers[other]])
+        for _, _, more in self._overlaps(self.outer, now, self.before):
             bad = code.make(f"or i1 {bad}, {more}")
         code.line(f"store i1 {bad}, ptr {self.suspect}")
         group = code.make(f"load i64, ptr {emitter.group}")
@@ -303,7 +344,10 @@ class Meetings:
                 code.line(f"store i64 {code.make(f'load i64, ptr {self._end(pair, at)}')}, ptr {pointer}")
 
     def finish(self) -> None:
-        """Whether somebody has to look more closely."""
+        """Whether somebody has to look more closely: 1, at the extents of CTAs or warps; 2, at what warps of a CTA have stored to
+        global memory."""
         code = self.emitter.code
-        value = code.make(f"zext i1 {code.make(f'load i1, ptr {self.suspect}')} to i64")
-        self.emitter.put_word("suspect", value)
+        suspect, near = (
+            code.make(f"zext i1 {code.make(f'load i1, ptr {flag}')} to i64") for flag in (self.suspect, self.near)
+        )
+        self.emitter.put_word("suspect", code.make(f"or i64 {suspect}, {code.make(f'shl i64 {near}, 1')}"))

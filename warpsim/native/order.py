@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,22 +10,33 @@ import numpy as np
 from warpsim.native.forms import Effect
 from warpsim.native.tables import WarpTables
 
+Distinct = Callable[[int, int], bool]
 
-def conflicts(effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables, *, warps: bool) -> bool:
-    """Whether the order of ``warps`` (else of CTAs) may have been seen: one may have stored where another looked or stored."""
+
+def conflicts(
+    effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables, distinct: Distinct, *, warps: bool
+) -> bool:
+    """Whether the order of ``warps`` (else of CTAs) may have been seen: one may have stored where another looked or stored.
+
+    ``distinct`` says whether no byte of global memory between two addresses was stored twice."""
     for space in ("global", "shared") if warps else ("global",):
         chosen = [k for k, e in enumerate(effects) if e.space in (space, "generic")]
         if not any(effects[k].kind != "load" for k in chosen):
             continue
         starts = tables.cta_starts if space == "shared" else np.zeros(1, np.int64)
         if _meet(
-            [effects[k] for k in chosen], [once[k] for k in chosen], ranges[:, chosen, 0], ranges[:, chosen, 1], starts
+            [effects[k] for k in chosen],
+            [once[k] for k in chosen],
+            ranges[:, chosen, 0],
+            ranges[:, chosen, 1],
+            starts,
+            distinct if space == "global" else None,
         ):
             return True
     return False
 
 
-def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any) -> bool:
+def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any, distinct: Distinct | None) -> bool:
     """The same within one space; warps of one CTA lie between two ``starts``."""
     first, last = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
     seen: set[tuple[int, ...]] = set()
@@ -42,8 +54,14 @@ def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: 
         kinds = {effects[i].commutes for i in together}
         if len(kinds) == 1 and kinds != {""}:
             continue  # atomics that commute
-        if not _apart(low[:, together].min(axis=1), high[:, together].max(axis=1), starts):
-            return True
+        lows, highs = low[:, together].min(axis=1), high[:, together].max(axis=1)
+        if _apart(lows, highs, starts):
+            continue
+        if distinct is not None and {effects[i].kind for i in together} == {"store"}:
+            here = highs > lows
+            if distinct(int(lows[here].min()), int(highs[here].max())):
+                continue
+        return True
     return False
 
 

@@ -3,16 +3,16 @@ group's registers and place. A unit that gives up leaves no trace."""
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
 from warpsim.machine.values import FLAT, Affine, retype
-from warpsim.native import private
+from warpsim.native import logged, private
 from warpsim.native.compiler import LIGHT, compiler
 from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
 from warpsim.native.emit import Written, write
@@ -97,7 +97,18 @@ class Draft:
     @property
     def lines(self) -> int:
         """What compiling takes goes by them."""
-        return self.text.count("\n")
+        found = self.text.count("\n")
+        for name, text in self.written.code.products.items():
+            if not compiler().has(text, name):
+                found += 3 * text.count("\n")
+        return found
+
+    @property
+    def kept(self) -> bool:
+        """Whether no compiling is needed."""
+        has = compiler().has
+        products = self.written.code.products.items()
+        return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
 
 
 def draft(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Draft:
@@ -112,6 +123,8 @@ def finish(made: Draft) -> Code:
     """Machine code of a unit."""
     written, shape = made.written, made.shape
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
+    for name, text in written.code.products.items():
+        compiler().function(text, name, shared=True)
     function = compiler().function(made.text, made.name, helpers, LIGHT)
     tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
     blocks = sorted(shape.pieces)
@@ -219,25 +232,28 @@ class Runner:
         own = private.enter(machine, group, shape, tables, scratch) if code.manner.private else None
         status = code.function(scratch.pointer)
         if status:
-            self._rollback()
+            logged.take_back(self.scratch.pointer)
             return _OUTCOMES.get(status, Outcome.REFUSED)
         first = first_stop(shape, exits[: tables.n], lanes)
         if self._ahead(code, counts, first):
             # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
-            self._rollback()
+            logged.take_back(self.scratch.pointer)
             self.ahead = max(first + 1, shape.entry.block + 1)
             return Outcome.AHEAD if limit > self.ahead else Outcome.PARTED
-        if ranges is not None and context[CONTEXT["suspect"]]:
-            chosen = code.written.outer
-            effects, once = [code.written.effects[k] for k in chosen], [code.written.once[k] for k in chosen]
-            if conflicts(effects, once, ranges[:, chosen], tables, warps=not shape.barriers):
-                self._rollback()
-                return Outcome.CONFLICT
+        if ranges is not None and self._met(machine, code, ranges, tables, int(context[CONTEXT["suspect"]])):
+            logged.take_back(self.scratch.pointer)
+            return Outcome.CONFLICT
         if not self._count(machine, group, code, counts):
-            self._rollback()
+            logged.take_back(self.scratch.pointer)
             return Outcome.OVER
         if self.noted is not None and ranges is not None:
-            tell(self.noted, machine.launch.memory, code.written.effects, ranges, self._mark_stored)
+            tell(
+                self.noted,
+                machine.launch.memory,
+                code.written.effects,
+                ranges,
+                partial(logged.mark_stored, self.scratch.pointer),
+            )
         if own is not None:
             own.leave(exits[: tables.n])
         self._commit(machine, group, code, described[1], results)
@@ -252,16 +268,22 @@ class Runner:
         touching = code.shape.touching
         return any(b > block and b in touching and counts[2 * k] for k, b in enumerate(code.blocks))
 
-    def _rollback(self) -> None:
-        function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(compiler().helper("ws_rollback"))
-        function(self.scratch.pointer)
+    def _met(self, machine: Machine, code: Code, ranges: Any, tables: Any, suspect: int) -> bool:
+        """Whether the order of warps or CTAs may have been seen."""
+        written, chosen, memory = code.written, code.written.outer, machine.launch.memory
 
-    def _mark_stored(self, first: int, last: int, marks: int) -> None:
-        """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the unit has stored."""
-        word = ctypes.c_int64
-        types = ctypes.c_void_p, word, word, ctypes.c_void_p
-        function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(compiler().helper("ws_stored"))
-        function(self.scratch.pointer, first, last, marks)
+        distinct = partial(logged.distinct, self.scratch.pointer, memory)
+
+        if suspect & 2:
+            stores = [k for k in chosen if written.effects[k].kind == "store" and written.effects[k].space == "global"]
+            low, high = ranges[:, stores, 0], ranges[:, stores, 1]
+            there = low < high
+            if not distinct(int(low[there].min()), int(high[there].max())):
+                return True
+        if not suspect & 1:
+            return False
+        effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
+        return conflicts(effects, once, ranges[:, chosen], tables, distinct, warps=not code.shape.barriers)
 
     def _outs(self, code: Code, selection: Any) -> tuple[list[int], list[Any]]:
         """Descriptors of the registers that are left behind, and the arrays where they will lie."""

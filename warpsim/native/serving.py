@@ -51,6 +51,7 @@ def compiled_for(
     from warpsim.native.pace import pace_of
 
     return Compiled(
+        state.device,
         noted,
         pace=pace_of(engine),
         collectives=not heard & COLLECTIVES,

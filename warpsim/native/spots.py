@@ -77,8 +77,8 @@ class Spot:
 class Plans:
     """Spots of a function, kept with its plan for every launch."""
 
-    def __init__(self, plan: FunctionPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: FunctionPlan, sm: int | None) -> None:
+        self.plan, self.sm = plan, sm
         self.spots: dict[Place, Spot] = {}
         self.begins: dict[int, tuple[int, ...]] = {}
         self.lock = threading.RLock()
@@ -92,7 +92,7 @@ class Plans:
         """What has been traced of the function."""
         from warpsim.native.units import Known
 
-        return Known(self.plan)
+        return Known(self.plan, self.sm)
 
     @property
     def reasons(self) -> dict[int, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from warpsim.native.context import PARTED, REFUSED
 from warpsim.native.forms import Key, Traced
 from warpsim.native.lower import Lowering
+from warpsim.native.products import call
 from warpsim.native.values import Val
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Steps:
         """An instruction by the lanes ``here``; the registers that it writes."""
         code, emitter = self.code, self.emitter
         made = emitter.traced(instruction)
-        if made.collective:
+        if made.collective and made.product is None:
             reads = {r for r in made.inputs if isinstance(r, int)}
             sure = {r: v.known for r in reads if (v := self.value(r)).known is not None}
             if sure:
@@ -70,6 +71,7 @@ class Steps:
         guard = None if made.guard is None else self.condition(made.guard)
         if made.collective:
             self._gate(made, lower, here)
+        results |= call(code, made.product, lower)
         mask = here if guard is None or not made.effects else self.among(guard, here)
         for number, effect in enumerate(made.effects):
             given = [lower(v) for v in effect.values]

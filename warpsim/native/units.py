@@ -13,6 +13,7 @@ import attrs
 from warpsim.analysis.flow import KEEP, labels_of, reads_and_writes, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.forms import Effect, Key, Traced, traced
+from warpsim.native.matrix_steps import matrix_step
 from warpsim.native.options import Options
 from warpsim.native.pace import MOST
 from warpsim.native.trace import Untraceable
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 
 
 class Known:
-    """What has been traced of a function, for every unit."""
+    """What has been traced of a function, for every unit. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
+    need not be."""
 
-    def __init__(self, plan: FunctionPlan) -> None:
-        self.plan = plan
+    def __init__(self, plan: FunctionPlan, sm: int | None) -> None:
+        self.plan, self.sm = plan, sm
         self._traced: dict[Any, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
@@ -42,7 +44,10 @@ class Known:
             try:
                 if self.plan.wgmma_rows and _touches(self.plan, instruction):
                     raise Untraceable("registers of wgmma")
-                self._traced[key] = traced(self.plan, instruction, known)
+                made = None
+                if self.sm is not None and instruction.traits.matrix is not None:
+                    made = matrix_step(self.plan, instruction, self.sm)
+                self._traced[key] = traced(self.plan, instruction, known) if made is None else made
             except (Untraceable, Unlowerable) as problem:
                 self._traced[key] = None
                 self.reasons[id(instruction)] = str(problem)

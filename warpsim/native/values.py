@@ -76,6 +76,9 @@ class Code:
         self.entry: list[str] = []
         self.declared: dict[str, str] = {}
         self.tables: list[Any] = []
+        self.products: dict[str, str] = {}
+        """Machine code of products that it calls, by its names; and the arguments and registers of each."""
+        self.frames: dict[str, tuple[str, list[str]]] = {}
         self.row = LANES
         """How many lanes of a warp lie in a row, where values may be given by strides."""
         self.doubt: Callable[[str], None] | None = None

@@ -112,4 +112,49 @@ next:
 end:
   ret i32 0
 }}
+
+define i32 @ws_distinct(ptr %ctx, i64 %first, i64 %last, ptr %marks) {{
+entry:
+{word("log", "ptr")}{word("log_used")}
+  br label %test
+test:
+  %used = phi i64 [ %log_used, %entry ], [ %before, %next ]
+  %done = icmp eq i64 %used, 0
+  br i1 %done, label %good, label %look
+look:
+  %at = getelementptr i8, ptr %log, i64 %used
+  %h2 = getelementptr i8, ptr %at, i64 -8
+  %nbytes = load i64, ptr %h2
+  %h1 = getelementptr i8, ptr %at, i64 -16
+  %address = load i64, ptr %h1
+  %up = add i64 %nbytes, 7
+  %payload = and i64 %up, -8
+  %more = add i64 %payload, 16
+  %before = sub i64 %used, %more
+  %behind = icmp sge i64 %address, %first
+  %ahead = icmp slt i64 %address, %last
+  %here = and i1 %behind, %ahead
+  br i1 %here, label %mark, label %next
+mark:
+  %place = sub i64 %address, %first
+  br label %byte
+byte:
+  %k = phi i64 [ 0, %mark ], [ %k1, %new ]
+  %spot = add i64 %place, %k
+  %to = getelementptr i8, ptr %marks, i64 %spot
+  %old = load i8, ptr %to
+  %twice = icmp ne i8 %old, 0
+  br i1 %twice, label %bad, label %new
+new:
+  store i8 1, ptr %to
+  %k1 = add i64 %k, 1
+  %over = icmp eq i64 %k1, %nbytes
+  br i1 %over, label %next, label %byte
+next:
+  br label %test
+good:
+  ret i32 1
+bad:
+  ret i32 0
+}}
 """

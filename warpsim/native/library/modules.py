@@ -29,8 +29,8 @@ def module_of(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """The module that a helper lies in: its text, the helpers in it, and those that it calls."""
     *stems, last = name.split("_")[1:]
     kind = "_".join(stems) if last.isdigit() else name[3:]
-    if kind in ("log", "rollback", "stored"):
-        return COMMON + LOG, ("ws_log", "ws_rollback", "ws_stored"), ()
+    if kind in ("log", "rollback", "stored", "distinct"):
+        return COMMON + LOG, ("ws_log", "ws_rollback", "ws_stored", "ws_distinct"), ()
     simple = {"table": TABLE, "spread": SPREAD, "clean": CLEAN, "memo": COMMON + FIND + MEMO}
     if kind in simple:
         return simple[kind], (name,), ()
