@@ -55,6 +55,8 @@ def on_cpu(torch):
     class Mode(TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             words = {name: here(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
+            if isinstance(words.get("device"), int):  # torch.cuda.current_device()
+                words["device"] = "cpu"
             if function is torch.Tensor.cuda:
                 return args[0]
             return function(*(map(here, args) if function in (torch.Tensor.to, torch.empty_like) else args), **words)
