@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -66,7 +66,14 @@ class AsyncReuse(Watcher):
             )
 
     def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
     ) -> None:
         """Check matrix rows."""
         shared = self._in_flight(machine).shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,13 @@ class MatrixFootprint:
     """
 
     def __init__(
-        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array, place: Any
+        self,
+        address: Array,
+        columns: Array,
+        limits: tuple[int, int],
+        itemsize: int,
+        open: Array,
+        place: Instruction | None,
     ) -> None:
         self.address, self.columns, self.itemsize = address, columns, itemsize
         self.low, self.high = limits
@@ -90,7 +96,7 @@ class SharedUses:
         machine: Machine,
         group: Group,
         access: str,
-        place: Any,
+        place: Array,
         nbytes: int,
         columns: Array,
         active: Array | None,

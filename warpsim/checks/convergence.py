@@ -7,7 +7,7 @@ where it must not, however it is scheduled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Membermasks(Watcher):
 
     compiled = COLLECTIVES
 
-    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Check the masks of arriving lanes."""
         if members is None:
             return
@@ -109,7 +109,7 @@ class Absences(Watcher):
         """Note lanes that skip the collective."""
         _diverged(machine)[group.selection.positions.reshape(-1)] = True
 
-    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """All live lanes are here: report those that diverged and, for a matrix instruction, those that exited."""
         matrix = present(group).traits.matrix is not None
         diverged: Array | None = machine.batch.notes.get(DIVERGED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import ADVICE, RULE, Mismatch, mismatches
 from warpsim.machine.window import Watcher
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Array
 
 
 class Fragments(Watcher):
@@ -19,7 +20,7 @@ class Fragments(Watcher):
 
     compiled = frozenset({"collective_reached"})  # matrix instructions are not compiled into units
 
-    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Look the instruction up among those with wrong fragments."""
         wrong = _mismatches_of(group.plan)
         if not wrong:

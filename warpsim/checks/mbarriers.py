@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -42,7 +42,7 @@ class MbarrierRules(Watcher):
         machine.batch.notes[RULE] = Initialised()
 
     def mbarrier_initialised(
-        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
     ) -> None:
         """Report an invalid count, or an object that already exists."""
         wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
@@ -78,7 +78,7 @@ class MbarrierRules(Watcher):
         known.made[np.searchsorted(known.keys, keys)] = machine.batch.meetings
 
     def mbarrier_invalidated(
-        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None
     ) -> None:
         """Report an object that does not exist, and remove it."""
         _check_valid(machine, group, active, words)
@@ -94,7 +94,9 @@ class MbarrierRules(Watcher):
         if len(known.keys) and not known.fenced.all():
             known.fenced = known.fenced | np.isin(known.keys >> 32, np.unique(group.selection.ctas))
 
-    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
+    def mbarrier_changed(
+        self, machine: Machine, group: Group, before: Array, after: Array, active: Array | None
+    ) -> None:
         """Report counts out of range."""
         _check_valid(machine, group, active, before)
         if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
@@ -113,11 +115,13 @@ class MbarrierRules(Watcher):
                 pending=int(mbarriers.pending(before).reshape(-1)[0]),
             )
 
-    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Report reads of the phase of something that is not an object."""
         _check_valid(machine, group, active, words)
 
-    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
+    def mbarrier_reached(
+        self, machine: Machine, group: Group, columns: Array, place: Array, active: Array | None
+    ) -> None:
         """Report an object used by others than its CTA that no fence made visible."""
         known: Initialised = machine.batch.notes[RULE]
         if known.fenced.all():
@@ -136,12 +140,12 @@ class MbarrierRules(Watcher):
             known.fenced = known.fenced | np.isin(known.keys, columns << 32 | place)
 
 
-def _check_valid(machine: Machine, group: Group, active: Any, words: Array) -> None:
+def _check_valid(machine: Machine, group: Group, active: Array | None, words: Array) -> None:
     if not mbarriers.is_valid(words).all():
         advice = "execute mbarrier.init first, then a barrier"
         _report(machine, group, active, "there is no initialised mbarrier at this address", advice=advice)
 
 
-def _report(machine: Machine, group: Group, active: Any, message: str, **more: object) -> None:
+def _report(machine: Machine, group: Group, active: Array | None, message: str, **more: object) -> None:
     more.setdefault("advice", "see the contents and the phases of an mbarrier object")
     machine.fault(RULE, message, group, active, **more)

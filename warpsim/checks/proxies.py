@@ -10,7 +10,7 @@ tracked.
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -87,7 +87,7 @@ class Proxies:
     # ---- the generic proxy -------------------------------------------------------------------
 
     def shared(
-        self, group: Group, place: Any, nbytes: int, columns: Array, active: Array | None, *, write: bool
+        self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, *, write: bool
     ) -> None:
         """Note a generic access to shared memory."""
         shape = group.selection.shape

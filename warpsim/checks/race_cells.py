@@ -194,7 +194,7 @@ class RaceCells(RaceFindings):
         if wanted.any():
             second[index[wanted]] = old[wanted]
 
-    def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Any:
+    def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Array | bool:
         """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these
         threads.
         """

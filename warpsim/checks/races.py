@@ -6,7 +6,7 @@ Every access of a step arrives from the memory ports, as arrays over its lanes; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Races(RaceCells):
         self,
         machine: Machine,
         group: Group,
-        place: Any,
+        place: Array,
         nbytes: int,
         columns: Array,
         active: Array | None,

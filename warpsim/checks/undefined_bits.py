@@ -52,7 +52,7 @@ def destinations_of(instruction: Instruction) -> list[int]:
     return [r for o in instruction.operands[: instruction.form.n_dest] for r in registers_of(o)]
 
 
-def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: Any, use: str) -> None:
+def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
     """Report undefined bits of a register that matter here."""
     lanes = np.broadcast_to(bits != 0, group.selection.shape)
     if active is not None:
@@ -85,6 +85,10 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
         other=other,
         advice=advice,
     )
+
+
+Rule = Callable[["Machine", "Group", "Array | None"], Any]
+"""Bits of the results of a step that are undefined: per destination, None for none."""
 
 
 def report_unwritten(machine: Machine, group: Group, slot: int, lanes: Any, use: str) -> None:
@@ -124,7 +128,7 @@ def unwritten(plan: FunctionPlan) -> list[int]:
     ]
 
 
-def rule_of(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
+def rule_of(plan: FunctionPlan, instruction: Instruction) -> Rule:
     """How an instruction propagates undefined bits: ``rule(group, active)`` returns them by destination register."""
     kind = instruction.traits.undefined
     if kind in (Undefined.MULTIPLIED, Undefined.STORED):
@@ -166,12 +170,12 @@ def _any(group: Group, operands: tuple[Operand, ...]) -> Array | None:
     return mask
 
 
-def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
+def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     operands = instruction.operands[instruction.form.n_dest :]
     written = [s for s in destinations_of(instruction) if plan.function.registers[s].type.bits <= 64]
     together = instruction.form.scope is not Scope.THREAD
 
-    def rule(machine: Machine, group: Group, active: Any) -> dict[int, Array]:
+    def rule(machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
         mask = _any(group, operands)
         if mask is None:
             return {}
@@ -188,9 +192,7 @@ def _getters(plan: FunctionPlan, instruction: Instruction) -> list[Any]:
     return [source_getter(plan, o) for o in instruction.operands[instruction.form.n_dest :]]
 
 
-def _move_rule(
-    plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]
-) -> Callable[[Machine, Group, Any], Any]:
+def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]) -> Rule:
     """Run the body on the undefined bits, unless a source that decides where they go is undefined."""
 
     form, op = instruction.form, instruction.op
@@ -202,7 +204,7 @@ def _move_rule(
     written = destinations_of(instruction)
     wide = form.scope is Scope.WARP
 
-    def rule(machine: Machine, group: Group, active: Any) -> Any:
+    def rule(machine: Machine, group: Group, active: Array | None) -> Any:
         if _any(group, decide) is not None or commit is None:
             return otherwise(machine, group, active)
         arguments = [_bits_of(group, o) if k in moved else get(machine, group) for k, (o, get) in enumerate(zip(operands, getters, strict=True))]  # fmt: skip
@@ -249,7 +251,7 @@ def _unsigned(value: Any) -> Array:
     return array if array.dtype.kind == "b" or array.dtype.itemsize > 8 else array.view(f"u{array.dtype.itemsize}")
 
 
-def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
+def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     """A result bit is undefined if flipping undefined source bits flips it."""
 
     form, op = instruction.form, instruction.op
@@ -259,7 +261,7 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Mac
     written = destinations_of(instruction)
     otherwise = _any_rule(plan, instruction)
 
-    def rule(machine: Machine, group: Group, active: Any) -> Any:
+    def rule(machine: Machine, group: Group, active: Array | None) -> Any:
         if commit is None or form.n_dest != 1:
             return otherwise(machine, group, active)
         values = [as_array(get(machine, group)) for get in getters]
@@ -290,7 +292,7 @@ def _global_lanes(group: Group, op: Any, address: Address) -> Any:
     return None if mask.all() else mask if mask.any() else False
 
 
-Effect = Callable[["Machine", "Group", Any], None]
+Effect = Callable[["Machine", "Group", "Array | None"], None]
 
 
 def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effect | None, Effect | None]:
@@ -305,12 +307,12 @@ def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effec
     if form.scope is not Scope.THREAD:
         return None, None
 
-    def before(machine: Machine, group: Group, active: Any) -> None:
+    def before(machine: Machine, group: Group, active: Array | None) -> None:
         where = _global_lanes(group, op, getters[0](machine, group))
         if where is not False:
             _report_value(machine, group, (value,), _both(where, active), "the value of a store to global memory")
 
-    def after(machine: Machine, group: Group, active: Any) -> None:
+    def after(machine: Machine, group: Group, active: Array | None) -> None:
         address = getters[0](machine, group)
         where = _global_lanes(group, op, address)
         if where is None:
@@ -327,7 +329,9 @@ def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effec
     return before, after
 
 
-def bit_ports(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
+def bit_ports(
+    machine: Machine, group: Group, form: Form, active: Array | None, *, combines: bool = False
+) -> dict[str, Any]:
     """The ports of a single-thread body that is to move undefined bits: memory transfers such bits, and copies are done
     at once.
     """
@@ -335,7 +339,9 @@ def bit_ports(machine: Machine, group: Group, form: Form, active: Any, *, combin
     return {**ports, **stand_ins(machine, group, form, active, combines=combines)}
 
 
-def stand_ins(machine: Machine, group: Group, form: Form, active: Any, *, combines: bool = False) -> dict[str, Any]:
+def stand_ins(
+    machine: Machine, group: Group, form: Form, active: Array | None, *, combines: bool = False
+) -> dict[str, Any]:
     """The ports of a form that move undefined bits instead of values."""
     names = form.ports & {"memory", "async_groups", "bulk"}
     if not names:
@@ -344,7 +350,7 @@ def stand_ins(machine: Machine, group: Group, form: Form, active: Any, *, combin
     return {name: memory if name == "memory" else AtOnce(memory) for name in names}
 
 
-def _both(where: Any, active: Any) -> Any:
+def _both(where: Any, active: Array | None) -> Any:
     return where if active is None else active if where is None else where & active
 
 
@@ -364,14 +370,14 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
                 report_use(machine, group, part.register.index, whole, lanes, use)
 
 
-def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Callable[[Machine, Group, Any], Any]:
+def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     """Report an atomic's undefined operands in global memory; elsewhere they make memory and the result undefined."""
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
     whole = _any_rule(plan, instruction)
     getters = _getters(plan, instruction)
 
-    def rule(machine: Machine, group: Group, active: Any) -> Any:
+    def rule(machine: Machine, group: Group, active: Array | None) -> Any:
         where = _global_lanes(group, op, getters[0](machine, group))
         if where is not None:
             bits = [_bits_of(group, o) if not isinstance(o, Addr) else get(machine, group) for o, get in zip(operands, getters, strict=True)]  # fmt: skip

@@ -12,7 +12,7 @@ from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, DType, as_array
 from warpsim.machine.window import Window
 from warpsim.types import ScalarType
 
@@ -130,7 +130,7 @@ class _Companions(Memory):
         self.shared, self.local = self.shared.companion or self.shared, self.local.companion or self.local
         self.window = QUIET
 
-    def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """A 1 for each written bit of the elements."""
         base, offset = address.base, address.offset
         place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)

@@ -106,7 +106,7 @@ class Begun:
 
     group: Group
     passage: Passage
-    active: Any
+    active: Array | None
     tainted: list[int]
     unsure: Array | None
     new: dict[int, Array]
@@ -124,7 +124,7 @@ class Met:
 
     group: Group
     passage: Passage
-    active: Any
+    active: Array | None
     arguments: list[Any]
 
 
@@ -162,7 +162,7 @@ class Uninitialised(WrittenBytes):
         """Mark new parts of the stack as undefined."""
         companion(machine, "local").forget(first, nbytes, positions)
 
-    def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
+    def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
         if np.size(place):
             companion(machine, space).mark(place, columns, nbytes, None, rows=False)
@@ -191,7 +191,14 @@ class Uninitialised(WrittenBytes):
         stored(machine, group, transfer, which)
 
     def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
     ) -> None:
         """Check matrix rows."""
         bits = companion(machine, "shared")
@@ -214,6 +221,7 @@ class Uninitialised(WrittenBytes):
         if passage.warps:
             arguments = [spread(group.warps, a, wide=passage.wide) for a in arguments]
         active = None if passage.guard is None else passage.guard(machine, group)
+        assert active is not False, "a step that no thread executes accesses no memory"
         self._met = Met(group, passage, active, arguments)
         machine.attend()
 
@@ -259,13 +267,13 @@ class Uninitialised(WrittenBytes):
         self._begun, unsure, active = None, None, None
         if passage.guard is not None:
             unsure = undefined(group, passage.guard_slot)
-            active = passage.guard(machine, group)
+            executing = passage.guard(machine, group)
             if unsure is not None and not passage.pure:
                 report_use(machine, group, passage.guard_slot, unsure, None, "the guard of an instruction")
                 unsure = None
-            if active is False and unsure is None:
+            if executing is False and unsure is None:
                 return
-            active = None if active is False else active
+            active = None if executing is False else executing
         for slot in passage.addresses:
             bits = undefined(group, slot)
             if bits is not None:
@@ -395,7 +403,7 @@ def _in_a_row(group: Group, instruction: Instruction) -> bool:
     return False
 
 
-def _write(group: Group, slots: list[int], bits: Array | None, active: Any) -> None:
+def _write(group: Group, slots: list[int], bits: Array | None, active: Array | None) -> None:
     """Set the undefined bits of registers, in the executing lanes."""
     if bits is not None and bits.dtype.itemsize > 8:  # 128-bit values count as defined
         bits = None

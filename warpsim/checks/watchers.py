@@ -136,7 +136,14 @@ class RaceWatcher(Watcher):
             machine.batch.notes[RACE].settle(machine, group, changed, lost)
 
     def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
     ) -> None:
         """Check matrix rows."""
         self._at(machine, group).rows(machine, group, place, nbytes, columns, active, write=access != READ)
@@ -148,7 +155,7 @@ class RaceWatcher(Watcher):
         if not machine.delivering:
             self._at(machine, group).matrix(machine, group, address, columns)
 
-    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note fences of the memory model."""
         scope = fence_scope(instruction)
         if scope is not None:
@@ -256,7 +263,14 @@ class ProxyFences(Watcher):
             self._account(machine).synchronised(group)
 
     def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
     ) -> None:
         """Note matrix rows."""
         self._account(machine).rows(group, place, nbytes, columns, active, write=access != READ)
@@ -274,7 +288,7 @@ class ProxyFences(Watcher):
         """Check what bulk copies access in global memory."""
         self._account(machine).bulk_globals(machine, group, positions, address, nbytes, write=access != READ)
 
-    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note proxy fences; other fences synchronise."""
         traits = instruction.traits
         if traits.fence is not None and traits.fence.proxy == "async":
@@ -314,6 +328,6 @@ class ProxyFences(Watcher):
         """Note acquired tensor maps."""
         acquire_maps(self._account(machine), addresses, columns)
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Array | None) -> None:
         """Check the use of a tensor map."""
         check_map(self._account(machine), machine, group, address, columns, active)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -156,7 +156,7 @@ def _cluster_barrier(barrier: Barrier, guard: Guard | None, *, aligned: bool) ->
     return step
 
 
-def _leave_out(machine: Machine, group: Group, active: Any) -> bool:
+def _leave_out(machine: Machine, group: Group, active: Array) -> bool:
     """Let threads that a guard disables continue; the others execute the barrier again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1

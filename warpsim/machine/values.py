@@ -9,12 +9,13 @@ marked ``linear`` use only operators that `Affine` implements, all others get ar
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+DType: TypeAlias = "np.dtype[Any]"
 FLAT = (0, 0, 0, 0)
 SINGLE = (1, 1, 1, 1)
 
@@ -46,7 +47,7 @@ class Affine:
 
     __slots__ = ("_array", "_point", "_viewed", "base", "dtype", "extents", "strides")
 
-    def __init__(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: DType) -> None:
         self.base = base
         self.strides = strides
         self.extents = extents
@@ -64,7 +65,7 @@ class Affine:
         return _affine, (self.base, self.strides, self.extents, self.dtype.str)
 
     @classmethod
-    def constant(cls, value: int, dtype: np.dtype[Any]) -> Affine:
+    def constant(cls, value: int, dtype: DType) -> Affine:
         """The same integer for every thread."""
         mask, half = _MASK[dtype]
         return cls(((value + half) & mask) - half, FLAT, SINGLE, dtype)
@@ -224,7 +225,7 @@ class Affine:
     def __bool__(self) -> bool:
         raise NotAffine
 
-    def view(self, dtype: np.dtype[Any]) -> Affine:
+    def view(self, dtype: DType) -> Affine:
         """The same bits as another integer type of the same width."""
         if dtype is self.dtype:
             return self
@@ -283,7 +284,7 @@ def repeated(array: Array, lanes: int) -> Array:
     return np.ndarray((1, lanes, 1), array.dtype, array, 0, (0, 0, 0))
 
 
-def retype(array: Array, dtype: np.dtype[Any]) -> Array:
+def retype(array: Array, dtype: DType) -> Array:
     """A register's bits as ``dtype``: a view, or the low part where the register is wider."""
     if array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
@@ -293,7 +294,7 @@ def retype(array: Array, dtype: np.dtype[Any]) -> Array:
     return array.view(unsigned).astype(f"u{dtype.itemsize}").view(dtype)
 
 
-def _retype_wide(array: Array, dtype: np.dtype[Any]) -> Array:
+def _retype_wide(array: Array, dtype: DType) -> Array:
     if dtype.itemsize == 16:
         out = np.zeros(array.shape, dtype)
         out["lo"] = array.view(f"u{array.dtype.itemsize}")

@@ -194,7 +194,14 @@ class Watcher:
         """Threads have allocated ``nbytes`` of local memory at ``first``: the frame of a called function, or by alloca."""
 
     def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
+        self,
+        machine: Machine,
+        group: Group,
+        access: int,
+        place: Array,
+        nbytes: int,
+        columns: Array,
+        active: Array | None,
     ) -> None:
         """Warps access matrix rows in shared memory. ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
 
@@ -234,13 +241,13 @@ class Watcher:
 
     # ---- order -------------------------------------------------------------------------------
 
-    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Any) -> None:
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Threads have executed a fence. The instruction's modifiers give its kind, scope and proxies."""
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
         """Lanes of warps have met in a collective: all lanes, or those in the membermask ``members``."""
 
-    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Lanes have reached a collective with the membermask ``members`` (None if it is for whole warps). Called again
         for lanes that have waited and execute it again.
         """
@@ -251,7 +258,7 @@ class Watcher:
     def collective_passed(self, machine: Machine, group: Group) -> None:
         """Lanes pass a collective that their guard disables, while others of their warps wait at it."""
 
-    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Any) -> None:
+    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Warps are about to execute a collective with some of their lanes only: all lanes in ``members`` that have not
         exited have arrived.
         """
@@ -302,25 +309,29 @@ class Watcher:
     # ---- mbarriers ---------------------------------------------------------------------------
 
     def mbarrier_initialised(
-        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Any
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
     ) -> None:
         """Threads are about to initialise mbarriers that expect ``count`` arrivals."""
 
     def mbarrier_invalidated(
-        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Any
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None
     ) -> None:
         """Threads are about to invalidate mbarriers, which contain ``words``."""
 
     def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
         """Threads make the mbarriers that they initialised visible to the cluster and the async proxy."""
 
-    def mbarrier_reached(self, machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
+    def mbarrier_reached(
+        self, machine: Machine, group: Group, columns: Array, place: Array, active: Array | None
+    ) -> None:
         """Threads use mbarriers through cluster addresses, or pass them to copies of the async proxy."""
 
-    def mbarrier_changed(self, machine: Machine, group: Group, before: Array, after: Array, active: Any) -> None:
+    def mbarrier_changed(
+        self, machine: Machine, group: Group, before: Array, after: Array, active: Array | None
+    ) -> None:
         """Threads change the words of mbarriers; several may change the same one."""
 
-    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Any) -> None:
+    def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Threads, or copies that they start, read these words of mbarriers to learn the phase."""
 
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
@@ -377,7 +388,7 @@ class Watcher:
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
         """Threads acquire the tensor maps at these addresses (fence.proxy.tensormap, acquire)."""
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Any) -> None:
+    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Array | None) -> None:
         """CTAs use the tensor map at an address, in copies started by the ``active`` threads."""
 
 

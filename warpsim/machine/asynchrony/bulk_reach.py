@@ -19,7 +19,7 @@ from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, DType, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -299,7 +299,7 @@ class BulkReach:
             values = combine(reduction, BY_DATA_TYPE[kind], elements[index], values, flush=flush)
         elements[index] = values
 
-    def read(self, columns: Array, address: Array, dtype: np.dtype[Any]) -> Array:
+    def read(self, columns: Array, address: Array, dtype: DType) -> Array:
         """Load elements at addresses in columns of shared memory."""
         return self.machine.batch.shared.gather(address, columns, dtype)
 

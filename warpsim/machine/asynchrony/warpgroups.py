@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.layout import descriptors
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, DType
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -31,7 +31,7 @@ class SharedMatrix:
         else:
             self.columns = warps.warp_ctas[::4].reshape(-1, 1)
 
-    def read(self, bits: Array, k: int, extent: int, dtype: np.dtype[Any], *, transposed: bool) -> Array:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
         size, n_columns = dtype.itemsize, self.machine.batch.shape.n_ctas
         one: descriptors.Elements | None = None

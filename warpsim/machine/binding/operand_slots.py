@@ -195,7 +195,7 @@ def destination(operand: Operand) -> Setter:
     slot, register = operand.register.index, operand.register.type.dtype
     width, signed = register.itemsize, operand.type.signed
 
-    def set_one(machine: Machine, group: Group, value: Any, active: Any) -> None:
+    def set_one(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
         if value.dtype.itemsize != width:
             value = as_array(value)
             if value.dtype.itemsize < width:
@@ -217,7 +217,7 @@ def destination(operand: Operand) -> Setter:
 def _vector_destination(parts: list[Setter]) -> Setter:
     """Likewise, of the elements of a vector; those that are None stay as they are."""
 
-    def set_all(machine: Machine, group: Group, value: Any, active: Any) -> None:
+    def set_all(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
         if isinstance(value, Unpacked):
             value = value.parts(len(parts))
         for part, element in zip(parts, value, strict=True):
@@ -235,7 +235,7 @@ def commit_of(instruction: Instruction) -> Setter | None:
     if len(setters) == 1:
         return setters[0]
 
-    def commit(machine: Machine, group: Group, value: Any, active: Any) -> None:
+    def commit(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
         for setter, part in zip(setters, value, strict=True):
             if part is not None:
                 setter(machine, group, part, active)

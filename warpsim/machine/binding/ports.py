@@ -19,17 +19,17 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 
 
-def _active(machine: Any, group: Group, active: Any) -> Array:
+def _active(machine: Any, group: Group, active: Array | None) -> Array:
     shape = group.selection.shape
     return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
 
 
-def _lane(machine: Any, group: Group, active: Any) -> Array:
+def _lane(machine: Any, group: Group, active: Array | None) -> Array:
     lane: Array = (group.selection.threads & 31).astype(np.int64)
     return lane
 
 
-def _report(machine: Any, group: Group, active: Any) -> Callable[..., None]:
+def _report(machine: Any, group: Group, active: Array | None) -> Callable[..., None]:
     return lambda rule, message, lanes=None, **more: machine.fault(rule, message, group, lanes, **more)
 
 
@@ -49,6 +49,6 @@ PORTS: dict[str, Callable[[Any, Group, Any], Any]] = {
 }
 
 
-def port(machine: Any, name: str, group: Group, active: Any) -> Any:
+def port(machine: Any, name: str, group: Group, active: Array | None) -> Any:
     """A port of the group, or its participating lanes."""
     return PORTS[name](machine, group, active)

@@ -21,7 +21,7 @@ from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import FLAT, Affine, NotAffine, as_array, extend, retype
+from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
     Imm,
@@ -241,7 +241,7 @@ def _fit_linear(result: Any, width: int, *, signed: bool) -> Any:
     return _fit(as_array(result), width, signed=signed)
 
 
-def _lift(value: Any, dtype: np.dtype[Any]) -> Affine:
+def _lift(value: Any, dtype: DType) -> Affine:
     """Convert an integer value to an affine one of a type; one-element arrays become uniform."""
     if type(value) is Affine:
         return value if value.dtype is dtype else value.view(dtype)
@@ -264,9 +264,10 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     def step(machine: Machine, group: Group) -> object:
         active = None
         if guard is not None:
-            active = guard(machine, group)
-            if active is False:
+            executing = guard(machine, group)
+            if executing is False:
                 return None
+            active = executing
         arguments = [get(machine, group) for get in getters]
         if memory is not None:
             result = function(op, *arguments, memory=memory(machine, group, active))
@@ -289,7 +290,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     return step
 
 
-def _unread(machine: Machine, group: Group, active: Any) -> Memory:
+def _unread(machine: Machine, group: Group, active: Array | None) -> Memory:
     """The memory of a step whose result is never read."""
     return Memory(machine, group, active, unused=True)
 

@@ -40,9 +40,10 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     def step(machine: Machine, group: Group) -> object:
         active = None
         if guard is not None:
-            active = guard(machine, group)
-            if active is False:
+            executing = guard(machine, group)
+            if executing is False:
                 return None
+            active = executing
         warps = group.warps
         arguments = [spread(warps, get(machine, group), wide=wide) for get in getters]
         keywords = warp_ports(machine, group, active, form)
@@ -60,7 +61,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     return step
 
 
-def warp_ports(machine: Machine, group: Group, active: Any, form: Form) -> dict[str, Any]:
+def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, Any]:
     """The ports that a body of whole warps or warpgroups requests, except its accumulator."""
     warps, wide = group.warps, form.scope is Scope.WARPGROUP
     keywords = {

@@ -16,7 +16,7 @@ from warpsim.machine.memory.addresses import lifted, space_of
 from warpsim.machine.memory.atomics import Reach, apply_atomic
 from warpsim.machine.memory.row_access import RowAccess
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Affine, Array, DType, as_array
 from warpsim.types import ScalarType
 
 
@@ -176,6 +176,6 @@ class Memory(Reach, RowAccess):
         return out
 
 
-def _view(value: Any, dtype: np.dtype[Any]) -> Array:
+def _view(value: Any, dtype: DType) -> Array:
     array = as_array(value)
     return array if array.dtype is dtype else array.view(dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -13,7 +12,7 @@ from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
 from warpsim.machine.memory.global_access import GlobalAccess
 from warpsim.machine.memory.word_access import WordAccess
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, DType, as_array
 
 
 class Reach(GlobalAccess, WordAccess):
@@ -42,7 +41,7 @@ def apply_atomic(
     memory: Reach,
     kind: str,
     address: Address,
-    dtype: np.dtype[Any],
+    dtype: DType,
     function: Callable[..., Array],
     operands: tuple[Array, ...],
     name: str,
@@ -72,7 +71,7 @@ def _distinct(owners: Array) -> Array:
 def _in_global(
     memory: Reach,
     address: Address,
-    dtype: np.dtype[Any],
+    dtype: DType,
     atomic: Atomic,
     operands: tuple[Array, ...],
     lanes: _Lanes,
@@ -102,7 +101,7 @@ def _in_words(
     memory: Reach,
     kind: str,
     address: Address,
-    dtype: np.dtype[Any],
+    dtype: DType,
     atomic: Atomic,
     operands: tuple[Array, ...],
     lanes: _Lanes,

@@ -16,7 +16,7 @@ from warpsim.machine.memory.addresses import bits_of, cta_order, last_along, mis
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation
-from warpsim.machine.values import FLAT, Affine, Array, as_array
+from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
 
 I64 = np.dtype(np.int64)
 
@@ -26,7 +26,7 @@ class GlobalAccess(Port):
 
     __slots__ = ()
 
-    def affine_view(self, base: Affine, offset: int, dtype: np.dtype[Any], count: int, *, write: bool) -> Array | None:
+    def affine_view(self, base: Affine, offset: int, dtype: DType, count: int, *, write: bool) -> Array | None:
         """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
         the checked path is needed.
         """
@@ -52,7 +52,7 @@ class GlobalAccess(Port):
             return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
         return np.ndarray((*pattern.shape, count), dtype, allocation.data, at, (*strides, dtype.itemsize))
 
-    def load_global(self, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """Load ``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
         base, offset = address.base, address.offset
         if type(base) is Affine and (self.active is None or base.strides == FLAT):
@@ -75,7 +75,7 @@ class GlobalAccess(Port):
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
-    def _load_checked(self, array: Array, offset: int, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def _load_checked(self, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
         place, owner, good = self.resolve(array, offset, dtype.itemsize * count, write=False)
         out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
         for index in np.unique(owner[good]):
@@ -147,7 +147,9 @@ class GlobalAccess(Port):
             record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
             told(self.machine, self.group, record)
 
-    def tell_companion_global(self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Any) -> None:
+    def tell_companion_global(
+        self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Array | None
+    ) -> None:
         """Report an access to an allocation that has a companion."""
         told = self.window.companion_accessed
         if told is not None and allocation.companion is not None:
@@ -251,7 +253,7 @@ class GlobalAccess(Port):
             _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 
 
-def _take(allocation: Allocation, array: Array, offset: int, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+def _take(allocation: Allocation, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
     view = allocation.elements(dtype, count)
     nbytes = dtype.itemsize * count
     index = array + (offset - allocation.start)

@@ -14,7 +14,7 @@ from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
-from warpsim.machine.values import FLAT, Affine, Array, as_array
+from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
 
 
 class WordAccess(Port):
@@ -105,7 +105,7 @@ class WordAccess(Port):
         good = active & ~outside & ~odd
         return np.where(good, place, 0), space, columns, False, good
 
-    def load_words(self, kind: str, address: Address, dtype: np.dtype[Any], count: int) -> tuple[Array, ...]:
+    def load_words(self, kind: str, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
         place, space, columns, covered, active = self.place(kind, address, dtype.itemsize * count)
         size = dtype.itemsize

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, DType
 
 ALIGNMENT = 256
 GUARD = 1 << 20
@@ -102,7 +102,7 @@ class Allocation:
             for one in list(sharing) if self.anchored else (self,):
                 one.data, one._views = kept, {}
 
-    def elements(self, dtype: np.dtype[Any], count: int = 1) -> Array:
+    def elements(self, dtype: DType, count: int = 1) -> Array:
         """The memory as whole elements (``[n]``) or rows of ``count`` elements (``[n, count]``)."""
         view = self._views.get((dtype, count))
         if view is None:

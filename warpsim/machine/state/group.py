@@ -16,7 +16,7 @@ import numpy as np
 
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.selection import Selection, Warps
-from warpsim.machine.values import Affine, Array, Value, as_array
+from warpsim.machine.values import Affine, Array, DType, Value, as_array
 from warpsim.program.program import Instruction
 
 
@@ -213,7 +213,7 @@ class Group:
                     kept[index] = np.zeros(self.selection.batch_shape.extents, file[index].dtype)
                 self.selection.write(kept[index], file[index])
 
-    def _private(self, old: Value | None, dtype: np.dtype[Any]) -> Array:
+    def _private(self, old: Value | None, dtype: DType) -> Array:
         shape = self.selection.batch_shape.extents
         if old is None:
             return np.zeros(shape, dtype)

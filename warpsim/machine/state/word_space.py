@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, DType
 
 WIDEST = 32
 """Widest access of a thread, in bytes."""
@@ -83,7 +83,7 @@ class WordSpace:
         shift = itemsize.bit_length() - 1
         return (address >> 2) * (self.n_columns * per_word) + columns * per_word + ((address >> shift) & (per_word - 1))
 
-    def gather(self, address: Array, columns: Array, dtype: np.dtype[Any]) -> Array:
+    def gather(self, address: Array, columns: Array, dtype: DType) -> Array:
         """Elements at byte addresses (int64, in bounds and aligned) of columns; both broadcast."""
         size = dtype.itemsize
         if size <= 4:
@@ -114,7 +114,7 @@ class WordSpace:
             self.companion.move(source, target, nbytes, columns)
 
 
-def join_words(parts: list[Array], dtype: np.dtype[Any]) -> Array:
+def join_words(parts: list[Array], dtype: DType) -> Array:
     """Join 32-bit words, low first, into elements of 64 or 128 bits."""
     out = np.empty((*parts[0].shape, len(parts)), np.uint32)
     for k, part in enumerate(parts):
