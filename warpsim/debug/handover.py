@@ -14,15 +14,15 @@ def hand_over(source: GlobalMemory, target: GlobalMemory, known: list[Allocation
     """Copy what a launch wrote on a copy of memory into the device's memory and the caller's arrays."""
     starts = {allocation.start for allocation in known}
     for allocation in known:
-        twin = source.at(allocation.start)
-        if twin is None:  # freed by the kernel
+        given = source.at(allocation.start)
+        if given is None:  # freed by the kernel
             if target.at(allocation.start) is allocation:
                 target.unmap(allocation.start)
         elif not allocation.read_only:
-            np.copyto(allocation.data, twin.data)
-            allocation.companion = copy.deepcopy(twin.companion)
-    for twin in source.everything():
-        if twin.start not in starts and twin.name == HEAP:
-            data = twin.data.copy()
-            target.map(data, name=twin.name, address=twin.start)
+            np.copyto(allocation.data, given.data)
+            allocation.companion = copy.deepcopy(given.companion)
+    for given in source.everything():
+        if given.start not in starts and given.name == HEAP:
+            data = given.data.copy()
+            target.map(data, name=given.name, address=given.start)
     target.version += 1

@@ -72,26 +72,26 @@ def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Fa
     """
     exponent, fraction = FORMATS[kind]
 
-    def room(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def scratch(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
         return WORKSPACE.take(f"{what} of {name}", shape, dtype) if name else np.empty(shape, dtype)
 
     if bits.dtype.itemsize == 4 and kind != "tf32":
         slot = 8 if kind in NARROW else 16
         top = _WHOLE.get(kind, slot)
         per = 32 // slot
-        raw = room("values", (per, *bits.shape) if by_place else (len(bits), per, *bits.shape[1:]), np.int32)
+        raw = scratch("values", (per, *bits.shape) if by_place else (len(bits), per, *bits.shape[1:]), np.int32)
         for place in range(per):
             out = raw[place] if by_place else raw[:, place]
             np.left_shift(bits.view(np.int32), np.int32(32 - slot * place - top), out=out)
         raw = raw.reshape(-1, *bits.shape[1:])
     else:
         width = 32 if kind == "tf32" else 1 + exponent + fraction
-        raw = room("values", bits.shape, np.int32)
+        raw = scratch("values", bits.shape, np.int32)
         np.left_shift(bits, np.uint32(32 - width), out=raw.view(np.uint32), dtype=np.uint32)
     if exponent < 8:
         raw >>= np.int32(8 - exponent)
     raw &= np.int32(-(1 << 31) | ((1 << exponent + fraction) - 1) << 23 - fraction)
-    field = room("exponents", raw.shape, np.uint8)
+    field = scratch("exponents", raw.shape, np.uint8)
     field[...] = np.right_shift(raw, np.int32(23), out=WORKSPACE.take("fields", raw.shape, np.int32))  # drops the sign
     values = raw.view(F32)
     bias, most = (1 << exponent - 1) - 1, int(field.max(initial=0))
