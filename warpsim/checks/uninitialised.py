@@ -14,33 +14,27 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import registers_of
 from warpsim.checks.origins import Origins
+from warpsim.checks.passages import Passage, known_of, passage_of
 from warpsim.checks.undefined_bits import (
     PADDING,
     RULE,
     UNDEFINED,
     Into,
-    bind_store_bits,
     bit_ports,
-    destinations_of,
     ones,
     origins,
     report_unwritten,
     report_use,
-    rule_of,
     stand_ins,
     undefined,
-    unwritten,
 )
 from warpsim.checks.undefined_copies import landed
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
 from warpsim.checks.undefined_stores import stored
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
-from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Family, Undefined
+from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.address import Address
-from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
@@ -50,52 +44,8 @@ from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
-
-
-class Passage:
-    """How undefined bits pass through one instruction; bound once per function."""
-
-    def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
-        form, traits = instruction.form, instruction.traits
-        sources = instruction.operands[form.n_dest :]
-        self.instruction = instruction
-        self.plan = plan
-        self.warps = form.scope is not Scope.THREAD
-        self.wide = form.scope is Scope.WARPGROUP
-        self.written = destinations_of(instruction)
-        self.addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
-        data = {r for o in sources if not isinstance(o, Addr) for r in registers_of(o)}
-        self.data = sorted({*data, *self.written} if "accumulator" in form.ports else data)
-        self.guard = guard_of(plan, instruction) if instruction.guard is not None else None
-        self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
-        self.pure = not form.ports and not self.warps
-        self.multiplies = traits.undefined is Undefined.MULTIPLIED
-        self.spread = rule_of(plan, instruction)
-        stored = traits.undefined is Undefined.STORED
-        self.before_store, self.after_store = bind_store_bits(plan, instruction) if stored else (None, None)
-        self.getters = [source_getter(plan, o) for o in sources]
-        self.commit = commit_of(instruction)
-        self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
-        """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
-
-
-class Known:
-    """What the rule knows about a function, for every launch."""
-
-    def __init__(self, plan: FunctionPlan) -> None:
-        self.unwritten = unwritten(plan)
-        self.passages: dict[int, Passage] = {}
-
-
-def known_of(plan: FunctionPlan) -> Known:
-    """What the rule knows about a function, cached."""
-    found: Known | None = plan.notes.get(RULE)
-    if found is None:
-        found = plan.notes[RULE] = Known(plan)
-    return found
 
 
 @attrs.frozen(eq=False)
@@ -320,15 +270,6 @@ def companion(machine: Machine, space: str) -> WrittenBits:
     """The written bits of shared or local memory."""
     found = (machine.batch.local if space == "local" else machine.batch.shared).companion
     assert isinstance(found, WrittenBits)
-    return found
-
-
-def passage_of(plan: FunctionPlan, instruction: Instruction) -> Passage:
-    """How undefined bits pass through an instruction of a function."""
-    passages = known_of(plan).passages
-    found = passages.get(id(instruction))
-    if found is None:
-        found = passages[id(instruction)] = Passage(plan, instruction)
     return found
 
 

@@ -1,0 +1,67 @@
+"""What following undefined bits through an instruction needs to know of it, worked out once per function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.analysis.flow import registers_of
+from warpsim.checks.undefined_bits import RULE, bind_store_bits, destinations_of, rule_of, unwritten
+from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Family, Undefined
+from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
+from warpsim.program.program import Addr, Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+
+
+class Passage:
+    """How undefined bits pass through one instruction; bound once per function."""
+
+    def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
+        form, traits = instruction.form, instruction.traits
+        sources = instruction.operands[form.n_dest :]
+        self.instruction = instruction
+        self.plan = plan
+        self.warps = form.scope is not Scope.THREAD
+        self.wide = form.scope is Scope.WARPGROUP
+        self.written = destinations_of(instruction)
+        self.addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
+        data = {r for o in sources if not isinstance(o, Addr) for r in registers_of(o)}
+        self.data = sorted({*data, *self.written} if "accumulator" in form.ports else data)
+        self.guard = guard_of(plan, instruction) if instruction.guard is not None else None
+        self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
+        self.pure = not form.ports and not self.warps
+        self.multiplies = traits.undefined is Undefined.MULTIPLIED
+        self.spread = rule_of(plan, instruction)
+        stored = traits.undefined is Undefined.STORED
+        self.before_store, self.after_store = bind_store_bits(plan, instruction) if stored else (None, None)
+        self.getters = [source_getter(plan, o) for o in sources]
+        self.commit = commit_of(instruction)
+        self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
+        """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
+
+
+class Known:
+    """What the rule knows about a function, for every launch."""
+
+    def __init__(self, plan: FunctionPlan) -> None:
+        self.unwritten = unwritten(plan)
+        self.passages: dict[int, Passage] = {}
+
+
+def known_of(plan: FunctionPlan) -> Known:
+    """What the rule knows about a function, cached."""
+    found: Known | None = plan.notes.get(RULE)
+    if found is None:
+        found = plan.notes[RULE] = Known(plan)
+    return found
+
+
+def passage_of(plan: FunctionPlan, instruction: Instruction) -> Passage:
+    """How undefined bits pass through an instruction of a function."""
+    passages = known_of(plan).passages
+    found = passages.get(id(instruction))
+    if found is None:
+        found = passages[id(instruction)] = Passage(plan, instruction)
+    return found
