@@ -110,10 +110,12 @@ class Plans:
         return self.compiled + self.estimate(spot) <= self.interpreted * share
 
     def covers(self, place: Place) -> bool:
-        """Whether a place lies within a unit that begins elsewhere."""
+        """Whether a place lies within a unit that begins elsewhere and has not run yet: one that has, and is left there, does not
+        serve it."""
         block, at, *rest = place
         for other, spot in list(self.spots.items()):
-            if spot.shape is not None and list(other[2:]) == rest:
+            ready = any(code is not WAITING for code in list(spot.codes.values()))
+            if spot.shape is not None and not ready and list(other[2:]) == rest:
                 piece = spot.shape.pieces.get(block)
                 if piece is not None and piece.first <= at < max(piece.last, 1):
                     return True
