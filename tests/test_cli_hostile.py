@@ -186,6 +186,7 @@ def test_cases_that_cannot_be_launched(change, tmp_path, capsys):
     assert "internal error" not in bad["error"]
 
 
+@pytest.mark.long
 def test_damaged_archives(tmp_path, capsys):
     """A data.npz that is cut, altered, no archive, encrypted, a bomb, or holds something else."""
     folder = altered(tmp_path, lambda case: None)
@@ -394,6 +395,7 @@ def test_nobody_reads():
     assert (done.returncode, done.stderr) == (2, b"")
 
 
+@pytest.mark.long
 def test_closed_streams_and_an_ascii_locale(tmp_path):
     """No output stream at all, or one that knows 128 characters, changes nothing else."""
     path = tmp_path / "größe.ptx"
@@ -420,6 +422,7 @@ sys.meta_path.insert(0, Interrupt())"""
     assert (done.returncode, done.stderr) == (130, b"warpsim: interrupted\n")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupted_launch_saves(tmp_path):
     """Ctrl-C in a launch: status 130, and what was written is saved."""

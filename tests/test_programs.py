@@ -22,7 +22,10 @@ interleaved_32b_plain bit_fields lane_locks far_angles triton_attention attentio
 rays bodies block_primitives gemm_ss_tf32 gemm_fp8_mixed triton_matmul_warp_specialised numba_julia
 random_walks chacha device_heap gemm_pingpong gemm_specialised stream_k deep_recursion pipeline_roles
 standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d split_barrier cluster_ring stencil_3d gemm_rs_fp8
-triton_matmul_tma half_math library_roles
+triton_matmul_tma half_math library_roles printf_vprintf gemm_ss_f16 gemm_cp_async bulk_stream
+gemm_rs_bf16 flash_attention gemm_fp8_scaled mbarrier_forms stack_room triton_matmul_s8 flag_rings printf_divergent
+complex_numbers numba_heat cub_scan_reduce triton_matmul_two_groups morphology bitonic_sorts fourier triton_locked_sums
+string_search radix_sorts hash_table numba_statistics cluster_forms
 """
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 LAUNCHED = {"hello", "saxpy", "histogram", "softmax_triton", "gemm_tma", "stream_k"}
@@ -50,7 +53,7 @@ def test_every_bit(path):
     assert result.outputs or path.name in ("assert_fails", "printf_vprintf")
 
 
-@pytest.mark.parametrize("threads", [32, pytest.param(1 << 10, marks=pytest.mark.long), 1 << 16])
+@pytest.mark.parametrize("threads", [32, *(pytest.param(n, marks=pytest.mark.long) for n in (1 << 10, 1 << 16))])
 @pytest.mark.parametrize("name", ["saxpy", "histogram", "reduce_shfl", "softmax_rows", "mma_f16_gemm"])
 def test_batch_size_changes_no_bit(name, threads):
     """The law of batches: CTAs run one by one or side by side give the same bits."""

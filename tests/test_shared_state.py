@@ -97,13 +97,18 @@ def test_no_state_of_modules(trees):
     (functools) keep nothing that anybody changes."""
     found = []
     for path, tree in trees.items():
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
         held = set(module_names(tree))
         held |= {
             a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.name.isupper()
         }
-        if re.search(r"^\s+global ", path.read_text(encoding="utf-8"), re.MULTILINE):
+        if re.search(r"^\s+global ", text, re.MULTILINE):
             found += [f"{path.name}:{n.lineno}: global" for n in ast.walk(tree) if isinstance(n, ast.Global)]
+        used = re.compile(rf"\b(?:{'|'.join(held) or '$.'})\s*[.\[]")  # an element or a part of a held object
         for function in functions(tree):
+            if not used.search("\n".join(lines[function.lineno - 1 : function.end_lineno])):
+                continue
             there = [(name, line) for name, line in changed(function) if name in held]
             own = set(own_names(function)) if there else set()
             found += [f"{path.name}:{line}: {name}" for name, line in there if name not in own]
@@ -114,9 +119,13 @@ def test_no_state_of_modules(trees):
 def test_objects_of_modules_do_not_change(trees):
     """An object that a file makes of a class of ours at its top level, and that changes itself, is of one thread or locked."""
     classes = {}
+    values = [
+        node.value for tree in trees.values() for node in tree.body if isinstance(node, (ast.Assign, ast.AnnAssign))
+    ]
+    made = {ast.unparse(value.func) for value in values if isinstance(value, ast.Call)}
     for tree in trees.values():
         for node in tree.body:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and node.name in made:
                 methods = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"]
                 if any(name == "self" for m in methods for name, _ in changed(m)):
                     source = ast.unparse(node)

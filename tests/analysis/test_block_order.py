@@ -112,6 +112,7 @@ def seconds(code: str) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("code", "few", "many"), [(straight, 300, 1200), (branching, 120, 480), (nested, 60, 240)])
 def test_first_launch_is_linear(code, few: int, many: int) -> None:
     """Four times the code takes four times as long, and not sixteen times."""

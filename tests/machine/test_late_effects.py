@@ -17,7 +17,8 @@ triton_matmul_cluster triton_matmul_dequantised triton_attention swapped gemm_fp
 triton_matmul_warp_specialised triton_flash_sm80 triton_matmul_two_groups triton_matmul_split_k
 gemm_stream_k cluster_ring pipeline_roles attention library_roles cluster_forms gemm_ss_tf32 gemm_pingpong
 gemm_multicast triton_matmul_fp8 interleaved_32b_plain gemm_rs_bf16 split_barrier gemm_ss_f16 gemm_cp_async
-im2col_within_steps gemm_rs_fp8 triton_matmul_s8
+im2col_within_steps gemm_rs_fp8 triton_matmul_s8 mma_f16_gemm two_sets triton_softmax gemm_s8 bulk_stream
+library_cluster
 """
 """Dear ones that have a smaller sibling."""
 

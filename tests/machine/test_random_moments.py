@@ -107,7 +107,7 @@ def test_whoever_waits_has_one_result():
         assert result.findings == (), seed
 
 
-@pytest.mark.parametrize("name", ["cluster_multicast", "split_barrier"])
+@pytest.mark.parametrize("name", ["cluster_multicast", pytest.param("split_barrier", marks=pytest.mark.long)])
 def test_phases_that_copies_ended_before_anyone_looked(name):
     """Copies that acted before the last of their phase are complete, too, when that one is seen to end it."""
     for seed in SEEDS[:2]:

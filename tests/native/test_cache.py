@@ -42,6 +42,7 @@ def counts(process: subprocess.Popen[str]) -> list[int]:
     return [int(n) for n in out.split()]
 
 
+@pytest.mark.long
 def test_processes_that_share_a_folder(tmp_path):
     """Two at once both give the right words, and a third compiles nothing."""
     first, second = run(tmp_path), run(tmp_path)

@@ -50,7 +50,7 @@ def codes(module):
 def test_behind_the_launches_and_from_the_disk():
     """Engine ``compiled`` interprets a short first launch, compiles behind the first ones, and at once where the object is kept."""
     module = warpsim.load(PTX.replace("SALT", "5"))
-    for _ in range(4):
+    for _ in range(8):
         launch(module, "compiled", 5)
         native(module).interpreted += 1.0
         assert behind().wait(60)

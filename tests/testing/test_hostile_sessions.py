@@ -181,8 +181,15 @@ def test_folders_that_pytest_does_not_enter(pytester, case, folder):
     result.stderr.fnmatch_lines([f"*{folder} would not be collected: norecursedirs has *"])
 
 
-@pytest.mark.parametrize("lost", ["kernel.ptx", "data.npz", "case.json"])
-@pytest.mark.parametrize("words", [("cases",), ("--warpsim-cases=cases",), ("cases/bad/case.json",)], ids=str)
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        pytest.param(words, lost, marks=[pytest.mark.long] * (i != j))
+        for i, words in enumerate([("cases",), ("--warpsim-cases=cases",), ("cases/bad/case.json",)])
+        for j, lost in enumerate(["kernel.ptx", "data.npz", "case.json"])
+    ],
+    ids=str,
+)
 def test_a_case_whose_file_is_broken(pytester, case, lost, words):
     """Whichever of its files is not there or is none, and however it is asked for."""
     (case / lost).unlink()

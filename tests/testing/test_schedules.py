@@ -163,7 +163,7 @@ def words(program, text, **options):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.long] * (k % 8 > 0)) for k, n in enumerate(racy_programs.PROGRAMS)]
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (k % 14 > 0)) for k, n in enumerate(racy_programs.PROGRAMS)]
 )
 def test_racy_programs(name):
     """The correct program has one result and no finding in all orders; the racy one is found out, and shows another result

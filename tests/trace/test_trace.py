@@ -104,11 +104,11 @@ def test_shared_memory(handover):
     }
 
 
-@pytest.mark.parametrize("effects", ["eager", "at_wait"])
-def test_flights(effects):
+@pytest.mark.parametrize(("program", "effects"), [("gemm_multicast", "eager"), ("gemm_tma", "at_wait")])
+def test_flights(program, effects):
     """Every bulk copy and wgmma of a GEMM is seen from issue to visibility, with all of its bytes."""
     tracer = Tracer(ctas=100)
-    result = run_case(PROGRAMS / "gemm_multicast", watchers=[tracer], profile=True, async_effects=effects)
+    result = run_case(PROGRAMS / program, watchers=[tracer], profile=True, async_effects=effects)
     trace = tracer.trace()
     loads = [f for f in trace.flights if f.kind == "load"]
     expected = sum(line.counts.async_bytes for line in result.profile.lines if line.text.startswith("cp.async.bulk"))
