@@ -14,9 +14,9 @@ LARGE = 16_000
 
 
 def some():
-    """Every ninth kernel, where it is not large; the others are long."""
+    """Every eighteenth kernel, where it is not large; the others are long."""
     for number, path in enumerate(CASES):
-        long = number % 9 > 0 or path.stat().st_size > LARGE
+        long = number % 18 > 0 or path.stat().st_size > LARGE
         yield pytest.param(path.parent.name, marks=[pytest.mark.long] * long)
 
 

@@ -148,6 +148,7 @@ def test_calls_that_are_looked_at(session):
     assert session.evaluate("%r3")[6:8].tolist() == [3, 4]
 
 
+@pytest.mark.long
 def test_watched_tiles():
     """A tile of a matrix stops where one of its elements changes; others do not."""
     session = recorded("mma_f16_gemm")

@@ -96,6 +96,7 @@ def runtime(tmp_path_factory):
     return folder / name
 
 
+@pytest.mark.long
 def test_which_simulator(runtime, tmp_path):
     """The one whose library it is, though the program's Python finds another; unless that is loaded already."""
     other = tmp_path / "warpsim"

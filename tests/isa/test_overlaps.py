@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from warpsim.isa import matching, spec
 from warpsim.isa.matching import Candidate
@@ -60,6 +61,7 @@ def result(candidate: Candidate) -> object:
     return [np.ascontiguousarray(part).tobytes() for part in (made if isinstance(made, tuple) else (made,))]
 
 
+@pytest.mark.long
 def test_no_two_meanings() -> None:
     """Where two forms match one spelling with the same operands, they give the same bits."""
     assert ml_dtypes.bfloat16

@@ -85,6 +85,7 @@ def test_the_folder_is_bounded(tmp_path, monkeypatch):
     assert cache.read_object("0") is None
 
 
+@pytest.mark.long
 def test_no_folder(tmp_path):
     """Where no folder can be had, everything works without one."""
     (tmp_path / "file").write_text("")
