@@ -52,7 +52,10 @@ class Session(Standpoint):
     the caller's arrays are updated when the launch ends.
 
     Args:
-        kernel, grid, block, args: as for a launch; so are all other arguments.
+        kernel: the kernel to launch.
+        grid: CTAs, as for a launch; so are all arguments that are not listed here.
+        block: threads of a CTA.
+        args: the kernel's arguments.
         history_bytes: memory budget for the state snapshots that going back uses.
 
     ``scheduler_locking``: with ``"step"``, `step`, `next`, `finish` and `until` move only the warp in focus unless it
