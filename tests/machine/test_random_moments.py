@@ -1,5 +1,8 @@
 """Random orders let asynchronous operations act one by one, at any moment between issue and completion."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,102 +10,53 @@ import warpsim
 from warpsim.host.cases import run_case
 from warpsim.machine.state.schedule import Schedule
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from asynchronous_kernels import BULK, WGMMA, edited
+
 ROOT = __file__.rsplit("tests", 1)[0]
-HEAD = """
-.version 8.3
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 out, .param .u64 in)
-{
-.reg .pred %p<8>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<8>;
-.shared .align 1024 .b8 smem[4096];
-.shared .align 8 .b8 bar[8];
-ld.param.u64 %rd1, [out];
-ld.param.u64 %rd2, [in];
-mov.u32 %r1, %tid.x;
-mov.u32 %r2, smem;
-mov.u32 %r20, bar;
-setp.eq.u32 %p1, %r1, 0;
-shl.b32 %r3, %r1, 4;
-add.u32 %r4, %r2, %r3;
-"""
-TWICE = (
-    HEAD
-    + """
-@%p1 mbarrier.init.shared.b64 [%r20], 1;
-@%p1 fence.mbarrier_init.release.cluster;
-bar.sync 0;
-add.u64 %rd3, %rd2, 16;
-@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 32;
-@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd2], 16, [%r20];
-@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd3], 16, [%r20];
-AGAIN: mbarrier.try_wait.parity.shared.b64 %p3, [%r20], 0;
-@!%p3 bra AGAIN;
-ld.shared.b32 %r5, [%r2];
-@%p1 st.global.b32 [%rd1], %r5;
-ret;
-}
-"""
+TWICE = edited(
+    BULK,
+    {
+        "expect": "add.u64 %rd3, %rd2, 16; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r20], 32;",
+        "copy": "".join(
+            f"@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [{at}], 16, [%r20];"
+            for at in ("%rd2", "%rd3")
+        ),
+        "load": "ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r2];",
+    },
 )
-PRODUCTS = (
-    HEAD
-    + """
-mov.b32 %r5, 0x3C003C00;
-mov.b32 %r9, 0;
-st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5};
-st.shared.v4.b32 [%r4+2048], {%r5, %r5, %r5, %r5};
-mov.f32 %f1, 0f3F800000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-add.u32 %r6, %r5, %r9; add.u32 %r7, %r5, %r9; add.u32 %r8, %r5, %r9;
-fence.proxy.async;
-bar.sync 0;
-shr.u32 %r10, %r2, 4;
-cvt.u64.u32 %rd6, %r10;
-or.b64 %rd7, %rd6, 0x1000080000;
-add.u64 %rd8, %rd7, 128;
-mov.pred %p2, 1;
-wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd8, %p2, 1, 1, 0, 0;
-wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r5, %r6, %r7, %r8}, %rd8, %p2, 1, 1, 0;
-wgmma.commit_group.sync.aligned;
-// early
-wgmma.wait_group.sync.aligned 0;
-mul.wide.u32 %rd3, %r1, 4;
-add.u64 %rd4, %rd1, %rd3;
-st.global.f32 [%rd4], %f1;
-ret;
-}
-"""
-)
-EARLY = "st.shared.v4.b32 [%r4+2048], {%r9, %r9, %r9, %r9}; fence.proxy.async; bar.sync 0;"
+"""Two copies to the same place."""
+PRODUCTS = edited(WGMMA, {"a": "mov.b32 %r10, 0; " + " ".join(f"add.u32 %r{n}, %r5, %r10;" for n in (6, 7, 8))})
+EARLY = "st.shared.v4.b32 [%r4+2048], {%r10, %r10, %r10, %r10}; fence.proxy.async; bar.sync 0;"
 SEEDS = [seed for seed in range(80) if Schedule.of(seed).late and Schedule.of(seed).lands >= 0.3]
 
 
-def results(text, size, seeds):
+def results(text, type, seeds):
     """What a launch without checks gives in each order."""
     kernel, found = warpsim.load(text)["k"], set()
     for seed in seeds:
-        out = np.zeros(size, np.float32 if size > 1 else np.uint32)
-        kernel(1, 128, (out, np.repeat(np.uint32([1, 2]), 4)), checks="none", schedule=seed)
+        out = np.zeros(512, type)
+        kernel(1, 128, (out, np.repeat(np.uint32([1, 2]), 4), bytes(128)), checks="none", schedule=seed)
         found |= set(out.tolist())
     return found
 
 
 def test_copies_overtake_each_other():
     """Two copies to the same place: either may come last. At the two usual moments it is the second."""
-    assert results(TWICE, 1, SEEDS) == {1, 2}
+    assert results(TWICE, np.uint32, SEEDS) == {1, 2}
 
 
 def test_products_one_by_one():
     """B is zeroed while two wgmma are in flight: both have read ones (33), or none (1), or the first alone."""
-    assert 17.0 in results(PRODUCTS.replace("// early", EARLY), 128, SEEDS) <= {33.0, 17.0, 1.0}
+    assert 17.0 in results(edited(PRODUCTS, {"early": EARLY}), np.float32, SEEDS) <= {33.0, 17.0, 1.0}
 
 
 def test_whoever_waits_has_one_result():
     """A from registers that were written last is read as the group holds it."""
     kernel = warpsim.load(PRODUCTS)["k"]
     for seed in SEEDS[:8]:
-        out = np.zeros(128, np.float32)
-        result = kernel(1, 128, (out, np.zeros(8, np.uint32)), schedule=seed, checks="all")
+        out = np.zeros(512, np.float32)
+        result = kernel(1, 128, (out, np.zeros(8, np.uint32), bytes(128)), schedule=seed, checks="all")
         assert set(out.tolist()) == {33.0}, seed
         assert result.findings == (), seed
 
