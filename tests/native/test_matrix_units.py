@@ -101,12 +101,10 @@ add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 4; @%p bra L; bar.sync 0; ret; }"""
 
 @pytest.mark.parametrize(("width", "whole"), [(32, True), (31, False)])
 def test_tiles_side_by_side(width, whole):
-    """Rows of tiles that lie between each other's do not cut a unit, as long as no byte is stored twice; which of two stores in
-    one step stays has no order."""
+    """Rows of tiles that lie between each other's do not cut a unit, as long as no byte is stored twice."""
     text = TILES.replace("WIDTH", str(width))
     expected, _ = outcome(text, "interpreter")
     found, module = outcome(text, "compiled")
 
-    assert found[1:] == expected[1:]
-    assert found == expected or not whole
-    assert any(c.shape.stores and c.shape.barriers and options.barriers for options, c in units(module)) == whole
+    assert found == expected
+    assert any(options.barriers for options, _ in units(module)) == whole

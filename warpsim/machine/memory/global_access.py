@@ -266,7 +266,9 @@ def _take(allocation: Allocation, array: Array, offset: int, dtype: DType, count
 
 
 def _put(allocation: Allocation, index: Array, values: tuple[Array, ...]) -> None:
+    """Store elements; at equal indices, the last in C order wins, for which NumPy needs a contiguous index."""
     allocation.own()
+    index = np.ascontiguousarray(index)
     view = allocation.elements(values[0].dtype, len(values))
     if len(values) == 1:
         view[index] = values[0]

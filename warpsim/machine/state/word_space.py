@@ -98,9 +98,12 @@ class WordSpace:
         if self.shared:
             self.own()
         if size <= 4:
-            self.flat.view(f"u{size}")[self.element_index(address, columns, size)] = values.view(f"u{size}")
+            index = np.ascontiguousarray(
+                self.element_index(address, columns, size)
+            )  # else NumPy stores in memory order
+            self.flat.view(f"u{size}")[index] = values.view(f"u{size}")
             return
-        index = (address >> 2) * self.n_columns + columns
+        index = np.ascontiguousarray((address >> 2) * self.n_columns + columns)
         for k, word in enumerate(split_words(values)):
             self.flat[index + k * self.n_columns] = word
 
