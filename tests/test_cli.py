@@ -35,7 +35,7 @@ def test_replay_difference(tmp_path, capsys):
     assert main(["replay", str(tmp_path)]) == 1
 
     shown = capsys.readouterr().out
-    assert "1 element differs, up to 1 ulps; first at [7]" in shown
+    assert "1 element differs, up to 1 ulp; first at [7]" in shown
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,11 @@ def _common(max_seconds: float | None) -> _Parser:
     return common
 
 
+def _case(replay: argparse.ArgumentParser, count: int | str) -> None:
+    replay.add_argument("case", nargs=count, help="a case folder, or the name of a bundled program")
+    replay.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
+
+
 def parser() -> argparse.ArgumentParser:
     """Build the argument parser."""
     common = _common(None)
@@ -106,8 +111,7 @@ def parser() -> argparse.ArgumentParser:
     replay = commands.add_parser(
         "replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches again and compare"
     )
-    replay.add_argument("case", nargs="+", help="a case folder, or the name of a bundled program")
-    replay.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
+    _case(replay, "+")
     check = commands.add_parser("check", help="parse and validate, without running")
     check.add_argument("file", nargs="+", help="PTX, a fatbin, or an executable with PTX in it")
     check.add_argument("--strict", action="store_true", help="also analyse the control flow for errors of a launch")
@@ -152,8 +156,7 @@ def parser() -> argparse.ArgumentParser:
         traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
         traced.add_argument("--cta", action="append", metavar="X,Y,Z", help="show only this CTA; may be repeated")
         traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record at most N steps (1000000)")
-    traced.add_argument("case", nargs=1, help="a case folder, or the name of a bundled program")
-    traced.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
+    _case(traced, 1)
     commands.add_parser(
         "dap", help="serve the debugger to editors: Debug Adapter Protocol over standard input and output"
     )
@@ -178,7 +181,6 @@ def parser() -> argparse.ArgumentParser:
     )
     kinds.add_parser("run", parents=[launch, common, script], help="as warpsim run")
     again = kinds.add_parser("replay", parents=[common, script], help="as warpsim replay")
-    again.add_argument("case", nargs=1, help="a case folder, or the name of a bundled program")
-    again.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
+    _case(again, 1)
     executing.declare(commands.add_parser("exec", help="run a CUDA program on the simulated GPU"))
     return top

@@ -84,7 +84,7 @@ def print_case(result: CaseResult, *, bits: bool) -> None:
     for output in result.outputs:
         if output.differing:
             first = output.first or {}
-            ulps = "" if output.max_ulp is None else f", up to {output.max_ulp} ulps"
+            ulps = "" if output.max_ulp is None else f", up to {plural(output.max_ulp, 'ulp')}"
             print(
                 f"  {output.buffer}: {plural(output.differing, 'element')} differ{'s' if output.differing == 1 else ''}{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}"
             )

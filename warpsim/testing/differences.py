@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.errors import plural
 from warpsim.host.arrays import Array
 from warpsim.host.comparing import Comparison, bits_of
 from warpsim.host.recipes import name_of
@@ -28,7 +29,7 @@ def headline(comparison: Comparison) -> str:
     kind = name_of(expected.dtype) or str(expected.dtype)
     text = f"{comparison.name}: {count:,} of {expected.size:,} elements differ ({kind}{_shape(expected.shape)})"
     if comparison.max_ulp:
-        text += f", by up to {comparison.max_ulp:,} ulps"
+        text += f", by up to {plural(comparison.max_ulp, 'ulp')}"
     elif comparison.floats is not None:
         nans = int((np.isnan(comparison.floats[0]) & comparison.wrong).sum())
         text += f"; {nans:,} of these are NaN" if nans else ""
