@@ -79,7 +79,7 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
                 _judge_access(instruction, operand, shared, problems)
     used = sum(shared.values())
     if function.entry and used > MAX_SHARED_BYTES:
-        message = f"{function.name} has {used} bytes of shared memory; {MAX_SHARED_BYTES} is the limit"
+        message = f"{function.name} has {used} bytes of shared memory; the limit is {MAX_SHARED_BYTES}"
         problems.add("directive", function.span, message)
 
 
