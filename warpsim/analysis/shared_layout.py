@@ -15,13 +15,12 @@ from warpsim.types import StateSpace
 class SharedLayout:
     """Offsets in bytes by unique name.
 
-    ``dynamic`` is where dynamic shared memory begins, ``static`` the size of the static variables. ``open``: the kernel
-    names a variable of dynamic size. ``variables`` are name, offset and size (0: the rest) of each, in address order.
+    ``dynamic`` is where dynamic shared memory begins. ``open``: the kernel names a variable of dynamic size.
+    ``variables`` are name, offset and size (0: the rest) of each, in address order.
     """
 
     offsets: dict[str, int]
     dynamic: int
-    static: int
     open: bool
     variables: tuple[tuple[str, int, int], ...] = ()
 
@@ -76,7 +75,6 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
     return SharedLayout(
         offsets,
         start,
-        at,
         any(v.unique in names for v in dynamic),
         tuple((name, offset, size) for offset, size, name in placed),
     )

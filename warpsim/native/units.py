@@ -53,13 +53,6 @@ class Known:
                 self.reasons[id(instruction)] = str(problem)
         return self._traced[key]
 
-    def refuse(self, instruction: Instruction, reason: str) -> None:
-        """Leave an instruction to the interpreter after all."""
-        for key in [k for k in self._traced if k[0] == id(instruction)]:
-            self._traced[key] = None
-        self._traced[id(instruction), ()] = None
-        self.reasons[id(instruction)] = reason
-
 
 def _touches(plan: FunctionPlan, instruction: Instruction) -> bool:
     """Whether an instruction reads or writes registers that a wgmma may have in flight."""

@@ -18,7 +18,6 @@ from warpsim.machine.state.group import Group
 Array = NDArray[Any]
 BANKS = 32
 """Number of banks, of 4 bytes each."""
-PIECE = 4 * BANKS
 SECTOR = 32
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -246,11 +245,3 @@ class Terminal:
             return "# what was typed is not a text"
         except OSError:  # there is no standard input
             return None
-
-
-def words_of(text: str) -> list[str]:
-    """Split text as a shell does; an unterminated quote makes it one word."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
