@@ -112,7 +112,7 @@ class Constants:
         self.function = function
         self.blocks, self.place = blocks_of(function, entered=True)
         count: dict[int, int] = {}
-        self.touched = [(i.uses or reads_and_writes(i))[1] for i in function.code]
+        self.touched = [reads_and_writes(i)[1] for i in function.code]
         self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
         self.shows = [_shows(i) and isinstance(i.operands[0], Reg) for i in function.code]
@@ -204,7 +204,7 @@ class Constants:
 
     def _knows(self, instruction: Instruction, state: State) -> bool:
         """Whether every register that it reads is constant."""
-        for r in (instruction.uses or reads_and_writes(instruction))[0]:
+        for r in reads_and_writes(instruction)[0]:
             if (state if r in self.often else self.once).get(r) is None:
                 return False
         return True

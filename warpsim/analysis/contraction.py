@@ -124,7 +124,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
     dead = _dead(function, places, live)
     for at in places:
         instruction = function.code[at]
-        reads, writes = instruction.uses or reads_and_writes(instruction)
+        reads, writes = reads_and_writes(instruction)
         if not holds and instruction.traits.contraction is None:  # most instructions
             for r in writes:
                 for overwritten in users.pop(r, ()):
@@ -218,7 +218,7 @@ def _dead(function: Function, places: range, live: set[int]) -> set[int]:
     live, dead = set(live), set()
     for at in reversed(places):
         instruction = function.code[at]
-        reads, writes = instruction.uses or reads_and_writes(instruction)
+        reads, writes = reads_and_writes(instruction)
         form = instruction.form
         plain = form.scope is Scope.THREAD and not form.ports
         if plain and writes and live.isdisjoint(writes):

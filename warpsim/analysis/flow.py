@@ -120,7 +120,7 @@ def used_registers(function: Function) -> frozenset[int]:
         return frozenset(range(len(function.registers)))
     found = set(returned_by(function))
     for instruction in function.code:
-        reads, writes = instruction.uses or reads_and_writes(instruction)
+        reads, writes = reads_and_writes(instruction)
         found.update(reads if instruction.guard is None else reads[: len(reads) - len(writes)])
     return frozenset(found)
 
@@ -153,7 +153,7 @@ def _liveness(function: Function, blocks: list[Block]) -> None:
         used: set[int] = set()
         killed: set[int] = set()
         for instruction in reversed(function.code[block.first : block.last]):
-            reads, writes = instruction.uses or reads_and_writes(instruction)
+            reads, writes = reads_and_writes(instruction)
             if instruction.guard is None:
                 used.difference_update(writes)
                 killed.update(writes)

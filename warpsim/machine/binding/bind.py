@@ -60,7 +60,7 @@ def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozens
     found = set()
     for at in range(block.last - 1, block.first - 1, -1):
         instruction = plan.function.code[at]
-        reads, writes = instruction.uses or reads_and_writes(instruction)
+        reads, writes = reads_and_writes(instruction)
         if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
             found.add(at)
         if instruction.guard is None:
