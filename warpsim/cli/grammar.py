@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-import warpsim
 from warpsim.cli import outcome, testing
+from warpsim.version import VERSION
 
 REPLAY_SECONDS = 600.0
 """Default time limit of a recorded launch, in seconds: long enough for any case a person waits for."""
@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
     from warpsim.cli import executing
 
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
-    top.add_argument("--version", action="version", version=f"warpsim {warpsim.__version__}")
+    top.add_argument("--version", action="version", version=f"warpsim {VERSION}")
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", parents=[launch, common], help="run a kernel")
     run.add_argument("--timing", action="store_true", help="say where the time went, phase by phase and line by line")

@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-import warpsim
 from warpsim.cli.launching import Launched
 from warpsim.cli.outcome import document, end
 from warpsim.errors import Finding, WarpsimError, plural
@@ -19,6 +18,7 @@ from warpsim.host.cases import CaseResult
 from warpsim.host.files import Target
 from warpsim.report.findings import finding_record, sarif
 from warpsim.report.profile import Profile
+from warpsim.version import VERSION
 
 
 def print_findings(findings: tuple[Finding, ...]) -> None:
@@ -43,7 +43,7 @@ def show_profile(profile: Profile | None, options: Namespace) -> None:
 def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
     """Write the findings as SARIF, if a file was given."""
     if path:
-        text = json.dumps(sarif(findings, warpsim.__version__), indent=1)
+        text = json.dumps(sarif(findings, VERSION), indent=1)
         Target(path).write(lambda stream: stream.write(text.encode()))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import warpsim
 from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arrays import Array
 from warpsim.host.case_writing import FORMAT, write_case
@@ -20,6 +19,7 @@ from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.launch_description import Description
 from warpsim.host.options import Dim, dims
 from warpsim.host.recipes import DTYPES
+from warpsim.version import VERSION
 
 KEPT = ("checks", "async_effects", "schedule")
 """Launch options that a case keeps."""
@@ -94,7 +94,7 @@ def _write(
     description = {
         "format": FORMAT,
         "name": name,
-        "origin": f"warpsim {warpsim.__version__}",
+        "origin": f"warpsim {VERSION}",
         "note": note,
         "entry": kernel.name,
         "target": kernel.module.target,
@@ -106,7 +106,7 @@ def _write(
         **({"options": kept} if kept else {}),
         **described,
         "check": {**described["check"], **(check or {})},
-        "simulated": {"warpsim": warpsim.__version__, "device": device.target},
+        "simulated": {"warpsim": VERSION, "device": device.target},
     }
     stdout = result.stdout if result is not None and result.stdout else None
     write_case(directory, description, data, kernel.module.program.module.source, stdout)
@@ -149,7 +149,7 @@ def renew(folder: str | os.PathLike[str], **options: Any) -> None:
         data[key] = values
     if changed:  # these are not bytes from a GPU
         description.pop("hardware", None)
-        description["simulated"] = {"warpsim": warpsim.__version__, "device": ready.device.target}
+        description["simulated"] = {"warpsim": VERSION, "device": ready.device.target}
         description["format"] = FORMAT
     stdout = result.stdout if case.stdout is not None else None
     write_case(case.path, description, data, case.source[0], stdout)

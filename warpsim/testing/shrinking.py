@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-import warpsim
 from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arrays import Array
 from warpsim.host.case_writing import FORMAT, write_case
 from warpsim.host.cases import Case, run_prepared
 from warpsim.host.recipes import DTYPES
+from warpsim.version import VERSION
 
 SLOWER = 4.0
 """Time limit of a candidate, as a multiple of the case's own time (plus one second)."""
@@ -193,7 +193,7 @@ class Shrinker:
         description["note"] = f"shrunk: {self.symptom}"
         description["format"] = FORMAT
         description.pop("hardware", None)
-        description["simulated"] = {"warpsim": warpsim.__version__, "device": self.case.target}
+        description["simulated"] = {"warpsim": VERSION, "device": self.case.target}
         if self.at is None or self.expected is None:
             description["buffers"] = [{**b, "out": None} for b in description["buffers"]]
             description["check"] = {}
