@@ -96,12 +96,14 @@ class Calls:
         laps = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
         if laps <= 0 and shape.loops:
             return None
-        began, before = time.perf_counter(), machine.launch.thread_instructions
+        if self.pace is Pace.AT_ONCE or not spot.on_trial:
+            return self.runner.run(machine, group, code, values, limit, laps)
+        # The thread's own time: that of a busy machine would condemn units at random.
+        began, before = time.thread_time(), machine.launch.thread_instructions
         outcome = self.runner.run(machine, group, code, values, limit, laps)
-        spent = time.perf_counter() - began
-        if outcome is Outcome.DONE and self.pace is not Pace.AT_ONCE:
+        if outcome is Outcome.DONE:
             done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
-            spot.judge(spent, done * (STEP / selection.n + LANE))
+            spot.judge(time.thread_time() - began, done * (STEP / selection.n + LANE))
         return outcome
 
     def _code(self, group: Group, plans: Plans, place: Place, spot: Spot, variant: Any) -> Code | None:

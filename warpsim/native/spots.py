@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from warpsim.native.units import Known, Shape
 
 FAILURES = 3
+TRIALS = 8
+"""Times that a unit has to be faster than the steps before nobody looks any more."""
 Place = tuple[int, int, bool, bool, bool]
 """Block and step, and what a unit may do there: it is the only warp, holds collectives, holds barriers."""
 
@@ -37,10 +39,16 @@ class Spot:
         self.formed = False
         self.codes: dict[Any, Code | Waiting | None] = {}
         self.failures = self.visits = self.slow = 0
+        self.trials = TRIALS
         self.kept: bool | None = None
         """Whether its code was once compiled on this machine, None where nobody has looked."""
         self.cost: float | None = None
         """Seconds that compiling takes, as far as that is known better."""
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether its time is still compared with the interpreter's."""
+        return self.trials > 0
 
     def weaken(self, outcome: Outcome) -> None:
         """A unit gave up: after a few times its kind is left to the interpreter."""
@@ -67,8 +75,12 @@ class Spot:
         self.codes.clear()
 
     def judge(self, spent: float, interpreted: float) -> None:
-        """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter."""
-        self.slow = self.slow + 1 if spent > interpreted else 0
+        """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter. One that
+        has not, so often, is trusted from then on."""
+        if spent <= interpreted:
+            self.slow, self.trials = 0, self.trials - 1
+            return
+        self.slow += 1
         if self.slow == FAILURES:
             self.shape, self.formed = None, True
             self.codes.clear()
