@@ -157,7 +157,7 @@ class Apart(Steps):
             self._leave(emitter.exits[piece.block, piece.last], here)
             return
         if piece.goes_back:
-            out, on = code.fresh("lapped"), code.fresh("on")
+            out, on = code.fresh("looked_at"), code.fresh("on")
             emitter.again(piece, out)
             code.line(f"br label %{on}")
             code.label(out)

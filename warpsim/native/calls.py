@@ -93,14 +93,14 @@ class Calls:
         if code is None:
             return None
         work = max(WORK // (shape.size * selection.n_warps), 16)
-        laps = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
-        if laps <= 0 and shape.loops:
+        back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
+        if back_edges <= 0 and shape.loops:
             return None
         if self.pace is Pace.AT_ONCE or not spot.on_trial:
-            return self.runner.run(machine, group, code, values, limit, laps)
+            return self.runner.run(machine, group, code, values, limit, back_edges)
         # The thread's own time: that of a busy machine would condemn units at random.
         began, before = time.thread_time(), machine.launch.thread_instructions
-        outcome = self.runner.run(machine, group, code, values, limit, laps)
+        outcome = self.runner.run(machine, group, code, values, limit, back_edges)
         if outcome is Outcome.DONE:
             done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
             spot.judge(time.thread_time() - began, done * (STEP / selection.n + LANE))

@@ -87,7 +87,7 @@ class Emitter(UnitText):
 
     def _enter(self) -> None:
         code = self.code
-        numbers = ("n_groups", "per_group", "laps", "limit", "log_size")
+        numbers = ("n_groups", "per_group", "back_edges", "limit", "log_size")
         self.words = {w: self.word(w) for w in numbers}
         pointers = [
             "rows",
@@ -114,7 +114,7 @@ class Emitter(UnitText):
         tables = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['tables']}")
         code.line(f"%tables = load ptr, ptr {tables}")
         self.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
-        self.lap, self.longest = code.slot("i64"), code.slot("i64")
+        self.gone_back, self.longest = code.slot("i64"), code.slot("i64")
         self.group, self.member = code.slot("i64"), code.slot("i64")
         self.waiting, self.place, self.leaving = code.slot("i64"), code.slot("i32"), code.slot("i1")
         self.phase, self.source = code.slot("i64"), code.slot("i32")
@@ -173,7 +173,7 @@ class Emitter(UnitText):
         else:
             code.line("br label %start")
         code.label("start")
-        code.line(f"store i64 0, ptr {self.lap}")
+        code.line(f"store i64 0, ptr {self.gone_back}")
         self.meetings.warp()
         self.whole.start()
 
@@ -191,9 +191,9 @@ class Emitter(UnitText):
         if shape.barriers:
             state = code.make(f"getelementptr i32, ptr {self.words['states']}, i64 {self.now_member}")
             code.line(f"store i32 -1, ptr {state}")
-        laps, longest = code.make(f"load i64, ptr {self.lap}"), code.make(f"load i64, ptr {self.longest}")
-        more = code.make(f"icmp sgt i64 {laps}, {longest}")
-        code.line(f"store i64 {code.make(f'select i1 {more}, i64 {laps}, i64 {longest}')}, ptr {self.longest}")
+        back_edges, longest = code.make(f"load i64, ptr {self.gone_back}"), code.make(f"load i64, ptr {self.longest}")
+        more = code.make(f"icmp sgt i64 {back_edges}, {longest}")
+        code.line(f"store i64 {code.make(f'select i1 {more}, i64 {back_edges}, i64 {longest}')}, ptr {self.longest}")
         code.line("br label %done")
         code.label("done")
         self.meetings.done()

@@ -56,13 +56,13 @@ def warp_kernel(kernel: Warp, name: str) -> str:
     n, m, table = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(HEADER))
     with text.loop(n) as warp, text.loop(m) as cta:
         mover = Mover(text, warp, cta)
-        rooms, first = [], HEADER
+        buffers, first = [], HEADER
         for operand in kernel.operands:
-            rooms.append((text.slot(f"i{operand.bits}", operand.size + 1), first))
+            buffers.append((text.slot(f"i{operand.bits}", operand.size + 1), first))
             first += 4 * operand.registers
-        for operand, (room, at) in list(zip(kernel.operands, rooms, strict=True))[:3]:
-            mover.gather(operand, at, room)
-        (a, _), (b, _), (c, _), (d, d_at) = rooms
+        for operand, (buffer, at) in list(zip(kernel.operands, buffers, strict=True))[:3]:
+            mover.gather(operand, at, buffer)
+        (a, _), (b, _), (c, _), (d, d_at) = buffers
         product = kernel.product
         positions = "%args"
         if product.sparse:
@@ -73,10 +73,10 @@ def warp_kernel(kernel: Warp, name: str) -> str:
         steps = [s.rows * (32 if s.packed else s.slot) // 8 for s in (product.a, product.b)]
         tiles = emit_operands(text, product, a, str(steps[0]), b, str(steps[1]), positions)
         load, store = (
-            _dense(text, room, kernel.columns, half=half)
+            _dense(text, buffer, kernel.columns, half=half)
             if given is not None
-            else _accumulators(text, room, "0", str(LANES), half=half)
-            for given, room, half in ((kernel.c, c, kernel.c_half), (kernel.d, d, kernel.d_half))
+            else _accumulators(text, buffer, "0", str(LANES), half=half)
+            for given, buffer, half in ((kernel.c, c, kernel.c_half), (kernel.d, d, kernel.d_half))
         )
         multiply(
             text, tiles, kernel.rows, kernel.columns, load[0], store[1], narrows=kernel.d_half and not product.half
@@ -101,13 +101,13 @@ def module(text: Text, name: str, tables: list[str], result: str = "0") -> str:
 # ---- accumulators ---------------------------------------------------------------------------------
 
 
-def _dense(text: Text, room: str, columns: int, *, half: bool) -> tuple[Load, Store]:
+def _dense(text: Text, buffer: str, columns: int, *, half: bool) -> tuple[Load, Store]:
     """A matrix ``[rows, columns]``."""
     type = "i16" if half else "float"
     vector = f"<{WIDE} x {type}>"
 
     def at(four: str, column: str, i: int) -> str:
-        return text.at(room, type, text.index((four, ROWS * columns), (column, WIDE), (i * columns, 1)))
+        return text.at(buffer, type, text.index((four, ROWS * columns), (column, WIDE), (i * columns, 1)))
 
     def load(four: str, column: str) -> list[str]:
         found = [text.load(vector, at(four, column, i), 2 if half else 4) for i in range(ROWS)]
@@ -120,7 +120,7 @@ def _dense(text: Text, room: str, columns: int, *, half: bool) -> tuple[Load, St
     return load, store
 
 
-def _accumulators(text: Text, room: str, first: str, step: str, *, half: bool) -> tuple[Load, Store]:
+def _accumulators(text: Text, buffer: str, first: str, step: str, *, half: bool) -> tuple[Load, Store]:
     """The accumulators of mma and wgmma (`warpsim.layout.fragments.accumulator`): registers ``step`` words apart, of which the
     threads of the warp or warpgroup stand side by side from word ``first`` on. Four rows are sixteen threads."""
     per = 1 if half else 2
@@ -131,7 +131,7 @@ def _accumulators(text: Text, room: str, first: str, step: str, *, half: bool) -
         register = text.index((column, 2 * per), (pair, per), (h, 1))
         thread = text.index((warp, LANES), (text.make(f"and i64 {four}, 1"), 16), (first, 1))
         word = text.make(f"add i64 {thread}, {text.make(f'mul i64 {register}, {step}')}")
-        return text.at(room, "i32", word)
+        return text.at(buffer, "i32", word)
 
     def load(four: str, column: str) -> list[str]:
         if half:

@@ -47,16 +47,16 @@ def plain_kernel(kernel: Plain, name: str) -> str:
     text.store("i32", "0", lost)
     with text.loop(n) as warp, text.loop(m) as cta:
         mover = Mover(text, warp, cta)
-        rooms, first = [], HEADER
+        buffers, first = [], HEADER
         for number, operand in enumerate(kernel.operands):
-            room = text.slot(f"i{operand.bits}", operand.size + 1)
+            buffer = text.slot(f"i{operand.bits}", operand.size + 1)
             if number < 3:
-                mover.gather(operand, first, room)
-            rooms.append(room)
+                mover.gather(operand, first, buffer)
+            buffers.append(buffer)
             last, first = first, first + 4 * operand.registers
-        a, b, c, d = rooms
+        a, b, c, d = buffers
         if kernel.how == "f64":
-            _chains(text, kernel, rooms, lost)
+            _chains(text, kernel, buffers, lost)
         else:
             if kernel.how == "sum":
                 a, b = (_spread(text, kernel, *x) for x in ((a, kernel.rows, 0), (b, kernel.columns, 1)))
@@ -65,10 +65,10 @@ def plain_kernel(kernel: Plain, name: str) -> str:
     return module(text, name, mover.tables, text.load("i32", lost))
 
 
-def _chains(text: Text, kernel: Plain, rooms: list[str], lost: str) -> None:
+def _chains(text: Text, kernel: Plain, buffers: list[str], lost: str) -> None:
     """fmas in ascending k."""
     vector = f"<{WIDE} x double>"
-    a, b, c, d = rooms
+    a, b, c, d = buffers
     with text.loop(kernel.rows) as row, text.loop(kernel.columns // WIDE) as eight:
         at = text.index((row, kernel.columns), (eight, WIDE))
         total = text.load(vector, text.at(c, "double", at), 8)
@@ -85,13 +85,13 @@ def _chains(text: Text, kernel: Plain, rooms: list[str], lost: str) -> None:
         text.store(vector, total, text.at(d, "double", at), 8)
 
 
-def _spread(text: Text, kernel: Plain, room: str, rows: int, which: int) -> str:
+def _spread(text: Text, kernel: Plain, buffer: str, rows: int, which: int) -> str:
     """Integers of words as f32, ``[K, rows]``."""
     per = 32 // kernel.bits
     out = text.slot("float", kernel.lines * per * rows)
     with text.loop(kernel.lines) as line, text.loop(rows // WIDE) as eight:
         first = text.index((eight, WIDE))
-        words = text.load(f"<{WIDE} x i32>", text.at(room, "i32", text.index((line, rows), (first, 1))))
+        words = text.load(f"<{WIDE} x i32>", text.at(buffer, "i32", text.index((line, rows), (first, 1))))
         for part in range(per):
             top = text.op("shl", "i32", words, same("i32", 32 - kernel.bits * (part + 1)))
             value = text.op("ashr" if kernel.signs[which] else "lshr", "i32", top, same("i32", 32 - kernel.bits))

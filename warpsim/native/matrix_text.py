@@ -52,7 +52,7 @@ class Text:
 
     @contextmanager
     def loop(self, count: str | int) -> Iterator[str]:
-        """A loop of at least one lap; gives its counter, an i64."""
+        """A loop that runs at least once; gives its counter, an i64."""
         number = self.fresh("")
         before, head, latch, end = (f"{stem}{number}" for stem in ("before", "head", "latch", "end"))
         self.label(before)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LARGE = 2048
 """Bytes of shared memory that are copied even for a unit that goes through its blocks once."""
-ROOM = 64
+PADDING = 64
 """Bytes behind a CTA's memory and behind its marks."""
 ALL = np.uint32(0xFFFFFFFF)
 
@@ -76,17 +76,17 @@ def enter(machine: Machine, group: Group, shape: Shape, tables: WarpTables, scra
     marked: Any = space.companion
     tracked = marked is not None and bool(marked.open)
     n_words, n_ctas = len(space.words), tables.n_ctas
-    half = -(-(n_words * 4 + ROOM) // 64) * 64
+    half = -(-(n_words * 4 + PADDING) // 64) * 64
     if half % 4096 == 0:
         half += 64  # or the memories of all CTAs would lie in the same lines of the cache
-    room = scratch.array("private", n_ctas * half // 2, np.uint32)[: n_ctas * half // 2].reshape(n_ctas, half // 2)
+    copies = scratch.array("private", n_ctas * half // 2, np.uint32)[: n_ctas * half // 2].reshape(n_ctas, half // 2)
     cleans = scratch.array("cleans", n_ctas, np.int64)[:n_ctas]
-    data, marks = room[:, : half // 4], room[:, half // 4 :]
+    data, marks = copies[:, : half // 4], copies[:, half // 4 :]
     columns = tables.columns
     whole = n_ctas == space.n_columns
     if _fresh(machine, group, shape):
         if tracked:
-            room[...] = 0
+            copies[...] = 0
         else:
             data[...] = 0
         cleans[...] = 0 if tracked else space.size

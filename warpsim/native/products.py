@@ -13,15 +13,15 @@ def call(code: Code, product: Product | None, lower: Lowering) -> dict[tuple[int
     if product is None:
         return {}
     values = [lower(node) for node in product.values]
-    words, rooms = _frame(code, product)
-    for value, room in zip(values, rooms, strict=False):
+    words, buffers = _frame(code, product)
+    for value, buffer in zip(values, buffers, strict=False):
         vector = code.splat(code.flat(value))
-        code.line(f"store {code.of(vector)}, ptr {room}, align 64")
+        code.line(f"store {code.of(vector)}, ptr {buffer}, align 64")
     code.declare(product.name, "i32", "ptr")
     code.products[product.name] = product.text
     code.make(f"call i32 @{product.name}(ptr {words})")
     given = len(product.values)
-    return {(-1, k): code.filled(room, "i32") for k, room in enumerate(rooms[given:])}
+    return {(-1, k): code.filled(buffer, "i32") for k, buffer in enumerate(buffers[given:])}
 
 
 def _frame(code: Code, product: Product) -> tuple[str, list[str]]:
@@ -29,16 +29,16 @@ def _frame(code: Code, product: Product) -> tuple[str, list[str]]:
     found = code.frames.get(product.name)
     if found is None:
         count = len(product.values) + product.results
-        rooms = [code.slot(f"[{LANES} x i32]") for _ in range(count)]
+        buffers = [code.slot(f"[{LANES} x i32]") for _ in range(count)]
         words = code.slot(f"[{3 + 4 * count} x i64]")
         for at, word in enumerate((1, 1, 0)):
             _put(code, words, at, str(word))
-        for number, room in enumerate(rooms):
+        for number, buffer in enumerate(buffers):
             address = f"%{code.fresh()}"
-            code.entry.append(f"  {address} = ptrtoint ptr {room} to i64")
+            code.entry.append(f"  {address} = ptrtoint ptr {buffer} to i64")
             for at, text in enumerate((address, "0", "4", "0")):
                 _put(code, words, 3 + 4 * number + at, text)
-        found = code.frames[product.name] = words, rooms
+        found = code.frames[product.name] = words, buffers
     return found
 
 

@@ -56,7 +56,7 @@ class Scratch:
         self.kept: dict[str, Any] = {}
 
     def array(self, name: str, size: int, dtype: Any) -> Any:
-        """Room of at least a size, kept from call to call."""
+        """An array of at least a size, kept from call to call."""
         found = self.kept.get(name)
         if found is None or len(found) < size:
             found = self.kept[name] = np.empty(max(size, 256), dtype)
@@ -197,8 +197,10 @@ class Runner:
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
 
-    def run(self, machine: Machine, group: Group, code: Code, values: list[Any], limit: int, laps: int) -> Outcome:
-        """One call; the group's registers, place and counts are then those after it. ``laps``: how often it may go back."""
+    def run(
+        self, machine: Machine, group: Group, code: Code, values: list[Any], limit: int, back_edges: int
+    ) -> Outcome:
+        """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back."""
         shape, scratch, selection = code.shape, self.scratch, group.selection
         tables = tables_of(selection)
         lives: list[int] = []
@@ -214,7 +216,14 @@ class Runner:
         self._spaces(machine, code, context)
         for name, array in (("lives", described[0]), ("outs", described[1]), ("counts", counts)):
             put(name, array.ctypes.data)
-        numbers = {"laps": laps, "limit": limit, "log_used": 0, "per_group": per_group, "passed": 0, "stored": 0}
+        numbers = {
+            "back_edges": back_edges,
+            "limit": limit,
+            "log_used": 0,
+            "per_group": per_group,
+            "passed": 0,
+            "stored": 0,
+        }
         numbers |= {"tables": code.tables[0].ctypes.data, "batch_columns": machine.batch.shape.n_ctas}
         for name, number in numbers.items():
             context[CONTEXT[name]] = number
@@ -290,7 +299,7 @@ class Runner:
         registers, outs, results = code.shape.plan.function.registers, list[int](), list[Any]()
         for slot in code.shape.outs:
             if slot in code.kinds.varying:
-                array, descriptor = self._room(selection, registers[slot].type.dtype)
+                array, descriptor = self._left_behind(selection, registers[slot].type.dtype)
                 results.append(array)
                 outs += descriptor
             else:
@@ -298,7 +307,7 @@ class Runner:
                 outs += (0, 0, 0, 0, 0, 0)
         return outs, results
 
-    def _room(self, selection: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
+    def _left_behind(self, selection: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
         """Where a register is left: lanes of a warp side by side."""
         size = dtype.itemsize
         if len(selection.shape) == 1:

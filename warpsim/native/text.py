@@ -40,7 +40,7 @@ class UnitText:
     results: dict[int, str]
     """Where registers that all lanes share are left."""
     log_used: str
-    lap: str
+    gone_back: str
     waiting: str
     place: str
     leaving: str
@@ -150,9 +150,9 @@ class UnitText:
     def again(self, piece: Any, out: str) -> None:
         """One more time round a loop: go to ``out`` before the branch where the interpreter wants to look."""
         code = self.code
-        laps = code.make(f"load i64, ptr {self.lap}")
-        more = code.make(f"add i64 {laps}, 1")
-        over = code.make(f"icmp sgt i64 {more}, {self.words['laps']}")
+        back_edges = code.make(f"load i64, ptr {self.gone_back}")
+        more = code.make(f"add i64 {back_edges}, 1")
+        over = code.make(f"icmp sgt i64 {more}, {self.words['back_edges']}")
         if self.shape.stores:
             used = code.make(f"load i64, ptr {self.log_used}")
             half = code.make(f"lshr i64 {self.words['log_size']}, 1")
@@ -160,4 +160,4 @@ class UnitText:
         on = code.fresh("on")
         code.line(f"br i1 {over}, label %{out}, label %{on}")
         code.label(on)
-        code.line(f"store i64 {more}, ptr {self.lap}")
+        code.line(f"store i64 {more}, ptr {self.gone_back}")

@@ -95,7 +95,7 @@ class Whole(Steps):
         return found if found is not None else self.slots.get(slot)
 
     def _body(self, piece: Piece) -> None:
-        emitter, code, shape = self.emitter, self.code, self.emitter.shape
+        emitter, code = self.emitter, self.code
         self.current = {}
         dirty: dict[int, None] = {}
         for at, instruction in enumerate(emitter.instructions(piece), piece.first):
@@ -115,7 +115,7 @@ class Whole(Steps):
             emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
             return
         if piece.goes_back:
-            out = code.fresh("lapped")
+            out = code.fresh("looked_at")
             emitter.again(piece, out)
         if guard is None:
             target = piece.target if piece.target is not None else piece.following
@@ -126,7 +126,6 @@ class Whole(Steps):
         if piece.goes_back:
             code.label(out)
             emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
-        del shape
 
     def _settle(self, dirty: dict[int, None]) -> None:
         for slot in dirty:
@@ -175,8 +174,8 @@ class Whole(Steps):
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
             code.line(f"store {type} {value}, ptr {pointer}, align 8")
-        lap = code.make(f"getelementptr i8, ptr {base}, i64 0")
-        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.lap}')}, ptr {lap}, align 8")
+        times = code.make(f"getelementptr i8, ptr {base}, i64 0")
+        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.gone_back}')}, ptr {times}, align 8")
         state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
         code.line(f"store i32 {number}, ptr {state}")
         waiting = code.make(f"load i64, ptr {emitter.waiting}")
@@ -235,7 +234,7 @@ class Whole(Steps):
             else:
                 value = code.make(f"load {type}, ptr {pointer}, align 8")
             code.line(f"store {type} {value}, ptr {place}")
-        code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.lap}")
+        code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.gone_back}")
         on, out = code.fresh("on"), code.fresh("unmet")
         leaving = code.make(f"load i1, ptr {emitter.leaving}")
         emitter.meetings.warp(number + 1)

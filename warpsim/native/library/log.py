@@ -16,10 +16,10 @@ entry:
   %more = add i64 %payload, 16
   %after = add i64 %log_used, %more
   %over = icmp ugt i64 %after, %log_size
-  br i1 %over, label %full, label %room
+  br i1 %over, label %full, label %fits
 full:
   ret i32 {LOG_FULL}
-room:
+fits:
   %to = getelementptr i8, ptr %log, i64 %log_used
   %from = inttoptr i64 %address to ptr
   switch i64 %nbytes, label %many [ i64 4, label %four

@@ -124,10 +124,9 @@ more:
   %aligned = and i64 %at, 7
   %whole = icmp eq i64 %aligned, 0
   %left = sub i64 %size, %at
-  %room = icmp uge i64 %left, 8
-  %both = and i1 %whole, %room
-  %p8 = select i1 %both, ptr %p, ptr %p
-  %v8 = load i64, ptr %p8, align 1
+  %enough = icmp uge i64 %left, 8
+  %both = and i1 %whole, %enough
+  %v8 = load i64, ptr %p, align 1
   %full = icmp eq i64 %v8, -1
   %eight = and i1 %both, %full
   %step = select i1 %eight, i64 8, i64 1

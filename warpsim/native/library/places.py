@@ -118,8 +118,8 @@ found:
   br i1 %bad, label %none, label %good
 good:
   %size = sub i64 %stop, %start
-  %room = sub i64 %size, %nbytes
-  %places = lshr i64 %room, %shift
+  %last_start = sub i64 %size, %nbytes
+  %places = lshr i64 %last_start, %shift
   %limit = add i64 %places, 1
   store i64 %start, ptr %memo
   %p1 = getelementptr i64, ptr %memo, i64 1
