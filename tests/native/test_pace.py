@@ -1,5 +1,6 @@
 """When code is compiled: not in a short launch, behind it for the next ones where that was asked for, at once from the disk."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -75,6 +76,19 @@ def test_a_share_of_the_time(monkeypatch):
     launch(module, "auto", 6)
     assert len(codes(module)) == 1
     assert 0 < native(module).compiled < 20
+
+
+def test_a_busy_machine(monkeypatch):
+    """Code is judged by the time of its own thread: that others take the processor does not condemn it."""
+    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr("warpsim.native.calls.time.perf_counter", lambda: next(hours))
+    module = warpsim.load(PTX.replace("SALT", "7"))
+    launch(module, "auto", 7)
+    native(module).interpreted = 1e9
+    for _ in range(12):
+        launch(module, "auto", 7)
+    assert len(codes(module)) == 1
 
 
 def test_the_end_of_the_process():
