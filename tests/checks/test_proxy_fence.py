@@ -71,6 +71,32 @@ def test_only_what_the_copy_reads():
     assert findings(WRITE, FENCE, aside, BARRIER, STORE, DONE) == []
 
 
+def collected(lines, grid):
+    """Everything about the findings of these lines."""
+    data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+    result = warpsim.load(HEAD + "\n".join(lines) + "\nret;\n}\n")["k"](
+        grid, 128, (data, more), checks="proxy-fence", on_finding="collect"
+    )
+    return result.findings
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blocks_and_single_accesses_give_the_same_findings(seed, monkeypatch):
+    """A copy compared as a block of cells, as where all CTAs copy alike, is judged like byte after byte."""
+    rng = np.random.default_rng(seed)
+    some = "setp.lt.u32 %p4, %r1, {0}; @%p4 st.shared.v2.u32 [%r3], {{%r9, %r9}};"
+    one_cta = "mov.u32 %r20, %ctaid.x; setp.eq.u32 %p5, %r20, 1; @%p5 st.shared.u32 [%r3], %r9;"
+    load = "@%p1 mbarrier.expect_tx.shared.b64 [%r6], 2048; " + LOAD
+    parts = [WRITE, some.format(64), one_cta, "ld.shared.u32 %r5, [%r3];", load, STORE + DONE, STORE + DONE]
+    parts += [FENCE, FENCE, f"@%p1 {FENCE}", f"@%p2 {FENCE}", BARRIER, BARRIER, "add.u32 %r3, %r3, 16;"]
+    lines = [START, *[parts[k] for k in rng.integers(0, len(parts), 14)]]
+    blocks = collected(lines, 3)
+
+    monkeypatch.setattr("warpsim.checks.proxies.FEW", 0)
+
+    assert blocks == collected(lines, 3)
+
+
 def test_bulk_load_over_generic_accesses():
     """A bulk load over what was written or read generically needs a fence."""
     read = "ld.shared.u32 %r5, [%r3];"

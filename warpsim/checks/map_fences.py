@@ -7,19 +7,20 @@ neither.
 
 from __future__ import annotations
 
-import bisect
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD
-from warpsim.checks.proxies import RULE, Proxies
+from warpsim.checks.proxies import Proxies
+from warpsim.checks.proxy_findings import RULE
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
 
 SIZE = 128
@@ -41,33 +42,84 @@ def acquire_maps(proxies: Proxies, addresses: Array, columns: Array) -> None:
         proxies.maps_acquired.setdefault(address, np.zeros(proxies.n_ctas, np.int64))[column] = now
 
 
-def check_map(
-    proxies: Proxies, machine: Machine, group: Group, address: int, columns: Array, active: Array | None
+def check_maps(
+    proxies: Proxies, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
 ) -> None:
-    """Report a change of the map at ``address`` that no such pair of fences made visible to the CTAs that use it."""
-    shared = proxies.shared_state
-    allocation = machine.launch.memory.find(address, address + SIZE) if shared.cells else None
-    cells = None if allocation is None else shared.cells.get(allocation.number)
-    if allocation is None or cells is None or "write" not in cells.kinds:
+    """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
+    ``columns``, one for each address) that use them.
+    """
+    shared, memory = proxies.shared_state, machine.launch.memory
+    if not shared.cells:
         return
-    start = address - allocation.start
-    seen = int(cells.kinds["write"][start // cells.granule : -(-(start + SIZE) // cells.granule)].max(initial=0))
-    time, thread = seen >> SHIFT, seen & THREAD
-    event = shared.events[time]
-    if event is None:
-        return
-    owner = shared.batches[bisect.bisect(shared.bases, thread) - 1]
-    released = "cp_fenceproxy" in event.text or int(owner.maps_released[thread - owner.base]) > time
+    owners = memory.owners(addresses, SIZE)
+    for owner in np.unique(owners[owners >= 0]).tolist():
+        allocation = memory.allocation(owner)
+        cells = shared.cells.get(allocation.number)
+        if cells is not None and "write" in cells.kinds:
+            mine = np.flatnonzero(owners == owner)
+            first = (addresses[mine] - allocation.start) // cells.granule
+            changes = cells.kinds["write"][first[:, None] + np.arange(SIZE // cells.granule)].max(axis=1)
+            _check_changes(proxies, machine, group, allocation, (addresses[mine], columns[mine], changes), active)
+
+
+def _check_changes(
+    proxies: Proxies,
+    machine: Machine,
+    group: Group,
+    allocation: Allocation,
+    uses: tuple[Array, Array, Array],
+    active: Array | None,
+) -> None:
+    """Check uses of maps: their addresses, columns, and last changes. What a CTA was once allowed to use, it may use
+    again until it changes.
+    """
+    new: dict[tuple[int, int], list[int]] = {}
+    for address, column, change in zip(*[use.tolist() for use in uses], strict=True):
+        if proxies.maps_visible.get((address, column)) != change:
+            new.setdefault((address, change), []).append(column)
+    for (address, change), columns in new.items():
+        if _is_visible(proxies, address, change, columns):
+            proxies.maps_visible.update({(address, column): change for column in columns})
+        else:
+            _report(proxies, machine, group, allocation, address, change, active)
+
+
+def _is_visible(proxies: Proxies, address: int, change: int, columns: list[int]) -> bool:
+    """Whether a change of a map was released, and acquired by each of the CTAs."""
     acquired = proxies.maps_acquired.get(address)
-    if released and acquired is not None and (acquired[columns] > time).all():
-        return
-    lacking = "acquire of its own" if released else "release of the thread that changed it"
+    if proxies.shared_state.events[change >> SHIFT] is None:
+        return True
+    return _is_released(proxies, change) and acquired is not None and bool((acquired[columns] > change >> SHIFT).all())
+
+
+def _is_released(proxies: Proxies, change: int) -> bool:
+    """Whether the thread that changed a map has released it."""
+    time, thread = change >> SHIFT, change & THREAD
+    event, owner = proxies.shared_state.events[time], proxies.shared_state.owner(thread)
+    assert event is not None
+    return "cp_fenceproxy" in event.text or int(owner.maps_released[thread - owner.base]) > time
+
+
+def _report(
+    proxies: Proxies,
+    machine: Machine,
+    group: Group,
+    allocation: Allocation,
+    address: int,
+    change: int,
+    active: Array | None,
+) -> None:
+    thread = change & THREAD
+    event, owner = proxies.shared_state.events[change >> SHIFT], proxies.shared_state.owner(thread)
+    assert event is not None
+    lacking = "acquire of its own" if _is_released(proxies, change) else "release of the thread that changed it"
     position = (thread - owner.base) // owner.n_ctas
     place = finding_at(machine.launch, event)
     machine.fault(
         RULE,
-        f"the tensor map at byte {start} of {allocation.name} was changed in line {event.span.line}, and the CTA uses it"
-        f" without a fence.proxy.tensormap::generic.{lacking.split()[0]} {lacking.split(' ', 1)[1]}",
+        f"the tensor map at byte {address - allocation.start} of {allocation.name} was changed in line"
+        f" {event.span.line}, and the CTA uses it without a"
+        f" fence.proxy.tensormap::generic.{lacking.split()[0]} {lacking.split(' ', 1)[1]}",
         group,
         active,
         address=address,

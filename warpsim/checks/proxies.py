@@ -12,26 +12,25 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.checks.log import Log
-from warpsim.errors import Finding
-from warpsim.isa.traits import Family, Mbarrier
-from warpsim.machine.reporting import finding_at, present
+from warpsim.checks.proxy_findings import report_access
+from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.footprints import Footprint
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
     from warpsim.program.program import Instruction
 
-RULE = "proxy-fence"
-ADVICE = "add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 SPACES = ("shared", "global")
+FEW = 8
+"""So many different places are compared one by one."""
 
 
 class LaunchProxies:
@@ -44,8 +43,14 @@ class LaunchProxies:
         self.bases: list[int] = []
         self.batches: list[Proxies] = []
 
+    def owner(self, thread: int) -> Proxies:
+        """The batch of a thread."""
+        return self.batches[bisect.bisect(self.bases, thread) - 1]
+
     def fenced(self, threads: Array, space: str) -> Array:
         """The time of the last fence of threads of any batch."""
+        if len(self.batches) == 1:
+            return self.batches[0].fence_time[space][threads]
         out = np.zeros(len(threads), np.int64)
         owners = np.searchsorted(np.array(self.bases), threads, "right") - 1
         for number in np.unique(owners).tolist():
@@ -77,6 +82,8 @@ class Proxies:
         """When each thread last released its changes of tensor maps."""
         self.maps_acquired: dict[int, Array] = {}
         """When each CTA last acquired which map."""
+        self.maps_visible: dict[tuple[int, int], int] = {}
+        """The last change, as its cell, that a CTA (by column) was found to see of the map at an address."""
 
     def tick(self, instruction: Instruction | None) -> int:
         """The time of a new event."""
@@ -163,14 +170,41 @@ class Proxies:
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not len(footprint.start):
                 continue
-            kinds = ("write", "read") if write else ("write",)
-            seen = [self.cells.kinds[kind] for kind in kinds if kind in self.cells.kinds]
-            if not any(self._part(cells, footprint.low, footprint.high).any() for cells in seen):
+            kinds = [kind for kind in (("write", "read") if write else ("write",)) if kind in self.cells.kinds]
+            if not any(self._part(self.cells.kinds[kind], footprint.low, footprint.high).any() for kind in kinds):
                 continue
             step = min(footprint.nbytes & -footprint.nbytes, 16)
+            self.cells.fit(step)
+            blocks = self._blocks(footprint)
+            if blocks and all(self._covered(self.cells.kinds[kind], *block) for kind in kinds for block in blocks):
+                for low, high, columns in blocks if write else ():
+                    for kind in kinds:
+                        self._part(self.cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
+                continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
             self._meet(machine, group, positions, self.cells, at, step, where, users, "shared", None, write=write)
+
+    def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
+        """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
+        starts = np.unique(footprint.start).tolist()
+        if len(starts) > FEW:
+            return []
+        found: list[tuple[int, int, Array | slice]] = []
+        for start in starts:
+            columns = footprint.columns[footprint.start == start]
+            every = len(columns) == self.n_ctas and bool((columns == np.arange(self.n_ctas)).all())
+            found.append((start, start + footprint.nbytes, slice(None) if every else columns))
+        return found
+
+    def _covered(self, seen: Array, low: int, high: int, columns: Array | slice) -> bool:
+        """Whether what these cells tell of is fenced: by each thread itself, or after a barrier of its CTA."""
+        cells = self._part(seen, low, high).reshape(-1, self.n_ctas)[:, columns]
+        newest = cells.max(axis=0)
+        if not newest.any() or (self.isolated and (newest >> SHIFT < self.floor["shared"][columns]).all()):
+            return True
+        fenced = self.fence_time["shared"].take((cells & THREAD) - self.base, mode="clip")
+        return bool(((fenced > cells >> SHIFT) | (cells == 0)).all())
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within
@@ -193,6 +227,8 @@ class Proxies:
         if seen is None:
             return True
         newest = int(self._part(seen, low, high).max(initial=0))
+        if not newest:
+            return True
         if self._settled is None:
             self._settled = int(self.fence_time["shared"][self.writers].min(initial=self._now))
             if self.isolated:
@@ -297,7 +333,8 @@ class Proxies:
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
-        self._report(
+        report_access(
+            self,
             machine,
             group,
             starters,
@@ -332,55 +369,6 @@ class Proxies:
             return rows
         latest: Array = np.maximum.reduceat(rows, np.arange(0, len(rows), lanes), axis=0)
         return latest
-
-    def _report(
-        self,
-        machine: Machine,
-        group: Group,
-        starters: Array | None,
-        time: int,
-        thread: int,
-        at: int,
-        kind: str,
-        allocation: Allocation | None,
-        *,
-        write: bool,
-    ) -> None:
-        event = self.shared_state.events[time]
-        assert event is not None
-        by_copy = event.traits.is_async(Family.CP_ASYNC)
-        copied = by_copy and present(group).traits.is_async(Family.WGMMA)
-        # compilers put data where an mbarrier or a tensor map was, after just a barrier
-        reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
-        owner = self.shared_state.batches[bisect.bisect(self.shared_state.bases, thread) - 1]
-        position = thread - owner.base
-        met = bool(owner.cta_time[position] > time)
-        # libraries hand over stages that they have read through just an mbarrier
-        handed = kind == "read" and not met
-        # Triton's sanitizer fills buffers before copies load them: after a barrier the write is done, on GPUs so far
-        over = write and kind == "write" and met and allocation is None
-        severity = "note" if copied or reused or handed else "warning" if over else "error"
-        warp, lane = (
-            position // owner.n_ctas >> 5,
-            position // owner.n_ctas & 31,
-        )
-        was = "written" if kind == "write" else "read"
-        how = "by cp.async" if by_copy else "through the generic proxy"
-        name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
-        other: Finding = attrs.evolve(
-            finding_at(machine.launch, event), message=f"{was} here", warp=warp, lanes=(lane,)
-        )
-        machine.fault(
-            RULE,
-            f"{name} is {'written' if write else 'read'} through the async proxy; warp {warp}, lane {lane} has {was} it"
-            f" {how} in line {event.span.line}, with no proxy fence in between",
-            group,
-            None if starters is None or kind == "read" else np.isin(group.selection.positions, starters),
-            severity=severity,
-            other=other,
-            address=at,
-            advice=ADVICE,
-        )
 
     # ---- order -------------------------------------------------------------------------------
 

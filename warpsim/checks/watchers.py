@@ -14,11 +14,11 @@ from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.descriptors import RULE as DESCRIPTOR
 from warpsim.checks.descriptors import Descriptors
 from warpsim.checks.fragments import Fragments
-from warpsim.checks.map_fences import acquire_maps, check_map, release_maps
+from warpsim.checks.map_fences import acquire_maps, check_maps, release_maps
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
-from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import SPACES, LaunchProxies, Proxies
+from warpsim.checks.proxy_findings import RULE as PROXY
 from warpsim.checks.race_events import LaunchRaces, Note
 from warpsim.checks.race_exits import check_exit
 from warpsim.checks.race_findings import RULE as RACE
@@ -328,6 +328,6 @@ class ProxyFences(Watcher):
         """Note acquired tensor maps."""
         acquire_maps(self._account(machine), addresses, columns)
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Array | None) -> None:
-        """Check the use of a tensor map."""
-        check_map(self._account(machine), machine, group, address, columns, active)
+    def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
+        """Check the use of tensor maps."""
+        check_maps(self._account(machine), machine, group, addresses, columns, active)

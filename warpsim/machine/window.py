@@ -388,8 +388,8 @@ class Watcher:
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
         """Threads acquire the tensor maps at these addresses (fence.proxy.tensormap, acquire)."""
 
-    def map_used(self, machine: Machine, group: Group, address: int, columns: Array, active: Array | None) -> None:
-        """CTAs use the tensor map at an address, in copies started by the ``active`` threads."""
+    def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
+        """CTAs use the tensor maps at addresses, one per copy started by the ``active`` threads."""
 
 
 __all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "MemoryAccess", "Watcher", "Window"]

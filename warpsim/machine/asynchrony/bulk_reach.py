@@ -180,23 +180,19 @@ class BulkReach:
         kernels that make their own have one per CTA.
         """
         addresses = self.address(map, lanes)
-        found: dict[tensor_map.Fields, list[int]] = {}
-        for address in np.unique(addresses).tolist():
-            raw = self.map_bytes(int(lanes.columns[0]), address)
-            fields = None if raw is None else tensor_map.decode(raw.tobytes())
-            rank = len(coordinates(map))
-            problem = "no tensor map" if fields is None else tensor_map.problem(fields, rank)
+        places, where = np.unique(addresses, return_inverse=True)
+        kind = np.full(len(places), -1)
+        kinds: dict[bytes, int] = {}
+        found: dict[tensor_map.Fields, int] = {}
+        for number, address in enumerate(places.tolist()):
+            raw = self.map_bytes(address)
+            if raw is not None and raw in kinds and not address % 64:
+                kind[number] = kinds[raw]
+                continue
+            fields = None if raw is None else tensor_map.decode(raw)
+            problem = self._problem(fields, len(coordinates(map)))
             if address % 64:
                 problem = "a tensor map that is not aligned to 64 bytes"
-            if (
-                not problem
-                and fields is not None
-                and fields.packed
-                and self.machine.launch.device.sm < PACKED_CAPABILITY
-            ):
-                problem = (
-                    f"a map of {tensor_map.DATA_TYPES[fields.data_type]}, which GPUs before sm_100 do not support,"
-                )
             if problem:
                 self.fault(
                     "tensor-map",
@@ -205,22 +201,30 @@ class BulkReach:
                     advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
                     " tensormap.replace",
                 )
-            elif fields is not None:
-                mine = np.flatnonzero(addresses == address)
-                self._use(address, lanes.columns[mine])
-                found.setdefault(fields, []).extend(mine.tolist())
-        return [(fields, np.sort(np.array(mine, np.int64))) for fields, mine in found.items()]
-
-    def _use(self, address: int, columns: Array) -> None:
+            elif raw is not None and fields is not None:
+                kind[number] = kinds[raw] = found.setdefault(fields, len(found))
+        used = kind[where]
         told = self.machine.window.map_used
-        if told is not None:
-            told(self.machine, self.group, address, columns, self.active)
+        if told is not None and found:
+            told(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
+        return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
 
-    def map_bytes(self, column: int, address: int) -> Array | None:
+    def _problem(self, fields: tensor_map.Fields | None, rank: int) -> str | None:
+        """Why copies of ``rank`` dimensions cannot use a map; None if they can."""
+        if fields is None:
+            return "no tensor map"
+        problem = tensor_map.problem(fields, rank)
+        if not problem and fields.packed and self.machine.launch.device.sm < PACKED_CAPABILITY:
+            kind = tensor_map.DATA_TYPES[fields.data_type]
+            problem = f"a map of {kind}, which GPUs before sm_100 do not support,"
+        return problem
+
+    def map_bytes(self, address: int) -> bytes | None:
         """The 128 bytes of a map in global memory or in the parameters."""
         if SHARED_WINDOW <= address < SHARED_WINDOW + WINDOW or LOCAL_WINDOW <= address < LOCAL_WINDOW + WINDOW:
             return None
-        return self.global_bytes(address, 128, write=False)
+        raw = self.global_bytes(address, 128, write=False)
+        return None if raw is None else raw.tobytes()
 
     # ---- memory ------------------------------------------------------------------------------
 
