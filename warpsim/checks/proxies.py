@@ -16,7 +16,7 @@ import numpy as np
 
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.checks.log import Log
-from warpsim.checks.proxy_findings import report_access
+from warpsim.checks.proxy_findings import Earlier, report_access
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 
@@ -46,6 +46,14 @@ class LaunchProxies:
     def owner(self, thread: int) -> Proxies:
         """The batch of a thread."""
         return self.batches[bisect.bisect(self.bases, thread) - 1]
+
+    def access(self, time: int, thread: int) -> Earlier:
+        """An access through the generic proxy."""
+        event, owner = self.events[time], self.owner(thread)
+        assert event is not None
+        position = thread - owner.base
+        at = position // owner.n_ctas
+        return Earlier(event, at >> 5, at & 31, bool(owner.cta_time[position] > time))
 
     def fenced(self, threads: Array, space: str) -> Array:
         """The time of the last fence of threads of any batch."""
@@ -333,18 +341,8 @@ class Proxies:
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
-        report_access(
-            self,
-            machine,
-            group,
-            starters,
-            int(times[which]),
-            int(threads[which]),
-            int(at[which]),
-            kind,
-            allocation,
-            write=write,
-        )
+        earlier = self.shared_state.access(int(times[which]), int(threads[which]))
+        report_access(machine, group, starters, earlier, int(at[which]), kind, allocation, write=write)
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether an accessing thread has synchronised after the write, or shares the writer's warp, and has fenced
