@@ -31,6 +31,9 @@ FULL, HALF = "%r20, %r21, %r22, %r23", "%r20, %r21"
 BODIES = {
     "f16": LOAD + MMA.format("mma", "m16n8k16.row.col.f32.f16.f16.f32", FULL, FULL),
     "f16 sums": LOAD + MMA.format("mma", "m16n8k16.row.col.f16.f16.f16.f16", HALF, HALF),
+    "addresses of 64 bits": "cvt.u64.u32 %d4, %r9;"
+    + LOAD.replace("%r9", "%d4")
+    + MMA.format("mma", "m16n8k16.row.col.f32.f16.f16.f32", FULL, FULL),
     "bf16": LOAD + MMA.format("mma", "m16n8k16.row.col.f32.bf16.bf16.f32", FULL, FULL),
     "tf32": LOAD + MMA.format("mma", "m16n8k8.row.col.f32.tf32.tf32.f32", FULL, FULL),
     "fp8": LOAD + MMA.format("mma", "m16n8k32.row.col.f32.e4m3.e5m2.f32", FULL, FULL),
@@ -43,6 +46,7 @@ WRONG = {
     "misaligned": "add.u32 %r9, %r9, 4;" + LOAD,
     "outside": "add.u32 %r9, %r9, 4096;" + LOAD,
     "not written": "add.u32 %r9, %r9, 2048;" + LOAD + MMA.format("mma", "m16n8k16.row.col.f32.f16.f16.f32", FULL, FULL),
+    "beyond 32 bits": "cvt.u64.u32 %d4, %r9; add.u64 %d4, %d4, 0x100000000;" + LOAD.replace("%r9", "%d4"),
     "apart": "setp.lt.u32 %p2, %r7, 7; @%p2 bra M;" + LOAD + "M:",
 }
 

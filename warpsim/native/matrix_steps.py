@@ -12,7 +12,7 @@ from warpsim.native.forms import U32, U64, Effect, Product, Traced, place_of, re
 from warpsim.native.matrices import codes
 from warpsim.native.matrix_kernels import Warp, warp_kernel
 from warpsim.native.matrix_plans import mma_plan
-from warpsim.native.trace import LANES, Lane, Node, Untraceable, bits, cast, node_of
+from warpsim.native.trace import LANES, Lane, Node, Untraceable, bits, cast, node_of, where_node
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 WARP = (1, LANES, 1)
 WORDS = 4
 """Of a row of a matrix."""
+NOWHERE = np.uint32(2**32 - 4 * WORDS)
+"""An aligned row that no shared memory has."""
 
 
 def matrix_step(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced | None:
@@ -46,9 +48,12 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     ``g``, or of column ``g`` where the matrix is transposed."""
     op = instruction.op
     reader = reader_of(plan, WARP)
-    space, place = place_of(op.space or "", reader.source(instruction.operands[1]))
+    address = reader.source(instruction.operands[1])
+    space, place = place_of(op.space or "", address)
     if space != "shared":
         raise Untraceable("a matrix elsewhere than in shared memory")
+    if isinstance(address.base, Lane) and address.base.dtype.itemsize == U64.itemsize:
+        place = _in_shared(Lane(bits(address.base.node, U64)) + np.uint64(address.offset & (2**64 - 1)))
     lanes = np.arange(LANES)
     count = len(instruction.operands[0].elements)  # type: ignore[union-attr]
     rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))
@@ -67,6 +72,12 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     outputs: list[tuple[int, Node]] = []
     written(instruction.operands[0], tuple(results), outputs)
     return Traced(tuple(reader.keys), tuple(outputs), (effect,), collective=True)
+
+
+def _in_shared(address: Lane) -> Node:
+    """The address of a row in 32 bits, beyond all shared memory where 64 have more: unlike those of ``ld.shared``, rows are
+    refused there."""
+    return where_node((address >> np.uint64(32) != np.uint64(0)).node, node_of(NOWHERE), cast(address.node, U32))
 
 
 def _lanes_of(value: Lane, index: Any) -> Lane:
