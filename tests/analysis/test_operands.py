@@ -113,6 +113,16 @@ def test_fields_of_descriptors(check, bits, wrong):
     assert [f[:2] for f in made if f[1] == "descriptor"] == ([(2, "descriptor")] if wrong else [])
 
 
+@pytest.mark.parametrize(("n", "lines"), [(8, []), (16, [2])])
+def test_descriptors_of_sparse_products(check, n, lines):
+    """Sparse A has half of K: chunks 128 bytes apart meet the next eight rows, 256 bytes on, only in a B of sixteen columns."""
+    d = ", ".join(f"f{k}" for k in range(n // 2))
+    product = f"wgmma.mma_async.sp.sync.aligned.m64n{n}k32.f32.f16.f16 {{{d}}}, rd3, rd4, n, 0, p1, 1, 1, 0, 0;"
+    made = check("mov.u64 rd3, 0x0000001000080000; mov.u64 rd4, rd3;", DESCRIPTORS, product, END)
+
+    assert [f[0] for f in made if f[1] == "descriptor"] == lines
+
+
 def test_barriers(check):
     """The number of a barrier is the warp's own; no barrier expects more threads than come."""
     half = ["setp.lt.u32 p1, tid, 64; @!p1 bra after;", "bar.sync 1, {};", AFTER]

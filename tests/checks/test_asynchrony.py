@@ -37,12 +37,12 @@ CORRECT = {
 }
 
 
-def launch(program, **options):
-    """The output of a launch of one CTA of 128 threads, and its findings."""
+def launch(program, grid=1, **options):
+    """The output of a launch of CTAs of 128 threads, and its findings."""
     out = np.zeros(512, np.uint32)
     source = INPUT.copy()
     tensor = TensorMap(source, global_dim=[32, 16], global_strides=[128], box_dim=[32, 16])
-    result = warpsim.load(program)["k"]((1,), (128,), (out, source, tensor), **options)
+    result = warpsim.load(program)["k"](grid, 128, (out, source, tensor), **options)
     return out, result.findings
 
 
@@ -292,3 +292,32 @@ def test_copies_that_start_while_others_wait(effects):
     out, _ = launch(edited(BULK, {"init": init, "copy": delay + copy}), async_effects=effects)
 
     assert out.tolist() == INPUT.tolist()
+
+
+def test_objects_of_each_cta():
+    """CTAs that initialise objects of their own at one address, at different times, do so once; what is hidden is said once of
+    each object, wherever it is used."""
+    apart = "mov.u32 %r30, %ctaid.x; setp.eq.u32 %p5, %r30, 1; @%p5 bra OTHER; @%p1 mbarrier.init.shared.b64 [%r20], 1; bra BOTH;\n"
+    apart += "OTHER: bar.sync 1; @%p1 mbarrier.init.shared.b64 [%r20], 1;\nBOTH:"
+    stored = "setp.eq.u32 %p6, %r30, 1; @%p6 st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};"
+    program = edited(BULK, {"init": apart}).replace("st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};", stored)
+    out, findings = launch(program, checks="all", grid=2)
+
+    assert out.tolist() == INPUT.tolist()
+    assert findings == ()
+    copy = "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2+{0}], [%rd2+{0}], 1024, [%r20];"
+    program = edited(program, {"visible": "", "copy": copy.format(0) + "\n" + copy.format(1024)})
+    out, findings = launch(program, checks="all", grid=2)
+    assert out.tolist() == INPUT.tolist()
+    assert severities(findings) == [("mbarrier", "note")]
+
+
+def test_tiles_are_stored_again_in_every_cta():
+    """A warpgroup that has waited for its wgmma writes to the tiles that it read, in each CTA."""
+    again = "st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5};"
+    stored = "mov.u32 %r30, %ctaid.x; setp.eq.u32 %p5, %r30, 1; @%p5 st.global.v4.f32 [%rd4], {%f1, %f2, %f3, %f4};"
+    program = edited(WGMMA, {"late": again, "store": stored})
+    for grid in (1, 3):
+        assert launch(program, checks="all", grid=grid)[1] == ()
+    with pytest.raises(warpsim.ExecutionError, match="async-smem-overwrite|race"):
+        launch(edited(program, {"late": "", "issued": again.replace("r5", "r1")}), checks="all", grid=3)

@@ -495,3 +495,20 @@ def test_batches_of_any_size(threads):
     assert found("add.u32 %r4, %r1, %r9; st.global.u32 [%rd4], %r4;") == [0]
     assert found(FLAG.format(**GOOD)) == []
     assert 6 in found(FLAG.format(**{**GOOD, "barrier": ""}))
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0xFF, []), (0xF7, [(5, 1)])])
+def test_what_some_lanes_know_is_released(mask, expected):
+    """A lane releases what lanes of its warp wrote that it has met, and not what others wrote."""
+    body = (
+        "setp.ge.u32 %p7, %r1, 32; @%p7 bra consumer; setp.ge.u32 %p6, %r1, 8; @%p6 bra done; setp.eq.u32 %p5, %r1, 3;"
+        f" setp.eq.u32 %p4, %r1, 5; mov.u32 %r10, {mask}; shr.b32 %r10, %r10, %r1; and.b32 %r10, %r10, 1; setp.eq.u32 %p3, %r10, 0;\n"
+        "@%p5 st.global.u32 [%rd4], 7;\n"
+        f"@%p3 bra done; bar.warp.sync {mask};\n"
+        "@%p4 st.release.gpu.global.u32 [%rd2], 1; bra done;\n"
+        "consumer: setp.ne.u32 %p4, %r1, 32; @%p4 bra done; again: ld.acquire.gpu.global.u32 %r4, [%rd2];"
+        " setp.eq.u32 %p1, %r4, 0; @%p1 bra again;\n"
+        "ld.global.u32 %r5, [%rd1+12]; done:"
+    )
+
+    assert races(body) == expected

@@ -131,3 +131,14 @@ def test_memory_that_grows():
 
     assert bits.lacks(16, columns, 4, None, rows=True)
     assert not bits.lacks(0, columns, 16, None, rows=True)
+
+
+def test_what_is_moved_may_be_unwritten():
+    """A copy of bytes that nobody wrote leaves none behind that were written."""
+    bits = WrittenBits(64, 1)
+    column = np.array([0])
+    bits.mark(0, column, 32, None, rows=True)
+    bits.move(32, 16, 16, column)
+
+    assert not bits.lacks(0, column, 16, None, rows=True)
+    assert all(bits.lacks(at, column, 4, None, rows=True) for at in range(16, 32, 4))

@@ -149,6 +149,35 @@ def test_where_an_allocation_lies():
     assert call("cuMemGetAddressRange_v2", base, size, 4096) == 500
 
 
+def test_pointers():
+    """CU_POINTER_ATTRIBUTE_DEVICE_POINTER and HOST_POINTER: the host has no pointer to memory of the device."""
+    device, pinned, found = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cudaMalloc", device, 64) == 0
+    assert call("cudaHostAlloc", pinned, 64, 0) == 0
+    for address, host in ((device.value, 0), (pinned.value, pinned.value)):
+        for number, expected in ((3, address), (4, host)):
+            assert call("cuPointerGetAttribute", found, number, address) == 0
+            assert found.value == expected
+
+
+def test_what_comes_next_in_a_capture():
+    """A stream that is captured goes on behind the nodes that it is given, whole or besides its own."""
+    stream, other, empty, graph = (ctypes.c_uint64() for _ in range(4))
+    status, number, nodes, count = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cudaStreamCreate", stream) == 0
+    assert call("cudaStreamBeginCapture", stream.value, 0) == 0
+    assert call("cudaStreamGetCaptureInfo_v2", stream.value, status, number, graph, nodes, count) == 0
+    assert (status.value, count.value) == (1, 0)
+    assert call("cuGraphAddEmptyNode", empty, graph.value, 0, 0) == 0
+    assert call("cuGraphAddEmptyNode", other, graph.value, 0, 0) == 0
+    two = (ctypes.c_uint64 * 2)(empty.value, other.value)
+    for given, flags, expected in ((two, 1, 2), ((ctypes.c_uint64 * 1)(other.value), 1, 1), (two, 0, 2)):
+        assert call("cudaStreamUpdateCaptureDependencies", stream.value, given, 0, len(given), flags) == 0
+        assert call("cudaStreamGetCaptureInfo_v2", stream.value, status, number, graph, nodes, count) == 0
+        assert count.value == expected
+    assert call("cudaStreamEndCapture", stream.value, graph) == 0
+
+
 def test_im2col_maps():
     """cuTensorMapEncodeIm2col reads one corner after the other; another address changes nothing else."""
     words = [ctypes.create_string_buffer(struct.pack(f, *v)) for f, v in (

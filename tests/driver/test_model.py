@@ -173,6 +173,15 @@ def test_free(gpu):
     assert caught.value.result is Result.OUT_OF_MEMORY
 
 
+def test_options_of_the_environment(monkeypatch):
+    """WARPSIM_MAX_SECONDS and WARPSIM_MAX_INSTRUCTIONS are numbers, or "none"."""
+    monkeypatch.setenv("WARPSIM_MAX_SECONDS", "none")
+    monkeypatch.setenv("WARPSIM_MAX_INSTRUCTIONS", "7")
+    made = driver.Driver.from_environment()
+
+    assert (made.options["max_seconds"], made.options["max_instructions"]) == (None, 7)
+
+
 def test_graph_of_captured_streams(gpu):
     """Two streams that an event joins become one graph, which is done again in order; nothing runs while it is captured."""
     function = gpu.load(HEAD + ADD).function("add")

@@ -84,6 +84,30 @@ def test_deadlock():
     )
 
 
+@pytest.mark.parametrize("grid", [1, 4])
+def test_what_the_others_wait_for_is_named(grid):
+    """Half of each warp waits for the other, which polls memory that nobody writes: the loop is named, not the collective."""
+    body = LOAD + (
+        "and.b32 %r1, %r1, 31; setp.lt.u32 %p1, %r1, 16;\n@%p1 bar.warp.sync -1; @%p1 bra done;\n"
+        "again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra again;\ndone:"
+    )
+    data = np.zeros(64, np.uint32)
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(body)(grid, 64, (data, data))
+
+    assert [(f.rule, f.line) for f in caught.value.findings[:1]] == [("deadlock", 10)]
+
+
+def test_a_loop_without_exit_lets_others_run():
+    """What another warp does wrong is named rather than the endless loop of the first."""
+    body = LOAD + (
+        "setp.ge.u32 %p1, %r1, 32; @%p1 bra other;\nagain: ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r3, %r3, %r2; bra again;\n"
+        "other: st.global.u32 [%rd3+4096], %r1;"
+    )
+
+    assert rule_of(body, n=64).rule == "out-of-bounds"
+
+
 def test_barrier_divergence():
     """Half of a CTA waits at another barrier than the rest."""
     body = "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; @%p1 bra low; barrier.sync 1; bra.uni done; low: barrier.sync 2; done:"
