@@ -442,3 +442,15 @@ Run.advance = interrupted"""
     assert done.returncode == 130
     assert b"Traceback" not in done.stderr
     assert np.load(out)[0] > 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+def test_an_output_that_finds_no_room(capsys):
+    """The launch has run: its document says so, and what could not be written."""
+    program = str(Path(__file__).parents[1] / "programs" / "saxpy" / "kernel.ptx")
+    arguments = ["--arg", "i32:8", "--arg", "f32:2.0", "--arg", "zeros:f32:8", "--arg", "out:f32:8=/dev/full"]
+
+    assert main(["run", program, "--grid", "1", "--block", "32", "--json", *arguments]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert "/dev/full" in document["error"]
+    assert document["instructions"] > 0

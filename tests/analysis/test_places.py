@@ -32,6 +32,8 @@ def by_thread(step, start="at"):
         (["mul.lo.u32 r9, n, 32; add.u32 r9, r9, at; add.u32 r9, r9, 16;", LOAD], None),
         (["mul.lo.u32 r9, n, 2; add.u32 r9, r9, at;", LOAD], None),  # it may be a multiple of 16
         (["shl.b32 r9, n, 3; or.b32 r9, r9, 1; ld.shared.u32 r1, [r9];"], "misaligned"),
+        (["shl.b32 r9, n, 2; or.b32 r9, r9, 1; mul.lo.u32 r9, r9, 2; ld.shared.u16 r1, [r9];"], None),
+        (["shl.b32 r9, n, 2; or.b32 r9, r9, 1; mul.lo.u32 r9, r9, 2; ld.shared.u32 r1, [r9];"], "misaligned"),
         (["mbarrier.init.shared::cta.b64 [smem+4], 1;"], "misaligned"),
         (["cp.async.ca.shared.global [smem+4], [out], 8;"], "misaligned"),
         (["cp.async.ca.shared.global [smem+8], [out], 8;"], None),

@@ -319,5 +319,5 @@ def test_tiles_are_stored_again_in_every_cta():
     program = edited(WGMMA, {"late": again, "store": stored})
     for grid in (1, 3):
         assert launch(program, checks="all", grid=grid)[1] == ()
-    with pytest.raises(warpsim.ExecutionError, match="async-smem-overwrite|race"):
+    with pytest.raises(warpsim.ExecutionError, match=r"async-smem-overwrite|race"):
         launch(edited(program, {"late": "", "issued": again.replace("r5", "r1")}), checks="all", grid=3)

@@ -55,6 +55,13 @@ def test_pair(faulty, path):
     assert faulty.findings(faulty.Example.read(correct(path))) == ()
 
 
+def test_the_coordinate_that_is_wrong(faulty):
+    """Of several coordinates, the innermost is named."""
+    (found, *_) = faulty.findings(faulty.Example.read(PAIRS / "tensor-map" / "coordinate-not-aligned.bad.ptx"))
+
+    assert "the innermost coordinate 2 is 8 bytes" in found.message
+
+
 def test_every_file_is_of_a_pair():
     """No correct program without its faulty one, and no file that nothing runs."""
     assert set(PAIRS.glob("*/*")) == {*FAULTY, *map(correct, FAULTY)}

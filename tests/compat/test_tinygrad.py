@@ -46,6 +46,19 @@ def test_ptx_run(memory):
     assert out.tolist() == [-3, -2, -1, 0]
 
 
+def test_parameters_with_room_between(memory):
+    """Each parameter lies where its alignment puts it."""
+    text = PTX.replace(
+        b"param .u64 data0, .param .u64 data1, .param .s32 n",
+        b"param .s32 n, .param .u64 data0, .param .s32 m, .param .u64 data1",
+    )
+    out, given = memory
+    args = (ctypes.c_void_p * 4)(7, out.ctypes.data, 9, given.ctypes.data)
+    tinygrad.ptx_run(ctypes.c_char_p(text), 4, args, 4, 1, 1, 1, 1, 1, 0)
+
+    assert out.tolist() == [7, 8, 9, 10]
+
+
 def test_out_of_bounds(memory):
     """What lies beyond a buffer is not the kernel's."""
     out, given = memory

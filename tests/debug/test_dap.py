@@ -217,7 +217,9 @@ def test_a_session_of_an_editor(client):
     assert "%r1" in [t["label"] for t in client.ask("completions", text="print %r", column=9)["targets"]]
 
     info = client.ask("dataBreakpointInfo", name="s[63]")
-    client.ask("setDataBreakpoints", breakpoints=[{"dataId": info["dataId"], "accessType": "write"}])
+    given = [{"dataId": info["dataId"], "accessType": "write"}, {"dataId": "nothing"}]
+    watched = client.ask("setDataBreakpoints", breakpoints=given)["breakpoints"]
+    assert [b["verified"] for b in watched] == [True, False]
     client.ask("setBreakpoints", source={"path": CALLS["program"]}, breakpoints=[])
     client.ask("continue", threadId=2)
     assert client.event("stopped")["reason"] == "data breakpoint"

@@ -1,13 +1,18 @@
 """The prompt: gdb's words, scripts, and how it ends."""
 
+import atexit
 import io
 import json
+import re
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from warpsim.cli import main
+from warpsim.cli.debug.shell import Terminal
 
 ROOT = Path(__file__).parents[2]
 CALLS, FAULTY = ((Path(__file__).parent / "kernels" / f"{name}.ptx").read_text() for name in ("calls", "faulty"))
@@ -219,3 +224,35 @@ def test_a_breakpoint_here(prompt):
 
     assert answers[1] == "Breakpoint 1 at 17: line 17"
     assert answers[3].startswith("Temporary breakpoint 2 at ")
+
+
+def test_registers_by_prefix(prompt):
+    """registers-of gives the registers whose names begin so, and no others."""
+    answers = prompt("b 20", "c", "registers-of %r", "registers-of %r0", "q")
+
+    assert re.findall(r"^%\w+", answers[3], re.M) == ["%rd0", "%r0"]
+    assert re.findall(r"^%\w+", answers[4], re.M) == ["%r0"]
+
+
+class Editor:
+    """What stands in for the module that reads lines in a terminal."""
+
+    def __getattr__(self, name):
+        return lambda *given: self.__dict__.update({name + " given": given})
+
+
+def test_a_terminal_completes(monkeypatch, tmp_path):
+    """Where a terminal types, Tab asks the debugger, and words end at blanks."""
+    lines = Editor()
+    monkeypatch.setitem(sys.modules, "readline", lines)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(atexit, "register", lambda keep: None)
+    made = Terminal(types.SimpleNamespace(complete=lambda text, line: [text + "e", text + "es"]))
+    lines.get_line_buffer, lines.get_endidx = lambda: "b lin", lambda: 5
+    (complete,) = lines.__dict__["set_completer given"]
+
+    assert made.tty
+    assert [complete("lin", state) for state in range(3)] == ["line", "lines", None]
+    assert lines.__dict__["set_completer_delims given"] == (" \t",)

@@ -160,3 +160,25 @@ def test_the_origin_of_a_copy():
     session.cont()
 
     assert session.origin("shared.u16[0]").instruction.startswith("cp.async.bulk.tensor.2d")
+
+
+def test_operands_of_a_narrow_wgmma():
+    """B has the columns of its shape, other than A's rows; each element lies where the descriptor puts it."""
+    text = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+.reg .b32 r; .reg .b64 d; .reg .f32 f<4>; .reg .pred p; .shared .align 128 .b8 s[4096];
+mov.u32 r, s; shr.u32 r, r, 4; cvt.u64.u32 d, r; or.b64 d, d, 0x1000080000;
+setp.ne.u32 p, r, r; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }
+"""
+    session = Session(warpsim.load(text)["k"], 1, 128, (), checks="none")
+    session.until("op:wgmma.mma*")
+
+    assert session.matrix("a").values.shape == (64, 16)
+    assert session.matrix("b").values.shape == (16, 8)
+    assert session.matrix("b").owner(9, 3) == "shared 0xb2, bank 12"
+    with pytest.raises(DebugError, match="16 x 8"):
+        session.matrix("b").owner(0, 8)

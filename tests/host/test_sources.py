@@ -122,7 +122,7 @@ def test_fatbin(tmp_path):
     """The PTX for the newest GPU, out of a fatbin and out of an executable that holds it."""
     (tmp_path / "a.fatbin").write_bytes(SPEED)
     executable = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200) + SPEED + bytes(64)
-    for source in (SPEED, tmp_path / "a.fatbin", executable, b"MZ" + bytes(60) + SPEED):
+    for source in (SPEED, tmp_path / "a.fatbin", executable, b"MZ" + bytes(60) + SPEED, b"MZ" + fatbin.MAGIC + SPEED):
         module = warpsim.load(source)
         assert module.target == "sm_90"
         assert results(module) == [1, 4, 7, 10]

@@ -96,6 +96,7 @@ def test_wide_tables_are_cut():
         ("mma.m16n16k16.f16", ".m16n8k16"),
         ("mma.m16n8k16.f32.u16.f16.f32", "not a type of A or B"),
         ("mma.sp.m8n8k16.s8", ".m16n8k64"),
+        ("mma.m8n8k8.f32.bf16.bf16.f32", ".m16n8k"),
         ("wmma.m16n16k16.tf32", "m16n16k8"),
         ("wmma.load.c.m16n16k16.s8", "not a type of C or D"),
         ("wmma.load.c.m9n9k9.f32", "not a shape"),

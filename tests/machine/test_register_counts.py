@@ -89,3 +89,12 @@ def test_the_warps_that_execute_are_named():
     assert (found.rule, found.warp, found.cta) == ("setmaxnreg", 6, (0, 0, 0))
     assert found.instruction.startswith("setmaxnreg.dec")
     assert "warps 6, 7" in found.message
+
+
+def test_a_guard_that_no_lane_passes():
+    """A warp whose guard is false takes no registers and waits for none; one whose guard is true does."""
+    first, second = "setp.eq.u32 %p3, %r1, 999; @%p3 " + INC, "setp.ne.u32 %p3, %r1, 999; @%p3 " + INC
+
+    assert set(run(program(".maxnreg 64", first, "", after="bar.sync 2;"), checks="none").tolist()) <= {0, 7}
+    with pytest.raises(warpsim.ExecutionError, match="wait for registers"):
+        run(program(".maxnreg 64", second, ""))

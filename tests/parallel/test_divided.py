@@ -82,6 +82,15 @@ def test_is_divided(engine):
     assert np.array_equal(words, np.arange(32 * 12) * 3)
 
 
+def test_two_ctas_are_divided():
+    """A launch of two CTAs has two parts; one of one CTA has none."""
+    for grid in (2, 1):
+        words, there = np.arange(64, dtype=np.uint32), Elsewhere()
+        kernel("st.global.u32 [%rd1], %r1;")(grid, 32, (words,), executor=there, workers=4)
+
+        assert there.calls == (2 if grid == 2 else 0)
+
+
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [("add.u32", 66 * 32 + 7), ("max.s32", 11), ("min.u32", 0), ("or.b32", 15), ("xor.b32", 7), ("and.b32", 0)],

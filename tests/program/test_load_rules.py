@@ -92,6 +92,7 @@ def test_special_registers_that_not_every_module_has(name, target, version, take
         (".local .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
         (".param .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
         ('.entry k()\n.pragma "abc";\n{ ret; }', set()),
+        (".func f()\n.noreturn, 1\n{ ret; }\n.entry k() { ret; }", {("syntax", 5)}),
     ],
 )
 def test_what_stands_around_instructions(lines, found):

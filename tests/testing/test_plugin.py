@@ -9,6 +9,10 @@ import sys
 
 import pytest
 
+import warpsim
+from warpsim.host import defaults
+from warpsim.testing.coverage import Lines
+
 from .conftest import ALONE, SAXPY
 
 pytest_plugins = ["pytester"]
@@ -201,3 +205,41 @@ def test_damaged_cases_fail(pytester, cases):
     result = pytester.runpytest_inprocess(*ALONE, "cases/good", "--warpsim-max-seconds=0")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*limit: the launch has taken more than 0*"])
+
+
+def test_findings_outside_of_tests(pytester):
+    """What a launch collects as a module is imported fails the run; nobody else would see it."""
+    pytester.makepyfile(
+        STORE
+        + """
+warpsim.load(PTX)["k"](1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect")
+
+def test_nothing():
+    pass
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    result.assert_outcomes(passed=1)
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*outside of any test*", "*race: *"])
+
+
+def test_lines_that_nothing_ran():
+    """Coverage names them with 0, those of functions that nobody called, too."""
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.func f()\n{\nret;\n}\n.visible .entry k()\n{\n.reg .pred %p;\n"
+        "setp.eq.u32 %p, 0, 1;\n@%p bra done;\nbar.sync 0;\ndone:\nret;\n}\n.visible .entry other()\n{\nret;\n}\n"
+    )
+    lines = Lines()
+    defaults.listeners.append(lines.add)
+    warpsim.load(text.replace("0, 1", "0, 0"))["k"](1, 64, ())
+    defaults.listeners.remove(lines.add)
+
+    assert [line for line in lines.lcov().splitlines() if line.startswith("DA:")] == [
+        "DA:6,0",
+        "DA:11,2",
+        "DA:12,2",
+        "DA:13,0",
+        "DA:15,2",
+    ]

@@ -50,7 +50,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if traits.sleeps:
         return _sleep(value_getter(plan, instruction.operands[0]), guard)
     if traits.register_count:
-        return bind_gate(plan, instruction, bind_register_count(plan, instruction))
+        return bind_gate(plan, instruction, bind_register_count(instruction))
     barrier = traits.barrier
     assert barrier is not None, f"{instruction.text} is not a barrier"
     if barrier.among == "warp":

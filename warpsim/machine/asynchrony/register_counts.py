@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.state.batch import RegisterCounts
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
@@ -20,7 +19,7 @@ from warpsim.program.program import Imm, Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan, Step
+    from warpsim.machine.plan import Step
 
 UNIT = 8
 """Granularity of a thread's register allocation."""
@@ -91,16 +90,13 @@ def registers_at_launch(directives: dict[str, tuple[int | str, ...]]) -> int | N
     return min(SM_REGISTERS // (32 * warps * resident) // UNIT * UNIT, 256)
 
 
-def bind_register_count(plan: FunctionPlan, instruction: Instruction) -> Step:
-    """The step of a whole warp."""
-    guard = guard_of(plan, instruction) if instruction.guard is not None else None
+def bind_register_count(instruction: Instruction) -> Step:
+    """The step of a whole warp whose lanes all pass the guard (see `bind_gate`)."""
     operand = instruction.operands[0]
     count = operand.bits if isinstance(operand, Imm) else 0
     increase = "inc" in instruction.op.modifiers
 
     def step(machine: Machine, group: Group) -> bool:
-        if guard is not None and guard(machine, group) is False:
-            return False
         return change(machine, group, count, increase=increase)
 
     return step
