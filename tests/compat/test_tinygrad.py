@@ -66,6 +66,29 @@ def test_out_of_bounds(memory):
         launch(5, out.ctypes.data, given.ctypes.data, 1)
 
 
+def test_error_text(memory):
+    """tinygrad asks the mock driver for the text of an error by a pointer to a pointer; the text is the finding's."""
+    out, given = memory
+    with pytest.raises(warpsim.ExecutionError):
+        launch(5, out.ctypes.data, given.ctypes.data, 1)
+    pointer = ctypes.POINTER(ctypes.c_char)()
+
+    assert sys.modules["test.mockgpu.cuda.cuda"].cuGetErrorString(719, ctypes.byref(pointer)) == 0
+    assert b"out-of-bounds" in ctypes.string_at(pointer)
+
+
+def test_printed_errors(monkeypatch):
+    """The mock NV driver prints an error and goes on: the test's teardown raises it, once."""
+    monkeypatch.setitem(sys.modules, "test.mockgpu.cuda.cuda", None)
+    tests = tinygrad.Tests()
+    with pytest.raises(warpsim.PtxError):
+        tests.ptx_run(b".version 7.5 .target sm_35 .entry E() { none; }", 0, (), 1, 1, 1, 1, 1, 1, 0)
+    with pytest.raises(warpsim.PtxError):
+        tests.pytest_runtest_teardown(None)
+
+    tests.pytest_runtest_teardown(None)
+
+
 def test_install(monkeypatch):
     """Modules that have the function get ours."""
     helpers, cuda = types.ModuleType(tinygrad.HELPERS), types.ModuleType(tinygrad.USERS[0])
