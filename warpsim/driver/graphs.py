@@ -72,12 +72,12 @@ class Graph:
 
     def clone(self) -> tuple[Graph, dict[Node, Node]]:
         """Copy the graph; also returns a map from its nodes to the copies."""
-        twin, copies = Graph(), {}
+        graph, copies = Graph(), {}
         for node in self.nodes:
-            copies[node] = twin.add(node.work)
+            copies[node] = graph.add(node.work)
         for node in self.nodes:
             copies[node].before = [copies[first] for first in node.before]
-        return twin, copies
+        return graph, copies
 
 
 class GraphWork:

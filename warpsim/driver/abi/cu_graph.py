@@ -39,9 +39,9 @@ def graph_destroy(handle: int) -> None:
 @call("PP", "cuGraphClone", "cudaGraphClone")
 def graph_clone(out: int, handle: int) -> None:
     """A copy of a graph."""
-    twin, copies = PROCESS.get(handle, Graph).clone()
-    _CLONES[id(twin)] = copies
-    put64(out, PROCESS.put(twin))
+    clone, copies = PROCESS.get(handle, Graph).clone()
+    _CLONES[id(clone)] = copies
+    put64(out, PROCESS.put(clone))
 
 
 _CLONES: dict[int, dict[Node, Node]] = {}
