@@ -54,13 +54,8 @@ class Utilities:
         """Encode a tensor map as Triton's driver does."""
         return TensorMap(
             address,
-            data_type=layout.DATA_TYPES[data_type],
-            global_dim=[int(n) for n in reversed(shape)],
-            global_strides=[int(s) * element for s in reversed(strides[:-1])],
             box_dim=[int(n) for n in reversed(block)],
-            swizzle=layout.SWIZZLES[swizzle],
-            l2_promotion="L2_128B",
-            oob_fill="nan" if padding == 1 else "zero",
+            **_tensor(swizzle, element, data_type, shape, strides, padding),
         ).encode(address)
 
     def fill_tma_descriptor_im2col(
@@ -80,17 +75,12 @@ class Utilities:
         """Encode a tensor map for convolutions; ``block`` is pixels and channels."""
         return TensorMap.im2col(
             address,
-            data_type=layout.DATA_TYPES[data_type],
-            global_dim=[int(n) for n in reversed(shape)],
-            global_strides=[int(s) * element for s in reversed(strides[:-1])],
             pixel_box_lower_corner=[int(n) for n in reversed(lower)],
             pixel_box_upper_corner=[int(n) for n in reversed(upper)],
             channels_per_pixel=int(block[1]),
             pixels_per_column=int(block[0]),
             element_strides=[int(n) for n in reversed(steps)],
-            swizzle=layout.SWIZZLES[swizzle],
-            l2_promotion="L2_128B",
-            oob_fill="nan" if padding == 1 else "zero",
+            **_tensor(swizzle, element, data_type, shape, strides, padding),
         ).encode(address)
 
     def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, cluster: int) -> int:
@@ -103,3 +93,15 @@ class Utilities:
     def is_stream_capturing(self, stream: int) -> bool:
         """False: nothing is captured."""
         return False
+
+
+def _tensor(swizzle: int, element: int, data_type: int, shape: Any, strides: Any, padding: int) -> dict[str, Any]:
+    """What tiled and im2col maps have in common; ``element`` is the size of an element, outer dimensions come first."""
+    return {
+        "data_type": layout.DATA_TYPES[data_type],
+        "global_dim": [int(n) for n in reversed(shape)],
+        "global_strides": [int(s) * element for s in reversed(strides[:-1])],
+        "swizzle": layout.SWIZZLES[swizzle],
+        "l2_promotion": "L2_128B",
+        "oob_fill": "nan" if padding == 1 else "zero",
+    }
