@@ -16,6 +16,7 @@ from warpsim.driver import library
 from warpsim.driver.abi import binding, cu_entry, linking, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.rt_errors import NAMES
+from warpsim.driver.graphs import Graph, Node
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 RAW = """.visible .entry raw(.param .u64 out, .param .f32 v) {
@@ -404,3 +405,20 @@ def test_an_interrupted_call(capsys):
     assert guarded(Call("cuCtxSynchronize", "", stopped))() == 999
     assert call("cuMemAlloc_v2", ctypes.c_uint64(), 4) == 999
     assert "cuCtxSynchronize was interrupted: KeyboardInterrupt" in capsys.readouterr().err
+
+
+def test_nodes_of_a_clone():
+    """A clone has a node for each of the original's, with the same edges; another graph has none."""
+    graph, clone, other, first, second, found = (ctypes.c_uint64() for _ in range(6))
+    assert call("cudaGraphCreate", graph, 0) == call("cudaGraphCreate", other, 0) == 0
+    assert call("cudaGraphAddEmptyNode", first, graph.value, 0, 0) == 0
+    assert call("cudaGraphAddEmptyNode", second, graph.value, first, 1) == 0
+    assert call("cudaGraphClone", clone, graph.value) == 0
+    assert call("cudaGraphNodeFindInClone", found, second.value, clone.value) == 0
+    node = PROCESS.get(found.value, Node)
+    assert node.graph is PROCESS.get(clone.value, Graph)
+    assert [before.graph for before in node.before] == [node.graph]
+    assert call("cudaGraphNodeFindInClone", found, second.value, other.value) == 1
+    assert call("cudaGraphAddChildGraphNode", found, other.value, 0, 0, graph.value) == 0
+    assert len(PROCESS.get(found.value, Node).work.graph.nodes) == 2
+    assert call("cudaGraphDestroy", clone.value) == call("cudaGraphDestroy", graph.value) == 0

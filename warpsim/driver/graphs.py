@@ -28,6 +28,8 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.clones: dict[Node, Node] = {}
+        """In a clone, its nodes by those of the original."""
 
     def add(self, work: Work, before: Iterable[Node] = ()) -> Node:
         """Add a node that depends on others."""
@@ -70,14 +72,13 @@ class Graph:
             raise DriverError(Result.INVALID_VALUE, "the graph has a cycle")
         return found
 
-    def clone(self) -> tuple[Graph, dict[Node, Node]]:
-        """Copy the graph; also returns a map from its nodes to the copies."""
-        graph, copies = Graph(), {}
-        for node in self.nodes:
-            copies[node] = graph.add(node.work)
-        for node in self.nodes:
-            copies[node].before = [copies[first] for first in node.before]
-        return graph, copies
+    def clone(self) -> Graph:
+        """Copy the graph."""
+        graph = Graph()
+        graph.clones = {node: graph.add(node.work) for node in self.nodes}
+        for node, clone in graph.clones.items():
+            clone.before = [graph.clones[first] for first in node.before]
+        return graph
 
 
 class GraphWork:

@@ -39,18 +39,13 @@ def graph_destroy(handle: int) -> None:
 @call("PP", "cuGraphClone", "cudaGraphClone")
 def graph_clone(out: int, handle: int) -> None:
     """A copy of a graph."""
-    clone, copies = PROCESS.get(handle, Graph).clone()
-    _CLONES[id(clone)] = copies
-    put64(out, PROCESS.put(clone))
-
-
-_CLONES: dict[int, dict[Node, Node]] = {}
+    put64(out, PROCESS.put(PROCESS.get(handle, Graph).clone()))
 
 
 @call("PPP", "cuGraphNodeFindInClone", "cudaGraphNodeFindInClone")
 def graph_find(out: int, original: int, clone: int) -> None:
     """The copy of a node."""
-    found = _CLONES.get(id(PROCESS.get(clone, Graph)), {}).get(PROCESS.get(original, Node))
+    found = PROCESS.get(clone, Graph).clones.get(PROCESS.get(original, Node))
     if found is None:
         raise DriverError(Result.INVALID_VALUE)
     put64(out, PROCESS.put(found))
@@ -104,7 +99,7 @@ def add_empty(out: int, graph: int, before: int, count: int) -> None:
 @call("PPPPP", "cuGraphAddChildGraphNode", "cudaGraphAddChildGraphNode")
 def add_child(out: int, graph: int, before: int, count: int, child: int) -> None:
     """A graph, as it is now."""
-    add(out, graph, before, count, GraphWork(PROCESS.get(child, Graph).clone()[0]))
+    add(out, graph, before, count, GraphWork(PROCESS.get(child, Graph).clone()))
 
 
 @call("PP", "cuGraphChildGraphNodeGetGraph", "cudaGraphChildGraphNodeGetGraph")
