@@ -117,15 +117,7 @@ class TensorMap:
 
     def encode(self, address: int) -> bytes:
         """Encode the map as 128 bytes, for a tensor at a global address."""
-        import attrs
-
-        address = integer("the tensor's address", address, 0, 2**64 - 1)
-        if address % (32 if self.fields.interleave == 2 or self.fields.padded else 16):
-            raise LaunchError(
-                f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B, 16U4_ALIGN16B,"
-                " 16U6_ALIGN16B)"
-            )
-        return layout.encode(attrs.evolve(self.fields, address=address))
+        return encoded(self.fields, address)
 
     def __bytes__(self) -> bytes:
         """The 128 bytes, for device memory. The tensor must be an address or live on a device."""
@@ -133,6 +125,19 @@ class TensorMap:
         if isinstance(address, np.ndarray):
             raise LaunchError("a host array has no device address outside a launch; map it or copy it to the device")
         return self.encode(address)
+
+
+def encoded(fields: layout.Fields, address: int) -> bytes:
+    """The 128 bytes of a map for a tensor at a global address."""
+    import attrs
+
+    address = integer("the tensor's address", address, 0, 2**64 - 1)
+    if address % (32 if fields.interleave == 2 or fields.padded else 16):
+        raise LaunchError(
+            f"the tensor's address 0x{address:x} is not a multiple of 16 (32 with interleave 32B, 16U4_ALIGN16B,"
+            " 16U6_ALIGN16B)"
+        )
+    return layout.encode(attrs.evolve(fields, address=address))
 
 
 def _data_type(array: Any, name: str | None) -> int:

@@ -7,7 +7,7 @@ import struct
 
 from warpsim.driver.abi.calls import call, get32, get64, put_bytes
 from warpsim.driver.results import DriverError, Result
-from warpsim.host.tensor_map import TensorMap
+from warpsim.host.tensor_map import TensorMap, encoded
 from warpsim.layout import tensor_map as layout
 
 
@@ -104,6 +104,4 @@ def replace_address(where: int, address: int) -> None:
     fields = layout.decode(ctypes.string_at(where, layout.LAYOUT.itemsize))
     if fields is None:
         raise DriverError(Result.INVALID_VALUE, "the 128 bytes are no tensor map")
-    made = TensorMap.__new__(TensorMap)
-    made.array, made.fields = address, fields
-    put_bytes(where, made.encode(address))
+    put_bytes(where, encoded(fields, address))
