@@ -125,11 +125,9 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     _before(env, "LD_AUDIT", [str(libraries / LINKED)], ":")
     _before(env, "PYTHONPATH", [str(SOURCES / "start")], os.pathsep)
     env["WARPSIM_CUDART"] = runtime
-    _compiler(env)
+    _set_nvcc(env)
     env.setdefault("CUPY_CACHE_DIR", str(cache() / "cupy"))  # that of a real GPU has machine code
-    env.setdefault(
-        "CUPY_ACCELERATORS", ""
-    )  # CuPy does not check whether its machine code (CUB) ran; its own kernels run
+    env.setdefault("CUPY_ACCELERATORS", "")  # CuPy would not check whether its machine code (CUB) ran
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)
     home = str(Path(__file__).resolve().parents[2])
@@ -137,12 +135,11 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     return env
 
 
-def _compiler(env: dict[str, str]) -> None:
-    """Programs that compile as they run find, by ``NVCC``, one that gives PTX."""
+def _set_nvcc(env: dict[str, str]) -> None:
+    """Make ``NVCC`` name a compiler that makes PTX, for programs that compile as they run."""
     home = env.get("CUDA_PATH") or env.get("CUDA_HOME") or "/usr/local/cuda"
-    theirs = (
-        env.get("NVCC") or shutil.which("nvcc", path=env.get("PATH")) or shutil.which(os.path.join(home, "bin", "nvcc"))
-    )
+    found = shutil.which("nvcc", path=env.get("PATH")) or shutil.which(os.path.join(home, "bin", "nvcc"))
+    theirs = env.get("NVCC") or found
     ours = [sys.executable, str(SOURCES / "nvcc")]
     if theirs and "WARPSIM_NVCC" not in env and not any(" " in word for word in ours):  # CuPy splits it at spaces
         env |= {"NVCC": " ".join(ours), "WARPSIM_NVCC": theirs}

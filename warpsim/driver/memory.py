@@ -166,9 +166,7 @@ class Memory:
         held = self.space.find(address, address + 1)
         if held is not None:
             block = self.blocks.get(held.start)
-            if (
-                block is None or block.kind is not Kind.REGISTERED
-            ):  # registered memory may be only a part of what is copied
+            if block is None or block.kind is not Kind.REGISTERED:  # else it may be only a part of what is copied
                 over = address + nbytes - held.end
                 raise DriverError(
                     Result.INVALID_VALUE,

@@ -195,11 +195,11 @@ def kernel_set(number: int, value: int, handle: int, device: int) -> None:
 @call("PPPP", "cuFuncGetParamInfo", "cuKernelGetParamInfo")
 def parameter(handle: int, index: int, offset: int, size: int) -> None:
     """Where a parameter lies in the block."""
-    place(PROCESS.get(handle, Function), index, offset, size)
+    put_parameter(PROCESS.get(handle, Function), index, offset, size)
 
 
-def place(function: Function, index: int, offset: int, size: int) -> None:
-    """Where a parameter of a function lies."""
+def put_parameter(function: Function, index: int, offset: int, size: int) -> None:
+    """Give offset and size of a parameter."""
     params = function.kernel.params
     if index >= len(params):
         raise DriverError(Result.INVALID_VALUE)

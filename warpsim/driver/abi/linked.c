@@ -150,7 +150,7 @@ static void look_at(const char *path, uintptr_t start)
             uint64_t target = value_of(&runtime, name_of(&names, at));
             unsigned char *code = (unsigned char *)(start + at->st_value);
             if (target && fits(code, at->st_size) && !redirect(code, base + target)) {
-                fprintf(stderr, "warpsim: this system does not let %s be led to our run time; link it with -cudart shared\n",
+                fprintf(stderr, "warpsim: this system does not let %s use our run time; link it with -cudart shared\n",
                         path);
                 break;
             }

@@ -1,8 +1,8 @@
-"""libcudart: libraries, modules that the program loads by itself; what libcuda has for them, under the run time's names."""
+"""libcudart: libraries, which are modules that the program loads itself: libcuda's functions by other names."""
 
 from __future__ import annotations
 
-from warpsim.driver.abi import cu_module as driver
+from warpsim.driver.abi import cu_module
 from warpsim.driver.abi.calls import call, put64
 from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_launch import function_of
@@ -12,33 +12,33 @@ from warpsim.driver.abi.rt_launch import function_of
 def load_data(out: int, image: int, *options: int) -> None:
     """A library from memory."""
     current()
-    driver.module_load_data(out, image)
+    cu_module.module_load_data(out, image)
 
 
 @call("PPPPUPPU", "cudaLibraryLoadFromFile")
 def load_file(out: int, path: int, *options: int) -> None:
     """A library from a file."""
     current()
-    driver.module_load(out, path)
+    cu_module.module_load(out, path)
 
 
-call("P", "cudaLibraryUnload")(driver.module_unload)
-call("PPP", "cudaLibraryGetKernel")(driver.module_function)
-call("PP", "cudaLibraryGetKernelCount")(driver.module_count)
-call("PUP", "cudaLibraryEnumerateKernels")(driver.module_functions)
-call("PPPP", "cudaLibraryGetGlobal", "cudaLibraryGetManaged")(driver.library_global)
+call("P", "cudaLibraryUnload")(cu_module.module_unload)
+call("PPP", "cudaLibraryGetKernel")(cu_module.module_function)
+call("PP", "cudaLibraryGetKernelCount")(cu_module.module_count)
+call("PUP", "cudaLibraryEnumerateKernels")(cu_module.module_functions)
+call("PPPP", "cudaLibraryGetGlobal", "cudaLibraryGetManaged")(cu_module.library_global)
 
 
 @call("PIII", "cudaKernelSetAttributeForDevice")
 def kernel_set(address: int, number: int, value: int, device: int) -> None:
     """An attribute; its number is the driver's."""
-    driver.set_attribute(function_of(address), number, value)
+    cu_module.set_attribute(function_of(address), number, value)
 
 
 @call("PPPP", "cudaFuncGetParamInfo")
 def parameter(address: int, index: int, offset: int, size: int) -> None:
     """Where a parameter lies in the block."""
-    driver.place(function_of(address), index, offset, size)
+    cu_module.put_parameter(function_of(address), index, offset, size)
 
 
 @call("PP", "cudaFuncGetParamCount")

@@ -1,4 +1,4 @@
-"""What Python imports as it starts in a program of ``warpsim exec``: cuda.bindings' run time is led to ours.
+"""What Python imports as it starts in a program of ``warpsim exec``: cuda.bindings' run time becomes ours.
 
 That package has NVIDIA's run time linked in, stripped of its names. But its extension modules give each entry point to one
 another by name, as a pointer in a capsule (``__pyx_capi__``): those pointers are replaced before anybody takes them."""
@@ -23,8 +23,8 @@ RUNTIMES = (
 )
 
 
-class Led:
-    """Loads an extension module as its own loader does, and leads it to ours."""
+class Loader:
+    """Loads an extension module as its own loader does, and redirects it."""
 
     def __init__(self, loader: Any) -> None:
         self.create_module, self._execute = loader.create_module, loader.exec_module
@@ -32,7 +32,7 @@ class Led:
     def exec_module(self, module: ModuleType) -> None:
         """Its own initialisation comes first."""
         self._execute(module)
-        lead(module)
+        redirect(module)
 
 
 class Finder:
@@ -43,11 +43,11 @@ class Finder:
         """Nothing for any other module."""
         found = importlib.machinery.PathFinder.find_spec(name, path, target) if name in RUNTIMES else None
         if found is not None and found.loader is not None:
-            found.loader = Led(found.loader)  # type: ignore[assignment]
+            found.loader = Loader(found.loader)  # type: ignore[assignment]
         return found
 
 
-def lead(module: ModuleType) -> None:
+def redirect(module: ModuleType) -> None:
     """Put our functions in place of those of the same names."""
     ours = ctypes.CDLL(os.environ["WARPSIM_CUDART"])
     put = ctypes.pythonapi.PyCapsule_SetPointer
@@ -58,8 +58,8 @@ def lead(module: ModuleType) -> None:
             put(capsule, ctypes.cast(function, ctypes.c_void_p))
 
 
-def others() -> None:
-    """The ``sitecustomize`` that would have been imported without this one."""
+def run_next() -> None:
+    """Run the ``sitecustomize`` that this one hides."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
@@ -69,4 +69,4 @@ def others() -> None:
 
 if os.environ.get("WARPSIM_CUDART"):
     sys.meta_path.insert(0, Finder)
-others()
+run_next()
