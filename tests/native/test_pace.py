@@ -12,8 +12,8 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.native import cache
 from warpsim.native.behind import Behind, behind
+from warpsim.native.codes import Code
 from warpsim.native.compiler import compiler
-from warpsim.native.runs import Code
 
 PTX = """.version 8.0
 .target sm_80

@@ -259,7 +259,7 @@ class Kernel:
                         or not divided(state, pool, n_workers, stdout, progress, engine)
                     ):
                         seeing = [*watchers_of(state), *looking]
-                        code = compiled_for(engine, seeing, state)
+                        code = compiled_for(engine, seeing, state, joins=not looking)
                         if defaults.current.timing is None:
                             run(state, seeing, stdout, progress, code)
                         else:

@@ -15,12 +15,12 @@ from warpsim.machine.binding import register_events
 from warpsim.machine.fatal import act_before
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
-from warpsim.machine.selection import shape_of
 from warpsim.machine.stalled import arrive_apart, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.waiting import back_edge, pass_time, wake
+from warpsim.machine.waves import next_batch
 from warpsim.machine.window import Watcher, Window
 
 Progress = Callable[[int, int, int], object]
@@ -34,6 +34,12 @@ class Compiled(Protocol):
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
+
+    def joined(self, state: LaunchState) -> int:
+        """How many waves of CTAs may begin as one batch, because code is likely to run their threads to the end."""
+
+    def run_through(self, machine: Machine, group: Group) -> bool:
+        """Run all threads of a batch from the kernel's first instruction to its last; else False, and nothing was run."""
 
     def over(self) -> None:
         """Note that the launch is over."""
@@ -167,19 +173,32 @@ class Run:
 
     def _begin_wave(self) -> bool:
         """Start the next batch, if there is one."""
-        state = self.state
-        batch = next_batch(state)
-        if batch is None:
+        state, code = self.state, self.compiled
+        joined = 1 if code is None or state.batches else code.joined(state)
+        if code is not None and joined > 1 and (found := next_batch(state, joined)) is not None:
+            machine = self._begin(found[0])
+            if code.run_through(machine, machine.batch.runnable[0]):
+                state.waves += found[1]
+                self._look_at_clock(machine, machine.batch.runnable[0])
+                return True
+            state.batches.pop()  # these CTAs run wave by wave
+            del self._machines[id(found[0])]
+        found = next_batch(state)
+        if found is None:
             return False
-        state.waves += 1
+        state.waves += found[1]
+        self._begin(found[0])
+        return True
+
+    def _begin(self, batch: BatchState) -> Machine:
         machine = self.machine(batch)
         if self.window.batch_began is not None:
             self.window.batch_began(machine)
         if self.window.cta_began is not None:
             self.window.cta_began(machine, np.arange(batch.shape.n_ctas))
-        machine.start(state.plan.main)
-        state.batches.append(batch)
-        return True
+        machine.start(self.state.plan.main)
+        self.state.batches.append(batch)
+        return machine
 
     # ---- a group -----------------------------------------------------------------------------
 
@@ -358,47 +377,6 @@ def run(
             stdout(text)
 
 
-def next_batch(state: LaunchState) -> BatchState | None:
-    """The CTAs that begin next: a rectangle of the grid."""
-    if state.waves == state.last_wave:
-        return None
-    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
-    width, height = _wave(state)
-    count = -(-gx // width) * -(-rows // height)
-    if state.waves >= count:
-        return None
-    wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
-    band, place = divmod(wave, -(-gx // width))
-    row, column = band * height, place * width
-    shape = shape_of(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
-    numbers = np.arange(column, column + shape.extents[3])
-    if row or shape.extents[2] > 1:
-        numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + numbers).reshape(-1)
-    return BatchState.of(shape, numbers, state.shared_size, state.local_size)
-
-
-def waves_of(state: LaunchState) -> int:
-    """Total number of batches of a launch."""
-    width, height = _wave(state)
-    return -(-state.grid[0] // width) * -(-state.grid[1] * state.grid[2] // height)
-
-
-def _wave(state: LaunchState) -> tuple[int, int]:
-    """CTAs of a batch along x, and along y and z together."""
-    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
-    cx, cy, cz = state.cluster
-    row_step = state.grid[1] * cz if cz > 1 else cy
-    threads = state.block[0] * state.block[1] * state.block[2]
-    most = max(state.settings.batch_threads // threads, 1)
-    if state.shared_size:
-        most = min(most, max(state.settings.batch_bytes // state.shared_size, 1))
-    if state.local_size:
-        most = min(most, max(BATCH_BYTES // (state.local_size * threads), 1))
-    width = gx if most >= gx * row_step else max(most // row_step // cx, 1) * cx
-    width = min(width, gx)
-    return width, min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
-
-
 def opcodes_of(state: LaunchState) -> dict[str, int]:
     """How often each opcode was executed, in warp-instructions."""
     opcodes: dict[str, int] = {}
@@ -408,4 +386,4 @@ def opcodes_of(state: LaunchState) -> dict[str, int]:
     return opcodes
 
 
-__all__ = ["Run", "opcodes_of", "run", "waves_of"]
+__all__ = ["Run", "opcodes_of", "run"]

@@ -41,7 +41,8 @@ class Access(ByRows, Atomics):
         self.columns, self.positions = code.slot("[32 x i64]"), code.slot("[32 x i64]")
         if self.private:
             self.clean = code.slot("i64")
-            self.stride, self.size = emitter.word("private_stride"), emitter.word("shared_size")
+            self.bytes, self.stride = emitter.word("private_bytes"), emitter.word("private_stride")
+            self.size = emitter.word("shared_size")
             self.tracked = emitter.word("private_tracked")
             code.line(f"store <32 x i64> zeroinitializer, ptr {self.columns}, align 64")
 
@@ -51,10 +52,12 @@ class Access(ByRows, Atomics):
         if self.private:
             offset = code.make(f"mul i64 {emitter.cta64}, {self.stride}")
             self.shared = code.make(f"getelementptr i8, ptr {emitter.words['private']}, i64 {offset}")
-            half = code.make(f"lshr i64 {self.stride}, 1")
+            half = code.make(f"lshr i64 {self.bytes}, 1")
             marks = code.make(f"getelementptr i8, ptr {self.shared}, i64 {half}")
             some = code.make(f"icmp ne i64 {self.tracked}, 0")
             self.marks = code.make(f"select i1 {some}, ptr {marks}, ptr null")
+            if emitter.shape.barriers:
+                self._clear(code.make(f"select i1 {some}, i64 {self.bytes}, i64 {half}"))
             emitter.put_word("shared_words", self.shared, "ptr")
             emitter.put_word("shared_columns", "1")
             emitter.put_word("shared_written", self.marks, "ptr")
@@ -63,6 +66,17 @@ class Access(ByRows, Atomics):
         elif "shared" in self.spaces:
             column = Val("i64", emitter.column, uniform=True)
             code.line(f"store {code.of(code.splat(column))}, ptr {self.columns}, align 64")
+
+    def _clear(self, size: str) -> None:
+        """Where all CTAs have the same memory one after the other, it begins anew."""
+        code = self.emitter.code
+        anew, on = code.fresh("anew"), code.fresh("on")
+        code.line(f"br i1 {code.make(f'icmp eq i64 {self.stride}, 0')}, label %{anew}, label %{on}")
+        code.label(anew)
+        name = code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+        code.line(f"call void @{name}(ptr align 64 {self.shared}, i8 0, i64 {size}, i1 false)")
+        code.line(f"br label %{on}")
+        code.label(on)
 
     def warp(self) -> None:
         """A warp comes: its threads' memory."""

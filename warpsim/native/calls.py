@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native import private
+from warpsim.native.codes import Code
 from warpsim.native.extents import Noted
 from warpsim.native.inputs import given, row_of
 from warpsim.native.making import form, make
 from warpsim.native.pace import LANE, STEP, Pace
-from warpsim.native.runs import Code, Outcome, Runner, Scratch, value_of
+from warpsim.native.runs import Outcome, Runner, Scratch, value_of
 from warpsim.native.spots import WAITING, Account, Place, Plans, Request, Spot
 from warpsim.native.text import Manner
 
@@ -49,15 +50,9 @@ class Calls:
         """Run what begins where a group stands; False where nothing was run."""
         if not spot.formed:
             self._timed(plans, lambda: form(plans, place, spot))
-        shape = spot.shape
-        if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
+        values = self._values(machine, group, spot)
+        if values is None:
             return False
-        values = []
-        for key, dtype in zip(shape.reads, shape.types, strict=True):
-            value = value_of(machine, group, key, dtype)
-            if value is None:
-                return False
-            values.append(value)
         limited = _block_limit(group, limit)
         while True:
             outcome = self._run(machine, group, plans, place, spot, values, limited)
@@ -73,10 +68,41 @@ class Calls:
             spot.weaken(outcome)
         return outcome is Outcome.DONE
 
+    def run_through(self, machine: Machine, group: Group, plans: Plans, place: Place, spot: Spot) -> bool:
+        """Run a batch that has not begun to its end; False where nothing was run."""
+        values = self._values(machine, group, spot)
+        outcome = None
+        if values is not None:
+            outcome = self._run(machine, group, plans, place, spot, values, FAR, through=True)
+        spot.stopped += outcome is not Outcome.DONE
+        return outcome is Outcome.DONE
+
+    def _values(self, machine: Machine, group: Group, spot: Spot) -> list[Any] | None:
+        """What a unit reads, None where it cannot run."""
+        shape = spot.shape
+        if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
+            return None
+        values = []
+        for key, dtype in zip(shape.reads, shape.types, strict=True):
+            value = value_of(machine, group, key, dtype)
+            if value is None:
+                return None
+            values.append(value)
+        return values
+
     def _run(
-        self, machine: Machine, group: Group, plans: Plans, place: Place, spot: Spot, values: list[Any], limit: int
+        self,
+        machine: Machine,
+        group: Group,
+        plans: Plans,
+        place: Place,
+        spot: Spot,
+        values: list[Any],
+        limit: int,
+        *,
+        through: bool = False,
     ) -> Outcome | None:
-        """One call of a spot's code, None where there is none."""
+        """One call of a spot's code, None where there is none; ``through``: it has to come to the end of the kernel."""
         shape, selection = spot.shape, group.selection
         assert shape is not None
         row = row_of(selection) if spot.options.strides else 0
@@ -96,14 +122,17 @@ class Calls:
         back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
         if back_edges <= 0 and shape.loops:
             return None
-        if self.pace is Pace.AT_ONCE or not spot.on_trial:
-            return self.runner.run(machine, group, code, values, limit, back_edges)
+        before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn units at random.
-        began, before = time.thread_time(), machine.launch.thread_instructions
-        outcome = self.runner.run(machine, group, code, values, limit, back_edges)
+        began = time.thread_time() if spot.on_trial else 0.0
+        outcome = runner.run(machine, group, code, values, limit, back_edges, through=through)
         if outcome is Outcome.DONE:
-            done = max(machine.launch.thread_instructions - before, shape.size * selection.n)
-            spot.judge(time.thread_time() - began, done * (STEP / selection.n + LANE))
+            done = machine.launch.thread_instructions - before
+            if place[:2] == (0, 0):
+                spot.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
+            if spot.on_trial:
+                interpreted = max(done, shape.size * selection.n) * (STEP / selection.n + LANE)
+                spot.judge(time.thread_time() - began, interpreted, forgiving=self.pace is Pace.AT_ONCE)
         return outcome
 
     def _code(self, group: Group, plans: Plans, place: Place, spot: Spot, variant: Any) -> Code | None:

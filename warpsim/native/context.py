@@ -8,7 +8,7 @@ _WORDS = """
     n_groups rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
     lives outs counts back_edges limit exits exit_lanes log log_size log_used memo tables longest ranges
-    per_group states frames frame_bytes passed suspect batch_columns private private_stride private_tracked cleans stored
+    per_group states frames frame_bytes passed suspect batch_columns private private_bytes private_stride private_tracked cleans stored
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import DeviceSpec
+    from warpsim.machine.state.launch import DeviceSpec, LaunchState
     from warpsim.native.calls import Calls
     from warpsim.native.extents import Noted
     from warpsim.program.program import Instruction
@@ -39,8 +39,10 @@ class Compiled:
         collectives: bool,
         units: bool = True,
         barriers: bool = False,
+        joins: bool = False,
     ) -> None:
         self.pace, self.collectives, self.units, self.barriers = pace, collectives, units, barriers
+        self._joins = joins
         self._noted, self._sm = noted, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(pace)
         self._account = Account(pace)
@@ -95,6 +97,23 @@ class Compiled:
 
             self._calls = Calls(self._account, self._noted)
         return self._calls.advance(machine, group, limit, plans, place, spot)
+
+    def joined(self, state: LaunchState) -> int:
+        """How many waves may begin as one batch: where a unit has run whole waves before, Python's part is one for all."""
+        if not self._joins or state.cluster != (1, 1, 1):
+            return 1
+        spot = self.plans(state.plan.main).spots.get((0, 0, False, self.collectives, self.barriers))
+        return 1 if spot is None else spot.waves(state.settings.batch_threads)
+
+    def run_through(self, machine: Machine, group: Group) -> bool:
+        """Run all threads of a batch from the kernel's first instruction to its last; else False, and nothing was run."""
+        plans = self.plans(group.plan)
+        place = 0, 0, False, self.collectives, self.barriers
+        if self._calls is None:
+            from warpsim.native.calls import Calls
+
+            self._calls = Calls(self._account, self._noted)
+        return self._calls.run_through(machine, group, plans, place, plans.spots[place])
 
     def over(self) -> None:
         """The launch is over: what it had use for is compiled behind it."""

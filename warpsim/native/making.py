@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsim.native.cache import note
+from warpsim.native.codes import Code, Draft, draft, finish
 from warpsim.native.compiler import Invalid
 from warpsim.native.inputs import Given
 from warpsim.native.pace import BEHIND, WITHIN, Pace, rate
-from warpsim.native.runs import Code, Draft, draft, finish
 from warpsim.native.spots import WAITING, Place, Plans, Request, Spot
 from warpsim.native.text import Manner
 from warpsim.native.trace import Untraceable

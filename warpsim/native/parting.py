@@ -27,6 +27,18 @@ def first_stop(shape: Shape, exits: Any, lanes: Any) -> int:
     return shape.exits[least][0]
 
 
+def all_leave(machine: Machine, group: Group, shape: Shape, exits: Any) -> bool:
+    """Whether all threads of a batch are about to leave the kernel, at one place, and nobody else needs its memory."""
+    if group.stack or group.selection.n != machine.batch.shape.n or machine.launch.cluster != (1, 1, 1):
+        return False
+    first = int(exits[0])
+    if first < 0 or not (exits == first).all():
+        return False
+    block, at = shape.exits[first]
+    steps = group.plan.blocks[block].instructions
+    return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
+
+
 def leave(machine: Machine, group: Group, shape: Shape, exits: Any, lanes: Any, tables: WarpTables) -> None:
     """The group stands where its lanes have left; where these are several places, the parts are made runnable."""
     places = shape.exits

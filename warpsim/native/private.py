@@ -42,9 +42,9 @@ class Private:
     marks: Any
     tracked: bool
 
-    def leave(self, exits: Any) -> None:
-        """The unit is done: what it has stored goes to the batch, if anybody is left."""
-        if not {"shared", "generic"} & self.shape.stored or self._over(exits):
+    def leave(self) -> None:
+        """The unit is done, and somebody is left: what it has stored goes to the batch."""
+        if not {"shared", "generic"} & self.shape.stored:
             return
         for space, kept in (
             (self.machine.batch.shared, self.data),
@@ -58,33 +58,27 @@ class Private:
             else:
                 space.words[:, self.columns] = words
 
-    def _over(self, exits: Any) -> bool:
-        group, blocks = self.group, self.group.plan.blocks
-        if group.stack or group.selection.n != self.machine.batch.shape.n or self.machine.launch.cluster != (1, 1, 1):
-            return False
-        first, last = int(exits.min()), int(exits.max())
-        if first != last or first < 0:
-            return False
-        block, at = self.shape.exits[first]
-        steps = blocks[block].instructions
-        return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
 
-
-def enter(machine: Machine, group: Group, shape: Shape, tables: WarpTables, scratch: Any) -> Private:
-    """The copy for a call, described in its context."""
+def enter(
+    machine: Machine, group: Group, shape: Shape, tables: WarpTables, scratch: Any, *, one_by_one: bool
+) -> Private:
+    """The copy for a call, described in its context. ``one_by_one``: CTAs that begin, and whose memory nobody needs when they
+    have ended, have the same one after each other."""
     space = machine.batch.shared
     marked: Any = space.companion
     tracked = marked is not None and bool(marked.open)
-    n_words, n_ctas = len(space.words), tables.n_ctas
+    n_words, n_ctas = len(space.words), 1 if one_by_one else tables.n_ctas
     half = -(-(n_words * 4 + PADDING) // 64) * 64
     if half % 4096 == 0:
         half += 64  # or the memories of all CTAs would lie in the same lines of the cache
     copies = scratch.array("private", n_ctas * half // 2, np.uint32)[: n_ctas * half // 2].reshape(n_ctas, half // 2)
-    cleans = scratch.array("cleans", n_ctas, np.int64)[:n_ctas]
+    cleans = scratch.array("cleans", tables.n_ctas, np.int64)[: tables.n_ctas]
     data, marks = copies[:, : half // 4], copies[:, half // 4 :]
     columns = tables.columns
     whole = n_ctas == space.n_columns
-    if _fresh(machine, group, shape):
+    if one_by_one:
+        cleans[...] = 0 if tracked else space.size
+    elif _fresh(machine, group, shape):
         if tracked:
             copies[...] = 0
         else:
@@ -97,7 +91,8 @@ def enter(machine: Machine, group: Group, shape: Shape, tables: WarpTables, scra
             marks[:, :n_words] = (marked.words if whole else marked.words[:, columns]).T
             open_ = marks[:, :n_words] != ALL
             cleans[...] = np.where(open_.any(axis=1), open_.argmax(axis=1) * 4, space.size)
-    scratch.put("private_stride", half * 2)
+    scratch.put("private_bytes", half * 2)
+    scratch.put("private_stride", 0 if one_by_one else half * 2)
     scratch.put("private_tracked", int(tracked))
     return Private(machine, group, shape, columns, data, marks, tracked)
 

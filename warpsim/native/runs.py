@@ -3,29 +3,21 @@ group's registers and place. A unit that gives up leaves no trace."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.machine.values import FLAT, Affine, retype
 from warpsim.native import logged, private
-from warpsim.native.compiler import LIGHT, compiler
+from warpsim.native.codes import Code
 from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
-from warpsim.native.emit import Written, write
 from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
-from warpsim.native.inputs import Given
-from warpsim.native.meet import FIRST
 from warpsim.native.options import Outcome
 from warpsim.native.order import conflicts
-from warpsim.native.parting import first_stop, leave
+from warpsim.native.parting import all_leave, first_stop, leave
 from warpsim.native.tables import tables_of
-from warpsim.native.text import Manner
-from warpsim.native.units import Kinds, Known, Shape
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -66,69 +58,6 @@ class Scratch:
     def put(self, name: str, value: int) -> None:
         """A word of the context."""
         self.context[CONTEXT[name]] = value
-
-
-@attrs.define(eq=False)
-class Code:
-    """A compiled unit for one choice of what its lanes share."""
-
-    shape: Shape
-    kinds: Kinds
-    given: Sequence[Given]
-    manner: Manner
-    written: Written
-    function: Any
-    tables: Any
-    blocks: list[int]
-
-
-@attrs.frozen(eq=False)
-class Draft:
-    """A unit in LLVM's text, to be compiled."""
-
-    shape: Shape
-    kinds: Kinds
-    given: Sequence[Given]
-    manner: Manner
-    written: Written
-    name: str
-    text: str
-
-    @property
-    def lines(self) -> int:
-        """What compiling takes goes by them."""
-        found = self.text.count("\n")
-        for name, text in self.written.code.products.items():
-            if not compiler().has(text, name):
-                found += 3 * text.count("\n")
-        return found
-
-    @property
-    def kept(self) -> bool:
-        """Whether no compiling is needed."""
-        has = compiler().has
-        products = self.written.code.products.items()
-        return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
-
-
-def draft(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Draft:
-    """Write a unit down."""
-    written = write("unit", known, shape, kinds, given, manner)
-    name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
-    text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
-    return Draft(shape, kinds, given, manner, written, name, text)
-
-
-def finish(made: Draft) -> Code:
-    """Machine code of a unit."""
-    written, shape = made.written, made.shape
-    helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
-    for name, text in written.code.products.items():
-        compiler().function(text, name, shared=True)
-    function = compiler().function(made.text, made.name, helpers, LIGHT)
-    tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
-    blocks = sorted(shape.pieces)
-    return Code(shape, made.kinds, made.given, made.manner, written, function, (tables, written.code.tables), blocks)
 
 
 def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
@@ -196,11 +125,22 @@ class Runner:
         self._allocations_key: Any = None
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
+        self.ended, self.stored = False, 0
+        """Of the last unit that was done: whether all threads of the batch are about to leave, and how much it has stored."""
 
     def run(
-        self, machine: Machine, group: Group, code: Code, values: list[Any], limit: int, back_edges: int
+        self,
+        machine: Machine,
+        group: Group,
+        code: Code,
+        values: list[Any],
+        limit: int,
+        back_edges: int,
+        *,
+        through: bool = False,
     ) -> Outcome:
-        """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back."""
+        """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
+        ``through``: all threads have to come to the end."""
         shape, scratch, selection = code.shape, self.scratch, group.selection
         tables = tables_of(selection)
         lives: list[int] = []
@@ -238,12 +178,18 @@ class Runner:
         if code.written.outer:
             size = n_groups * len(code.written.effects) * 2
             ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.written.effects), 2)
-        own = private.enter(machine, group, shape, tables, scratch) if code.manner.private else None
+        own = None
+        if code.manner.private:
+            own = private.enter(machine, group, shape, tables, scratch, one_by_one=through and bool(shape.barriers))
         status = code.function(scratch.pointer)
         if status:
             logged.take_back(self.scratch.pointer)
             return _OUTCOMES.get(status, Outcome.REFUSED)
         first = first_stop(shape, exits[: tables.n], lanes)
+        self.ended = all_leave(machine, group, shape, exits[: tables.n])
+        if through and not self.ended:
+            logged.take_back(self.scratch.pointer)
+            return Outcome.PARTED
         if self._ahead(code, counts, first):
             # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
             logged.take_back(self.scratch.pointer)
@@ -263,8 +209,9 @@ class Runner:
                 ranges,
                 partial(logged.mark_stored, self.scratch.pointer),
             )
-        if own is not None:
-            own.leave(exits[: tables.n])
+        self.stored = int(context[CONTEXT["log_used"]])
+        if own is not None and not self.ended:
+            own.leave()
         self._commit(machine, group, code, described[1], results)
         group.back_edges += int(context[CONTEXT["longest"]])
         if context[CONTEXT["passed"]]:
@@ -402,4 +349,4 @@ class Runner:
                     written.look_again()
 
 
-__all__ = ["FIRST", "Code", "Draft", "Outcome", "Runner", "Scratch", "draft", "finish", "is_uniform", "value_of"]
+__all__ = ["Outcome", "Runner", "Scratch", "is_uniform", "value_of"]

@@ -34,10 +34,10 @@ STEPS = frozenset(
 
 
 def compiled_for(
-    engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None
+    engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None, *, joins: bool = True
 ) -> Compiled | None:
     """Compiled code for a launch, None where the interpreter runs it alone. ``noted`` is told what units access of global
-    memory."""
+    memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
     if engine == "interpreter":
         return None
     from warpsim.native.cache import available
@@ -57,6 +57,7 @@ def compiled_for(
         collectives=not heard & COLLECTIVES,
         units=units,
         barriers=not heard & BARRIERS,
+        joins=joins,
     )
 
 

@@ -13,10 +13,16 @@ from warpsim.native.pace import BEHIND, LANE, MOST, STEP, Pace, cost
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
-    from warpsim.native.runs import Code
+    from warpsim.native.codes import Code
     from warpsim.native.units import Known, Shape
 
 FAILURES = 3
+JOINED_THREADS = 1 << 20
+"""Threads that run side by side at most where several waves are one batch,"""
+JOINED_INSTRUCTIONS = 100_000_000
+"""thread-instructions that they execute, so that the clock is looked at in time,"""
+JOINED_LOG = 16 << 20
+"""and bytes that they store."""
 TRIALS = 8
 """Times that a unit has to be faster than the steps before nobody looks any more."""
 Place = tuple[int, int, bool, bool, bool]
@@ -40,6 +46,10 @@ class Spot:
         self.codes: dict[Any, Code | Waiting | None] = {}
         self.failures = self.visits = self.slow = 0
         self.trials = TRIALS
+        self.through: tuple[float, float] | None = None
+        """Of the last batch that it ran from the first instruction to the last: instructions and stored bytes of each thread."""
+        self.stopped = 0
+        """How often joined waves did not come to the end."""
         self.kept: bool | None = None
         """Whether its code was once compiled on this machine, None where nobody has looked."""
         self.cost: float | None = None
@@ -49,6 +59,14 @@ class Spot:
     def on_trial(self) -> bool:
         """Whether its time is still compared with the interpreter's."""
         return self.trials > 0
+
+    def waves(self, threads: int) -> int:
+        """How many waves of so many threads it may run as one batch."""
+        if self.through is None or self.on_trial or self.stopped >= FAILURES:
+            return 1
+        instructions, stored = self.through
+        most = min(JOINED_THREADS, JOINED_INSTRUCTIONS / max(instructions, 1), JOINED_LOG / max(stored, 1))
+        return max(int(most / threads), 1)
 
     def weaken(self, outcome: Outcome) -> None:
         """A unit gave up: after a few times its kind is left to the interpreter."""
@@ -74,10 +92,10 @@ class Spot:
         self.shape, self.formed, self.failures = None, False, 0
         self.codes.clear()
 
-    def judge(self, spent: float, interpreted: float) -> None:
+    def judge(self, spent: float, interpreted: float, *, forgiving: bool) -> None:
         """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter. One that
-        has not, so often, is trusted from then on."""
-        if spent <= interpreted:
+        has not, so often, is trusted from then on (``forgiving``: either is)."""
+        if forgiving or spent <= interpreted:
             self.slow, self.trials = 0, self.trials - 1
             return
         self.slow += 1

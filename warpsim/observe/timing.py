@@ -170,10 +170,17 @@ class _TimedCode:
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
         """Run the machine code for a place, on the account of the line where it starts."""
+        return self._timed(group, lambda: self._code.advance(machine, group, limit))
+
+    def run_through(self, machine: Machine, group: Group) -> bool:
+        """Run a whole batch, on the same account."""
+        return self._timed(group, lambda: self._code.run_through(machine, group))
+
+    def _timed(self, group: Group, do: Callable[[], bool]) -> bool:
         watch, code, instruction = self._watch, self._code, group.instruction
         watch.stop()
         compiled, checks, began = code.compiling, watch.checks, time.perf_counter()
-        done: bool = code.advance(machine, group, limit)
+        done = do()
         spent = time.perf_counter() - began - (watch.checks - checks)
         compiled = code.compiling - compiled
         watch.compile += compiled

@@ -14,10 +14,11 @@ from warpsim.analysis.flow import reads_and_writes, used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending, Undefined
-from warpsim.machine.engine import Progress, waves_of
+from warpsim.machine.engine import Progress
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.waves import waves_of
 from warpsim.parallel.merge import apply, independent
 from warpsim.parallel.part import Outcome, Part, perform
 from warpsim.parallel.processes import Processes

@@ -1,0 +1,79 @@
+"""A unit in LLVM's text, and its machine code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.native.compiler import LIGHT, compiler
+from warpsim.native.emit import Written, write
+from warpsim.native.inputs import Given
+from warpsim.native.text import Manner
+from warpsim.native.units import Kinds, Known, Shape
+
+
+@attrs.define(eq=False)
+class Code:
+    """A compiled unit for one choice of what its lanes share."""
+
+    shape: Shape
+    kinds: Kinds
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
+    function: Any
+    tables: Any
+    blocks: list[int]
+
+
+@attrs.frozen(eq=False)
+class Draft:
+    """A unit in LLVM's text, to be compiled."""
+
+    shape: Shape
+    kinds: Kinds
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
+    name: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """What compiling takes goes by them."""
+        found = self.text.count("\n")
+        for name, text in self.written.code.products.items():
+            if not compiler().has(text, name):
+                found += 3 * text.count("\n")
+        return found
+
+    @property
+    def kept(self) -> bool:
+        """Whether no compiling is needed."""
+        has = compiler().has
+        products = self.written.code.products.items()
+        return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
+
+
+def draft(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Draft:
+    """Write a unit down."""
+    written = write("unit", known, shape, kinds, given, manner)
+    name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
+    text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
+    return Draft(shape, kinds, given, manner, written, name, text)
+
+
+def finish(made: Draft) -> Code:
+    """Machine code of a unit."""
+    written, shape = made.written, made.shape
+    helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
+    for name, text in written.code.products.items():
+        compiler().function(text, name, shared=True)
+    function = compiler().function(made.text, made.name, helpers, LIGHT)
+    tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
+    blocks = sorted(shape.pieces)
+    return Code(shape, made.kinds, made.given, made.manner, written, function, (tables, written.code.tables), blocks)
