@@ -13,8 +13,8 @@ from warpsim.machine.values import Array
 
 Rows = dict[int, Array]
 """CTA -> ``[n_threads]`` times."""
-Past = tuple[int, int, int]
-"""Times of the last barriers of the CTA, the warp and the cluster."""
+Past = tuple[int, int]
+"""Times of the last barriers of the CTA and the warp."""
 
 
 @attrs.define(eq=False)
@@ -62,3 +62,17 @@ def join(into: Rows, rows: Rows) -> None:
     for cta, row in rows.items():
         old = into.get(cta)
         into[cta] = row if old is None else np.maximum(old, row)
+
+
+def grouped(keys: Array) -> tuple[Array, Array]:
+    """The distinct keys and the index of each, without sorting if they are close together."""
+    low = int(keys.min())
+    size = int(keys.max()) - low + 1
+    if size > 4 * len(keys):
+        distinct, group = np.unique(keys, return_inverse=True)
+        return distinct, group.reshape(-1)
+    places: Array = np.zeros(size, np.int64)
+    places[keys - low] = 1
+    distinct = np.flatnonzero(places)
+    places[distinct] = np.arange(len(distinct))
+    return distinct + low, places[keys - low]

@@ -2,9 +2,9 @@
 
 Time is the step number, which increases with every step of a launch. Steps run one after another, so an access by
 thread t at time s happens before what thread u does now exactly if both have synchronised after s. Synchronisation of a
-whole CTA, warp or cluster is one number per thread, the time of the last barrier. All other synchronisation (mbarriers,
-barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with the time, for each of its threads,
-before which its accesses are known. Knowledge is immutable and shared between threads.
+whole CTA or warp is one number per thread, the time of the last barrier. `ClusterPhases` has what cluster barriers order.
+All other synchronisation (mbarriers, barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with
+the time, for each of its threads, before which its accesses are known. Knowledge is immutable and shared between threads.
 
 While every CTA of the batch does the same, clocks have a single column for all. After the threads of a CTA come agents,
 one per warpgroup: its wgmma read shared memory in the agent's name, until a thread of the warpgroup has waited.
@@ -12,17 +12,19 @@ one per warpgroup: its wgmma read shared memory in the agent's name, until a thr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
+from warpsim.checks.cluster_phases import ALL, SLOTS, ClusterPhases
 from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
+from warpsim.checks.learned import Learned
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
 
-class Order:
+class Order(Learned):
     """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
 
     ``variables`` holds what was released through each sync variable, ``clusters`` the cluster of each CTA, ``numbers``
@@ -37,25 +39,19 @@ class Order:
         clusters: Array,
         numbers: Numbering,
     ) -> None:
-        self.shape = shape
-        self.base = base
+        super().__init__(shape, rows_of(shape), base, numbers)
         self.variables = variables
         self.uniform = True
         self.width = 1
-        self.rows = rows_of(shape)
         self.cta_time = np.ones((self.rows, 1), np.int64)
         self.warp_time = np.zeros((self.rows, 1), np.int64)
         self.agent_time: Array | None = None
         self.part_time: Array | None = None
         self.part_mask: Array | None = None
-        self.cluster_time: Array | None = None
+        self.phases: ClusterPhases | None = None
         self.fence_time: dict[str, Array] = {}
-        self.known: Array | None = None
-        self.table: list[Rows] = [{}]
-        self.pending: Array | None = None
         self.floor = 1
         self.clusters = clusters
-        self.numbers = numbers
 
     # ---- storage -----------------------------------------------------------------------------
 
@@ -64,11 +60,13 @@ class Order:
         if not self.uniform:
             return
         self.uniform, self.width = False, self.shape.n_ctas
-        for name in ("cta_time", "warp_time", "agent_time", "part_time", "part_mask", "cluster_time"):
+        for name in ("cta_time", "warp_time", "agent_time", "part_time", "part_mask"):
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, np.repeat(array, self.width, axis=1))
         self.fence_time = {scope: np.repeat(a, self.width, axis=1) for scope, a in self.fence_time.items()}
+        if self.phases is not None:
+            self.phases.widen(self.clusters)
 
     def _index(self, positions: Array) -> Array:
         return positions // self.shape.n_ctas if self.uniform else positions
@@ -95,20 +93,6 @@ class Order:
         if self.known is not None:
             self._share(np.arange(self.shape.n) if positions is None else positions)
 
-    def _share(self, positions: Array) -> None:
-        """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
-        assert self.known is not None
-        rows_of_threads, n_ctas = self.known, self.shape.n_ctas
-        for column in np.unique(positions % n_ctas).tolist():
-            numbers = np.unique(rows_of_threads[:, column])
-            if not numbers.any():
-                continue
-            rows: Rows = {}
-            for number in numbers.tolist():
-                join(rows, self.table[number])
-            rows.pop(self.base + column, None)
-            rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
-
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """Note that these threads synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
         if masks is not None:  # under a guard, other lanes are here too
@@ -126,34 +110,53 @@ class Order:
         self.part_time.reshape(-1)[index] = now
         self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
 
-    def _share_in_warps(self, positions: Array, masks: Array | None) -> None:
-        """Share what one of the synchronising lanes knows about other CTAs with all of them."""
-        assert self.known is not None
-        known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
-        warps = (positions // n_ctas >> 5) * n_ctas + positions % n_ctas
-        if masks is not None:  # lanes with the same mask synchronise
-            warps = warps << 32 | masks.astype(np.int64)
-        for _, mine in by_column(positions, warps):
-            numbers = np.unique(known[mine])
-            if len(numbers) > 1:
-                rows: Rows = {}
-                for number in numbers.tolist():
-                    join(rows, self.table[number])
-                known[mine] = self._number(rows)
-        if len(self.table) > 4096:
-            self._collect()
-
     def agent_wait(self, positions: Array, now: int) -> None:
         """Note that these threads waited for the wgmma of their warpgroups."""
         if self.agent_time is None:
             self.agent_time = self._fresh()
         self.agent_time.reshape(-1)[self._index(positions)] = now
 
-    def cluster_barrier(self, positions: Array, now: int) -> None:
-        """Note that these threads passed a barrier of their whole clusters."""
-        if self.cluster_time is None:
-            self.cluster_time = self._fresh()
-        self.cluster_time.reshape(-1)[self._index(positions)] = now
+    def cluster_arrive(self, positions: Array, phases: Array, now: int, *, release: bool) -> None:
+        """Note that threads arrive at the barriers of their clusters, for these phases."""
+        if self.phases is None:
+            self.phases = ClusterPhases(self.rows, self.clusters[: self.width])
+        index, clocks = self._index(positions), self.phases
+        everything = np.full(len(positions), now) if release else self.fenced(positions, "gpu")
+        inits = np.maximum(everything, self.fenced(positions, "inits"))
+        clocks.relaxed |= not release
+        met = self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index]
+        clocks.arrive(index, phases, (everything, inits), met)
+        if self.agent_time is not None:
+            agents = self.shape.n_threads + (positions // self.shape.n_ctas >> 7)
+            times = self.agent_time.reshape(-1)[index]
+            clocks.release_agents(index, agents, np.where(times < everything, times, 0))
+        if self.known is not None and self.known.reshape(-1)[positions].any():
+            for key, mine in self._meetings(positions):
+                self.variables.pop((*key[:-1], key[-1] - SLOTS), None)
+                rows = self.variables.setdefault(key, {})
+                for number in np.unique(
+                    self.known.reshape(-1)[mine[everything[np.isin(positions, mine)] > 0]]
+                ).tolist():
+                    join(rows, self.table[number])
+
+    def cluster_wait(self, positions: Array) -> None:
+        """Note that threads have waited at the barriers of their clusters."""
+        assert self.phases is not None
+        self.phases.wait(self._index(positions))
+        if self.known is not None:
+            for key, mine in self._meetings(positions):
+                if key in self.variables:
+                    self.acquire(self.variables[key], mine)
+
+    def _meetings(self, positions: Array) -> list[tuple[tuple[Any, ...], Array]]:
+        """The sync variables by which threads of whole clusters tell each other what they know, by phase."""
+        assert self.phases is not None
+        clusters, phases = self.clusters[positions % self.shape.n_ctas], self.phases.entered.reshape(-1)[positions]
+        return [
+            ((self.base, "cluster", cluster, phase), mine)
+            for cluster, some in by_column(positions, clusters)
+            for phase, mine in by_column(some, phases[np.isin(positions, some)])
+        ]
 
     def fence(self, positions: Array, scope: str, now: int) -> None:
         """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
@@ -163,16 +166,9 @@ class Order:
             self.fence_time[level].reshape(-1)[self._index(positions)] = now
         self.take_pending(positions)
 
-    def take_pending(self, positions: Array) -> None:
-        """Acquire what these threads have read from flags."""
-        if self.pending is None:
-            return
-        flat = self.pending.reshape(-1)
-        for number in np.unique(flat[positions]).tolist():
-            if number:
-                mine = positions[flat[positions] == number]
-                self.acquire(self.table[number], mine)
-                self.pending.reshape(-1)[mine] = 0
+    def fence_inits(self, positions: Array, now: int) -> None:
+        """Note a fence for mbarriers that these threads have initialised."""
+        self.fence_time.setdefault("inits", self._fresh()).reshape(-1)[self._index(positions)] = now
 
     def fenced(self, positions: Array, scope: str) -> Array:
         """The time of each thread's last fence of at least this scope, 0 if there was none."""
@@ -183,16 +179,14 @@ class Order:
 
     def past_of(self, positions: Array) -> Past | None:
         """What these threads know, if it is the same for all and consists of barrier times only."""
-        for times in (self.part_time, self.agent_time, self.known):
+        waited = None if self.phases is None else self.phases.waited
+        for times in (self.part_time, self.agent_time, self.known, waited):
             if times is not None and self._of(times, positions).any():
                 return None
-        found = []
-        for times in (self.cta_time, self.warp_time, self.cluster_time):
-            mine = np.zeros(1, np.int64) if times is None else self._of(times, positions)
-            if mine.min() != mine.max():
-                return None
-            found.append(int(mine[0]))
-        return found[0], found[1], found[2]
+        cta, warp = (self._of(times, positions) for times in (self.cta_time, self.warp_time))
+        if cta.min() != cta.max() or warp.min() != warp.max():
+            return None
+        return int(cta[0]), int(warp[0])
 
     def publish_past(self, key: Hashable, positions: Array, own: Array, past: Past) -> None:
         """`publish` what threads knew when `past_of` was called."""
@@ -208,8 +202,6 @@ class Order:
                 np.maximum(part, past[1], out=part)
             np.maximum.at(row, threads, last[column])
             join(rows, {self.base + column: row})
-            for peer in self._peers(column) if past[2] else ():
-                join(rows, {self.base + peer: np.full(self.rows, past[2])})
 
     def publish(self, key: Hashable, positions: Array, own: Array) -> None:
         """Release what threads know, and their own accesses before ``own``, through a sync variable."""
@@ -235,10 +227,9 @@ class Order:
             if self.agent_time is not None:
                 np.maximum.at(row, n_threads + (threads >> 7), self.agent_time.reshape(-1)[mine])
             join(rows, {self.base + column: row})
-            if self.cluster_time is not None:
-                latest = int(self.cluster_time.reshape(-1)[mine].max())
-                for peer in self._peers(column) if latest else ():
-                    join(rows, {self.base + peer: np.full(self.rows, latest)})
+            if self.phases is not None:
+                for peer, known in self.phases.known(mine):
+                    join(rows, {self.base + peer: known})
         if self.known is not None:
             for number in np.unique(self.known.reshape(-1)[positions]).tolist():
                 join(rows, self.table[number])
@@ -250,12 +241,8 @@ class Order:
         ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.
         """
         self.widen()
-        if past is not None:
-            if past[2]:
-                return False
-        elif self.cluster_time is not None or (
-            self.part_time is not None and self.part_time.reshape(-1)[positions].any()
-        ):
+        unusual = () if past is not None else (self.part_time, None if self.phases is None else self.phases.waited)
+        if any(times is not None and times.reshape(-1)[positions].any() for times in unusual):
             return False
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
         threads = positions // n_ctas
@@ -287,60 +274,18 @@ class Order:
     def acquire(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable."""
         self.widen()
-        if self.known is None:
-            self.known = self._fresh()
         self._learn("known", rows, positions)
 
     def expect(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable with the threads' next fence."""
         self.widen()
-        if self.pending is None:
-            self.pending = self._fresh()
         self._learn("pending", rows, positions)
-
-    def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
-        flat = getattr(self, kind).reshape(-1)
-        held = flat[positions]
-        same = len(held) and (held == held[0]).all()
-        for number in held[:1].tolist() if same else np.unique(held).tolist():
-            old = self.table[number]
-            if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
-                continue
-            mine = positions if same else positions[held == number]
-            new = dict(old)
-            join(new, rows)
-            flat[mine] = len(self.table)
-            self.table.append(new)
-        if len(self.table) > 4096:
-            self._collect()
-
-    def _collect(self) -> None:
-        """Collect unused entries of the table."""
-        arrays = [a for a in (self.known, self.pending) if a is not None]
-        used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
-        kept = [0, *(k for k in used.tolist() if k)]
-        order = np.zeros(len(self.table), np.int64)
-        order[kept] = np.arange(len(kept))
-        for array in arrays:
-            array[...] = order[array]
-        self.table = [self.table[k] for k in kept]
-
-    def _number(self, rows: Rows) -> int:
-        if not rows:
-            return 0
-        self.table.append(rows)
-        return len(self.table) - 1
-
-    def _peers(self, column: int) -> Iterable[int]:
-        clusters = self.clusters
-        found: Iterable[int] = np.flatnonzero(clusters == clusters[column]).tolist()
-        return found
 
     # ---- the question ------------------------------------------------------------------------
 
-    def unordered(self, threads: Array, times: Array, positions: Array) -> Array:
+    def unordered(self, threads: Array, times: Array, positions: Array, kinds: Array | int = ALL) -> Array:
         """A mask of the accesses by ``threads`` (numbers in the launch) at ``times`` that do not happen before what the
-        thread at each of ``positions`` does now.
+        thread at each of ``positions`` does now; ``kinds`` as in `ClusterPhases`.
         """
         n_ctas = self.shape.n_ctas
         theirs = threads - self.base
@@ -356,51 +301,10 @@ class Order:
         if self.agent_time is not None:
             agent = self.shape.n_threads + (positions // n_ctas >> 7)
             ordered |= same_cta & (theirs // n_ctas == agent) & (times < self._of(self.agent_time, positions))
-        if self.cluster_time is not None:
-            clusters = self.clusters
-            near = inside & (clusters[np.where(inside, theirs % n_ctas, 0)] == clusters[positions % n_ctas])
-            ordered |= near & (times < self._of(self.cluster_time, positions))
+        if self.phases is not None:
+            clusters, here = self.clusters, np.where(inside, theirs, 0)
+            near = inside & (clusters[here % n_ctas] == clusters[positions % n_ctas])
+            ordered |= near & self.phases.ordered(self._index(here), times, self._index(positions), kinds)
         if self.known is not None and not ordered.all():
             self._ask(threads, times, positions, ordered)
         return ~ordered
-
-    def _ask(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
-        """Mark the accesses that the threads have learnt of."""
-        assert self.known is not None
-        numbers = self.known.reshape(-1)[positions]
-        left = np.flatnonzero(~ordered & (numbers > 0))
-        at, n_ctas = threads[left] - self.base, self.shape.n_ctas
-        inside = (at >= 0) & (at < self.rows * n_ctas)
-        if inside.any():
-            mine, at = left[inside], at[inside]
-            pairs, group = _grouped(numbers[mine] * n_ctas + at % n_ctas)
-            rows = [self.table[k // n_ctas].get(self.base + k % n_ctas) for k in pairs.tolist()]
-            told = np.array([row is not None for row in rows])
-            if told.any():
-                latest = np.zeros((len(rows), self.rows), np.int64)
-                latest[told] = np.stack([row for row in rows if row is not None])
-                ordered[mine] |= times[mine] < latest[group, at // n_ctas]
-        left = left[~inside]
-        for number in np.unique(numbers[left]).tolist():
-            mine = left[numbers[left] == number]
-            for cta, row in self.table[number].items():
-                n_ctas, base = self.numbers.owner(cta)
-                at = threads[mine] - base
-                here = (at >= 0) & (at < len(row) * n_ctas)
-                here &= at % n_ctas == cta - base
-                chosen = mine[here]
-                ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]
-
-
-def _grouped(keys: Array) -> tuple[Array, Array]:
-    """The distinct keys and the index of each, without sorting if they are close together."""
-    low = int(keys.min())
-    size = int(keys.max()) - low + 1
-    if size > 4 * len(keys):
-        distinct, group = np.unique(keys, return_inverse=True)
-        return distinct, group.reshape(-1)
-    places: Array = np.zeros(size, np.int64)
-    places[keys - low] = 1
-    distinct = np.flatnonzero(places)
-    places[distinct] = np.arange(len(distinct))
-    return distinct + low, places[keys - low]

@@ -9,8 +9,10 @@ import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
+from warpsim.checks.cluster_phases import ALL, INITS
 from warpsim.checks.race_events import GPU
 from warpsim.checks.race_findings import IN_TURN, UNFENCED, RaceFindings
+from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -233,7 +235,8 @@ class RaceCells(RaceFindings):
         if not len(pairs.chosen):
             return
         ends = pairs.ends if first is not last else pairs.ends[:1]
-        wrong = [order.unordered(pairs.theirs, pairs.times, who) for who in ends]
+        kinds = self._kinds(pairs.times) if order.phases is not None and order.phases.relaxed else ALL
+        wrong = [order.unordered(pairs.theirs, pairs.times, who, kinds) for who in ends]
         bad = np.logical_or.reduce(wrong)
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
@@ -255,6 +258,13 @@ class RaceCells(RaceFindings):
                     write=write,
                     was_write=was_write,
                 )
+
+    def _kinds(self, times: Array) -> Array:
+        """Which accesses at these times initialised mbarriers, as cluster barriers tell them apart."""
+        distinct, which = np.unique(times, return_inverse=True)
+        events = [self.launch.events[time] for time in distinct.tolist()]
+        inits = [event is not None and event.traits.does(Mbarrier.INIT) for event in events]
+        return np.where(np.array(inits)[which.reshape(-1)], INITS, ALL)
 
     def _suspect(self, seen: Array, first: Array, last: Array, allocation: Allocation | None) -> Array:
         """Which cells remember another thread, whose access does not reach these as a strong one."""

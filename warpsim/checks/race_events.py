@@ -33,6 +33,8 @@ class Note:
     level: int = 0
     release: bool = False
     acquire: bool = False
+    flag: bool = False
+    """Whether others may learn from the value that it stores: not from that of an mbarrier, but from its phases."""
 
 
 class LaunchRaces:

@@ -58,10 +58,8 @@ def _witnesses(races: Races, column: int) -> Array:
     order, n_ctas = races.order, races.n_ctas
     threads = np.arange(races.shape.n_threads) * n_ctas + column
     known = np.zeros(len(threads), np.int64) if order.known is None else order.known.reshape(-1)[threads]
-    cluster = (
-        np.zeros(len(threads), np.int64) if order.cluster_time is None else order.cluster_time.reshape(-1)[threads]
-    )
-    _, first = np.unique(np.stack([cluster, known]), axis=1, return_index=True)
+    phase = np.zeros(len(threads), np.int64) if order.phases is None else order.phases.waited.reshape(-1)[threads]
+    _, first = np.unique(np.stack([phase, known]), axis=1, return_index=True)
     return threads[first[::-1][:WITNESSES]]
 
 

@@ -18,6 +18,7 @@ from warpsim.program.program import Imm, Reg
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.batch import ClusterBarrier
     from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
@@ -38,6 +39,8 @@ class RaceClocks:
         shared.detectors.append(self)
         self.shared_cells = Cells(machine.batch.shared.size, 1)
         self.note = Note()
+        self._phases: dict[Hashable, int] = {}
+        """The parity of the phase at which threads have last arrived, by mbarrier."""
 
     @property
     def now(self) -> int:
@@ -97,16 +100,27 @@ class RaceClocks:
         """Note a fence of scope "cta" or "gpu" by the (active) threads of a group."""
         self.order.fence(self.threads_of(group, active), scope, self.now)
 
-    def cluster_barrier(self, group: Group) -> None:
-        """Note that the threads of a group passed a barrier of their clusters."""
+    def fence_inits(self, group: Group, active: Array | None) -> None:
+        """Note a fence for mbarriers that the (active) threads have initialised."""
+        self.order.fence_inits(self.threads_of(group, active), self.now)
+
+    def cluster_arrive(self, group: Group, barrier: ClusterBarrier) -> None:
+        """Note that the threads of a group arrive at the barrier of their clusters, in its current state."""
+        positions = self.threads_of(group)
+        phases = barrier.phase[barrier.cluster[positions % self.n_ctas]] + 1
+        self.order.cluster_arrive(positions, phases, self.now, release=self.note.release)
+
+    def cluster_wait(self, group: Group) -> None:
+        """Note that the threads of a group have waited at the barrier of their clusters."""
         self.launch.begin(None, 0)
-        self.order.cluster_barrier(self.threads_of(group), self.now)
+        self.order.cluster_wait(self.threads_of(group))
 
     def barrier_arrive(self, group: Group, number: int) -> None:
         """Note arrivals at a barrier that not all threads of the CTA need to reach."""
         self.widen()
         positions = group.selection.positions.reshape(-1)
-        self.release_to(positions, positions % self.n_ctas, np.full(len(positions), -1 - number))
+        own = np.full(len(positions), self.now + 1)
+        self.release_to(positions, positions % self.n_ctas, np.full(len(positions), -1 - number), own)
 
     def barrier_leave(self, group: Group, number: int | None) -> None:
         """Note that threads passed such a barrier, or (None) one of their whole CTAs."""
@@ -121,29 +135,62 @@ class RaceClocks:
         for column in columns.tolist():
             self.launch.variables.pop((self.base + column, -1 - number), None)
 
-    def release_to(self, positions: Array, columns: Array, address: Array) -> None:
-        """Release through sync variables in shared memory."""
+    def mbarrier_arrive(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
+        """Release through mbarriers to who waits for their current ``phases``; an arrival with .relaxed releases what a
+        fence has covered.
+        """
+        own = np.full(len(positions), self.now + 1)
+        if not self.note.release:
+            self._keys_of(columns, address, phases)  # their phases begin
+            near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
+            own = np.where(columns == positions % self.n_ctas, near, far)
+            positions, columns, address, phases, own = (x[own > 0] for x in (positions, columns, address, phases, own))
+        self.release_to(positions, columns, address, own, phases)
+
+    def mbarrier_wait(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
+        """Acquire what has been released for these phases of mbarriers, with .relaxed at the next fence."""
+        self.acquire_from(positions, columns, address, phases, at_fence=not self.note.acquire)
+
+    def release_to(
+        self, positions: Array, columns: Array, address: Array, own: Array, phases: Array | None = None
+    ) -> None:
+        """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``)."""
         self.widen()
         order, found = objects(columns, address)
-        columns, address, positions = columns[order], address[order], positions[order]
-        starts = [start for start, _ in found]
-        if starts and not (columns != positions % self.n_ctas).any():
-            keys: list[Hashable] = [(self.base + int(columns[s]), int(address[s])) for s in starts]
-            if self.order.publish_apart(keys, np.array(starts), positions, self.now + 1):
-                return
-        for start, stop in found:
-            mine = positions[start:stop]
-            key = self.base + int(columns[start]), int(address[start])
-            self.order.publish(key, mine, np.full(len(mine), self.now + 1))
+        columns, address, positions, own = columns[order], address[order], positions[order], own[order]
+        starts = np.array([start for start, _ in found], np.int64)
+        keys = self._keys_of(columns[starts], address[starts], None if phases is None else phases[order][starts])
+        near = bool(keys) and not (columns != positions % self.n_ctas).any()
+        if near and self.order.publish_apart(keys, starts, positions, own):
+            return
+        for key, (start, stop) in zip(keys, found, strict=True):
+            self.order.publish(key, positions[start:stop], own[start:stop])
 
-    def acquire_from(self, positions: Array, columns: Array, address: Array) -> None:
-        """Acquire through sync variables in shared memory."""
+    def _keys_of(self, columns: Array, address: Array, phases: Array | None) -> list[Hashable]:
+        """The sync variables at places, or of phases of the mbarriers there. A phase that is new starts with what the
+        last one has passed on.
+        """
+        keys: list[Hashable] = list(zip((self.base + columns).tolist(), address.tolist(), strict=True))
+        if phases is None:
+            return keys
+        variables = self.launch.variables
+        for key, phase in zip(keys, phases.tolist(), strict=True):
+            if self._phases.get(key, 0) != phase:
+                variables[key, phase] = dict(variables.get((key, 1 - phase), {}))
+            self._phases[key] = phase
+        return list(zip(keys, phases.tolist(), strict=True))
+
+    def acquire_from(
+        self, positions: Array, columns: Array, address: Array, phases: Array | None = None, *, at_fence: bool = False
+    ) -> None:
+        """Acquire through sync variables in shared memory, at once or ``at_fence``."""
         order, found = objects(columns, address)
         for start, stop in found:
             first = order[start]
-            rows = self.launch.variables.get((self.base + int(columns[first]), int(address[first])))
+            key: Hashable = (self.base + int(columns[first]), int(address[first]))
+            rows = self.launch.variables.get(key if phases is None else (key, int(phases[first])))
             if rows:
-                self.order.acquire(rows, positions[order[start:stop]])
+                (self.order.expect if at_fence else self.order.acquire)(rows, positions[order[start:stop]])
 
 
 def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:

@@ -10,13 +10,15 @@ _SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 
 def note_of(instruction: Instruction) -> Note:
     """How strong an instruction's accesses are, and what they release and acquire."""
-    order = instruction.traits.order
-    return Note(_SCOPES[order.scope], order.release, order.acquire) if order.strong else Note()
+    order, flag = instruction.traits.order, instruction.traits.mbarrier is None
+    return Note(_SCOPES[order.scope], order.release, order.acquire, flag) if order.strong else Note()
 
 
 def fence_scope(instruction: Instruction) -> str | None:
-    """The scope of a fence: "cta" or "gpu"; None for other instructions."""
+    """The scope of a fence: "cta" or "gpu"; "inits" if it is for initialised mbarriers only; None if it is for proxies."""
     fence = instruction.traits.fence
-    if fence is None or fence.proxy is not None or fence.mbarrier_init:
+    if fence is None or fence.proxy is not None:
         return None
+    if fence.mbarrier_init:
+        return "inits"
     return "cta" if instruction.traits.scope == "cta" else "gpu"

@@ -57,7 +57,7 @@ class Races(RaceCells):
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
                 self.lanes(machine, group, self.shared_cells, at, nbytes, threads, mask, None, write=write)
-                if self.note.level:
+                if self.note.flag:
                     self.strong(
                         group,
                         self.shared_cells,
@@ -75,7 +75,7 @@ class Races(RaceCells):
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
         self.lanes(machine, group, self.shared_cells, at, nbytes, selection.positions, active, where, write=write)
-        if self.note.level:
+        if self.note.flag:
             self.strong(group, self.shared_cells, at, active, where, reads=reads or not write, writes=write)
 
     def rows(
@@ -197,6 +197,13 @@ class Races(RaceCells):
             self.launch.begin(self.launch.events[-1], GPU)
         self.spread(machine, transfer.group, transfer.positions, columns, start, nbytes, write=write)
         self.note = outer
+
+    def signalled(self, transfer: Transfer, which: Array) -> None:
+        """Release copies to who waits for the phases in which they count at their mbarriers."""
+        signal, positions = transfer.signal, transfer.positions[which]
+        assert signal is not None
+        own, phases = np.full(len(positions), self.now + 1), transfer.phase[which].astype(np.int64)
+        self.release_to(positions, signal.columns[which], signal.address[which], own, phases)
 
     def waited(self, transfer: Transfer, which: Array) -> None:
         """Order copies that a thread has waited for before what it does next."""

@@ -31,6 +31,7 @@ from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
 from warpsim.checks.wgmma_registers import WgmmaRegisters
 from warpsim.checks.written import WrittenBytes
+from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
@@ -70,6 +71,11 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
 def bytes_at_once(checks: frozenset[str]) -> int:
     """How much shared memory may be simulated side by side, because race checks need several times as much."""
     return 1 << 25 if RACE in checks else BATCH_BYTES
+
+
+def phases_of(machine: Machine, columns: Array, place: Array) -> Array:
+    """The parities of the current phases of mbarriers."""
+    return mbarriers.phase(machine.batch.shared.gather(place, columns, np.dtype(np.uint64))).astype(np.int64)
 
 
 class RaceWatcher(Watcher):
@@ -160,7 +166,10 @@ class RaceWatcher(Watcher):
         scope = fence_scope(instruction)
         if scope is not None:
             races = self._at(machine, group)
-            races.fence(group, scope, active)
+            if scope == "inits":
+                races.fence_inits(group, active)
+            else:
+                races.fence(group, scope, active)
             races.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
@@ -186,21 +195,24 @@ class RaceWatcher(Watcher):
         """Note that a barrier which others need not reach has completed."""
         self._anew(machine).barrier_reset(number, columns)
 
+    def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
+        """Note arrivals at a cluster barrier."""
+        barrier = machine.batch.cluster_barrier
+        assert barrier is not None
+        self._at(machine, group).cluster_arrive(group, barrier)
+
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Note threads that passed a cluster barrier."""
-        self._anew(machine).cluster_barrier(group)
+        self._anew(machine).cluster_wait(group)
 
     def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Release through an mbarrier."""
-        races = self._at(machine, group)
-        if races.note.release:
-            races.release_to(positions, columns, place)
+        self._at(machine, group).mbarrier_arrive(positions, columns, place, phases_of(machine, columns, place))
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Acquire through an mbarrier."""
-        races = self._at(machine, group)
-        if races.note.acquire:
-            races.acquire_from(positions, columns, place)
+        over = 1 - phases_of(machine, columns, place)
+        self._at(machine, group).mbarrier_wait(positions, columns, place, over)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting copies as accesses of the threads that start them."""
@@ -213,9 +225,7 @@ class RaceWatcher(Watcher):
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Release copies through their mbarriers."""
-        signal = transfer.signal
-        assert signal is not None
-        machine.batch.notes[RACE].release_to(transfer.positions[which], signal.columns[which], signal.address[which])
+        machine.batch.notes[RACE].signalled(transfer, which)
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.spec import Op, Scope, instruction
-from warpsim.isa.traits import Barrier, Fence, Traits
+from warpsim.isa.traits import Barrier, Fence, Order, Traits
 
 Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
@@ -134,7 +134,10 @@ def bar_warp_sync(op: Op, membermask: Lanes) -> None:
     version=(7, 8),
     target=90,
     gates={"release": (90, (8, 0)), "relaxed": (90, (8, 0)), "acquire": (90, (8, 0))},
-    traits=lambda op: Traits(barrier=Barrier("cluster", arrives=op.arrive, waits=op.wait)),
+    traits=lambda op: Traits(
+        barrier=Barrier("cluster", arrives=op.arrive, waits=op.wait),
+        order=Order(strong=True, release=op.arrive and op.sem != "relaxed", acquire=op.wait),
+    ),
 )
 def barrier_cluster(op: Op) -> None:
     """Arrive at the cluster barrier, or wait at it."""

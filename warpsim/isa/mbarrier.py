@@ -40,14 +40,15 @@ def _incomplete(op: Op) -> str | None:
 
 
 def _traits(op: Op) -> Traits:
-    """Arrivals and byte counts have release semantics, waits acquire, unless relaxed."""
+    """Arrivals have release semantics and waits acquire, unless relaxed; byte counts alone are always relaxed."""
     words = op.modifiers
     done = Mbarrier(0)
     for word, what in _DOES.items():
         if word in words:
             done |= what
     waits, ordered = bool(done & Mbarrier.WAIT), "relaxed" not in words
-    order = Order(strong=True, release=ordered and not waits, acquire=ordered and waits)
+    arrives = bool(done & Mbarrier.ARRIVE)
+    order = Order(strong=True, release=ordered and arrives, acquire=ordered and waits)
     return Traits(mbarrier=done, polls=True, order=order)
 
 

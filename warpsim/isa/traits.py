@@ -279,7 +279,7 @@ def completed(declared: Traits, modifiers: tuple[str, ...]) -> Traits:
         aligned=declared.aligned or declared.matrix is not None or "aligned" in words,
         scope=scope,
         spaces=tuple(space for space in spaces if space in SPACES),
-        order=declared.order if declared.mbarrier is not None else _order(declared, words, scope),
+        order=declared.order if declared.order.strong else _order(declared, words, scope),
     )
 
 
