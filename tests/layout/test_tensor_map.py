@@ -90,3 +90,32 @@ def test_a_map_made_of_zeros_has_one_dimension():
 
     assert (found.rank, found.dims, found.box, found.strides) == (1, (100,), (32,), ())
     assert tensor_map.problem(found) is None
+
+
+@pytest.mark.parametrize("data_type", ["UINT8", "FLOAT16", "FLOAT32", "TFLOAT32", "INT64"])
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize("width", [96, 104, 100])
+def test_units_are_the_same_bytes(data_type: str, swizzle: str, width: int) -> None:
+    """Boxes of whole units have the bytes of boxes of single elements, in the same places, whether inside or not."""
+    size = tensor_map.SIZES[tensor_map.DATA_TYPES.index(data_type)]
+    inner = {"none": 48, "32B": 32, "64B": 64, "128B": 128}[swizzle]
+    fields = TensorMap(
+        0, data_type=data_type, global_dim=[width, 9, 3], global_strides=[1024, 16384], box_dim=[inner // size, 4, 2],
+        element_strides=[1, 2, 1], swizzle=swizzle, oob_fill="nan" if data_type.count("FLOAT") else "zero",
+    ).fields  # fmt: skip
+    at = [np.array([0, -16 // size, width - inner // size // 16 * 16, 32]), np.array([0, 7, -2, 3]), np.arange(4) - 1]
+    at[0] = at[0] // (16 // size) * (16 // size)
+    start, which = np.array([0, 1024, 1024, 4096]), np.array([3, 0, 1, 2])
+    single, units = (Boxes(fields, at, [], units=wide) for wide in (False, True))
+
+    def spread(boxes: Boxes) -> tuple[list[int], list[bool], list[int], bytes]:
+        """Of each byte of the boxes: place in the tensor, whether it is inside, place in shared memory; and the fill."""
+        place, inside = boxes.elements(which)
+        parts, to = np.arange(boxes.dtype.itemsize), np.broadcast_to(boxes.shared(start[which]), place.shape)
+        each = [(x[..., None] + parts).reshape(-1).tolist() for x in (place, to)]
+        filled = np.full(8 // boxes.dtype.itemsize, boxes.fill, boxes.dtype).tobytes()
+        return each[0], np.repeat(inside, len(parts)).tolist(), each[1], filled
+
+    assert units.dtype.itemsize == (8 if width * size % 8 == 0 else size)
+    assert spread(units) == spread(single)
+    assert units.shared(start[:1]).tolist() == units.shared(start)[:1].tolist()

@@ -300,8 +300,9 @@ class Proxies:
         """
         cells.fit(nbytes)
         index = (at // cells.granule * cells.width + where).reshape(-1)
-        at, users = at.reshape(-1), users.reshape(-1)
-        place = index[:, None] + cells.width * np.arange(nbytes // cells.granule)
+        parts, users = np.arange(nbytes // cells.granule), users.reshape(-1)
+        place = index[:, None] + cells.width * parts
+        at = at.reshape(-1, 1) + (0 if allocation is None else cells.granule) * parts  # runs in an array are long
         for kind in ("write", "read") if write else ("write",):
             seen = cells.kinds.get(kind)
             if seen is not None:
@@ -329,7 +330,7 @@ class Proxies:
         run, part = np.nonzero(seen)
         if not len(run):
             return
-        times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run]
+        times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run, part]
         n_ctas = self.n_ctas
         bad = self.shared_state.fenced(threads, space) <= times
         inside = (threads >= self.base) & (threads < self.base + self.n)

@@ -63,11 +63,14 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
             whole = elements == np.iinfo(elements.dtype).max
             written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
     else:
+        low, high = work.boxes.span()
+        if not any(a.start < high and low < a.end for a in machine.launch.memory.accompanied()):
+            return
         address = work.boxes.shared(to.start[which])
         written = _of_boxes(machine, work, which)
     if (written == np.iinfo(written.dtype).max).all():
         return
-    columns = np.broadcast_to(to.columns[which][:, None], address.shape)
+    columns = np.broadcast_to(to.columns[which][:, None], written.shape)
     if isinstance(work, RunLoad) and work.reduction is not None:
         written = written & bits.gather(address, columns, U32)
     bits.scatter(address, columns, np.ascontiguousarray(written))

@@ -33,9 +33,15 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             bits.gather(address, np.broadcast_to(columns, address.shape), U64), combined=work.reduction is not None
         )
     else:
-        address = work.boxes.shared(start)
-        written = bits.gather(address, np.broadcast_to(columns, address.shape), work.boxes.dtype)
-        lacking = (written != np.iinfo(written.dtype).max) & work.boxes.elements(which)[1]
+        boxes = work.boxes
+        address = boxes.shared(start)
+        written = bits.gather(address, columns, boxes.dtype)
+        lacking = (written != np.iinfo(written.dtype).max) & boxes.elements(which)[1]
+        address = np.broadcast_to(address, lacking.shape)
+        if lacking.any():
+            parts, size = written.view(boxes.element), boxes.element.itemsize
+            address = (address[..., None] + np.arange(0, boxes.dtype.itemsize, size)).reshape(parts.shape)
+            lacking = np.repeat(lacking, boxes.dtype.itemsize // size, axis=1) & (parts != np.iinfo(parts.dtype).max)
     rows = lacking.any(axis=1)
     if rows.any():
         _report(machine, group, transfer, transfer.positions[which[rows]], int(address[lacking].min()))

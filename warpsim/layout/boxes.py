@@ -21,9 +21,14 @@ class Boxes:
 
     A box has ``count`` elements of ``nbytes``. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
     at least a swizzle span unless interleaved (observed on an H200), so it occupies ``extent`` bytes there.
+
+    With ``units``, neighbouring elements that always move together count as one; ``element`` is the type of a single
+    one.
     """
 
-    def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array]) -> None:
+    def __init__(
+        self, fields: Fields, coordinates: list[Array], offsets: list[Array], *, units: bool = False
+    ) -> None:
         self.coordinates = [_signed(c, 32) for c in coordinates]
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
@@ -33,7 +38,11 @@ class Boxes:
         self.fields = fields = tensor_map.in_parts(fields)
         spatial = max(fields.rank - 2, 0)
         self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
-        self.dtype = np.dtype(f"u{fields.itemsize}")
+        self.element = np.dtype(f"u{fields.itemsize}")
+        parts = tensor_map.in_units(fields) if units and not self.displaced.any() else None
+        self._moved = parts or fields
+        """The map by which elements, or units of them, are found."""
+        self.dtype = np.dtype(f"u{self._moved.itemsize}")
         if fields.im2col:
             self.inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
             self.nbytes = fields.pixels * self.inner
@@ -41,11 +50,16 @@ class Boxes:
             extents = [tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]
             self.inner = extents[0] * fields.pixel
             self.nbytes = int(np.prod(extents)) * fields.pixel
-        self.count = self.nbytes // fields.itemsize
+        self.count = self.nbytes // self.dtype.itemsize
         row = self.inner // self.slot * PACK if self.slot else self.inner
         self.pitch = row if fields.interleave else max(tensor_map.SPANS[fields.swizzle], row)
         taken, span = self.nbytes // self.inner * self.pitch, max(tensor_map.SPANS[fields.swizzle], 1)
         self.extent = -(-taken // span) * span
+
+    @property
+    def fill(self) -> int:
+        """The bits of an element outside the tensor."""
+        return self._moved.fill
 
     def __deepcopy__(self, memo: object) -> Boxes:
         return self  # immutable
@@ -58,7 +72,8 @@ class Boxes:
         if self.fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
             return tensor_map.im2col_elements(self.fields, coordinates, offsets)
-        return tensor_map.tile_elements(self.fields, coordinates)
+        coordinates[0] = coordinates[0] * self.element.itemsize // self.dtype.itemsize
+        return tensor_map.tile_elements(self._moved, coordinates)
 
     def span(self) -> tuple[int, int]:
         """The address range of the tensor."""
@@ -70,11 +85,15 @@ class Boxes:
     def spread(self) -> tuple[Array, Array, int]:
         """The address of each element inside the tensor, its box, and the element size."""
         place, inside = self.elements(np.arange(len(self.coordinates[0])))
-        return self.fields.address + place[inside], np.nonzero(inside)[0], self.fields.itemsize
+        return self.fields.address + place[inside], np.nonzero(inside)[0], self.dtype.itemsize
 
     def shared(self, start: Array) -> Array:
-        """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled."""
-        offset = self.fields.itemsize * np.arange(self.count, dtype=np.int64)
+        """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled; ``[1, count]`` if
+        they are the same for all of them.
+        """
+        if len(start) and (start == start[0]).all():
+            start = start[:1]
+        offset = self.dtype.itemsize * np.arange(self.count, dtype=np.int64)
         if self.pitch > self.inner:
             row, offset = offset // self.inner, offset % self.inner
             if self.slot:
@@ -86,7 +105,9 @@ class Boxes:
 
     def finished(self, bits: Array) -> Array:
         """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
-        return _to_tf32(bits) if tensor_map.DATA_TYPES[self.fields.data_type].startswith("TFLOAT32") else bits
+        if not tensor_map.DATA_TYPES[self.fields.data_type].startswith("TFLOAT32"):
+            return bits
+        return _to_tf32(bits.view(np.uint32)).view(bits.dtype)
 
     def outside(self) -> list[tuple[int, Array]]:
         """The im2col dimensions along which boxes begin outside the bounding box, each with a mask of those boxes."""

@@ -91,6 +91,7 @@ PROMOTIONS = ("none", "64B", "128B", "256B")
 FILLS = ("zero", "nan")
 _NAN = 0x7FF7_7FF7_7FF7_7FF7
 """The NaN that fills elements outside the tensor, in every width (observed on an H200)."""
+_UNIT = 8
 ROW_UNIT = 16
 """The innermost coordinate of a copy, in bytes, must be a multiple of this; otherwise an H200 faults."""
 
@@ -207,6 +208,19 @@ def in_parts(fields: Fields) -> Fields:
     )
 
 
+def in_units(fields: Fields) -> Fields | None:
+    """A tiled map as a map of units of 8 bytes that boxes move whole, wherever they begin; None if they may not."""
+    parts = _UNIT // fields.itemsize
+    if fields.im2col or fields.interleave or fields.packed or fields.dims[0] % parts or fields.box[0] % parts:
+        return None
+    return attrs.evolve(
+        fields,
+        data_type=DATA_TYPES.index("UINT64"),
+        dims=(fields.dims[0] // parts, *fields.dims[1:]),
+        box=(fields.box[0] // parts, *fields.box[1:]),
+    )
+
+
 def row_axis(fields: Fields, axis: int) -> bool:
     """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels;
     a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here).
@@ -251,7 +265,9 @@ def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Arra
         shape = [n] + [1] * fields.rank
         shape[fields.rank - axis] = count
         offset = offset + (place * _stride(fields, axis)).reshape(shape)
-        inside = inside & ((place >= 0) & (place < fields.dims[axis])).reshape(shape)
+        good = (place >= 0) & (place < fields.dims[axis])
+        if not good.all():
+            inside = inside & good.reshape(shape)
     offset, inside = offset.reshape(n, -1), np.broadcast_to(inside, offset.shape).reshape(n, -1)
     return _spread(fields, offset, inside) if fields.interleave else (offset, inside)
 

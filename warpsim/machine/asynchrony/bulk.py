@@ -50,7 +50,7 @@ class BulkCopies(BulkReach):
         parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
         extra = [self.flat(o, lanes) for o in parts]
         for fields, part in self.maps(map, lanes):
-            boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra])
+            boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra], units=True)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
             if not (self.placed(boxes) and self.fits(to, boxes)):
@@ -66,7 +66,7 @@ class BulkCopies(BulkReach):
             if fields.data_type == LOADED_ONLY:
                 self.fault("tensor-map", "boxes of 16U4_ALIGN16B are loaded, not stored")
                 continue
-            boxes = Boxes(fields, [c[part] for c in columns], [])
+            boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             owners, start = self.shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)

@@ -272,21 +272,27 @@ class BulkReach:
     def gather(self, boxes: Boxes, lane: Array) -> Array:
         """The elements ``[boxes, count]`` of boxes, as a load delivers them."""
         place, inside = boxes.elements(lane)
-        out = np.full(place.shape, boxes.fields.fill, boxes.dtype)  # the fill is not a value that a type would round
-        kept = place[inside]
+        size, all_inside = boxes.dtype.itemsize, bool(inside.all())
+        kept = place.reshape(-1) if all_inside else place[inside]
+        out = np.full(place.shape, boxes.fill, boxes.dtype)  # the fill is not a value that a type would round
         if len(kept):
-            low, high = int(kept.min()), int(kept.max()) + boxes.dtype.itemsize
+            low, high = int(kept.min()), int(kept.max()) + size
             raw = self.global_bytes(boxes.fields.address + low, high - low, write=False)
-            self.note(boxes.fields.address + kept, boxes.dtype.itemsize, READ)
+            self.note(boxes.fields.address + kept, size, READ)
             if raw is not None:
-                elements = raw[: raw.size // boxes.dtype.itemsize * boxes.dtype.itemsize].view(boxes.dtype)
-                out[inside] = boxes.finished(elements[(kept - low) // boxes.dtype.itemsize])
+                found = boxes.finished(raw[: raw.size // size * size].view(boxes.dtype).take((kept - low) // size))
+                if all_inside:
+                    return found.reshape(place.shape)
+                out[inside] = found
         return out
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
         """Store elements ``[boxes, count]``, or combine them with the tensor; those outside it are not stored."""
         place, inside = boxes.elements(lanes)
-        place, values = place[inside], values[inside]
+        if inside.all():
+            place, values = place.reshape(-1), values.reshape(-1)
+        else:
+            place, values = place[inside], values[inside]
         if not len(place):
             return
         low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
@@ -309,7 +315,7 @@ class BulkReach:
 
     def write(self, columns: Array, address: Array, values: Array) -> None:
         """Store elements in shared memory."""
-        self.machine.fill("shared", address, np.broadcast_to(columns, address.shape), values)
+        self.machine.fill("shared", address, np.broadcast_to(columns, values.shape), values)
 
 
 def coordinates(address: Address) -> tuple[Any, ...]:
