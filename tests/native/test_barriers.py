@@ -45,3 +45,30 @@ def test_a_unit_that_begins_inside_a_block_with_barriers():
     warpsim.load(PTX)["k"]((3,), (64,), (out,), engine="compiled")
 
     assert out.T.tolist() == [expected()] * 3
+
+
+COUNTED = {
+    "two barriers": (
+        64,
+        "setp.lt.u32 %p0, %r0, 32; @%p0 bra L; barrier.sync 1; bra D; L: barrier.sync 1; D:",
+        {"mov.u32": 2, "setp.lt.u32": 2, "barrier.sync": 2, "bra": 3, "ret": 2},
+    ),
+    "two barriers of a warp": (
+        32,
+        "setp.lt.u32 %p0, %r0, 16; @%p0 bra L; barrier.sync 0; bra D; L: barrier.sync 0; D:",
+        {"mov.u32": 1, "setp.lt.u32": 1, "barrier.sync": 2, "bra": 2, "ret": 1},
+    ),
+}
+"""Threads, a body, and how often a warp, or a part of one, executes what."""
+
+
+@pytest.mark.parametrize("engine", ["compiled", "interpreter"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_who_leaves_where_a_block_begins_is_counted_once(name, engine):
+    """Where warps do not meet, a unit ends before the first instruction of a block."""
+    threads, body, counts = COUNTED[name]
+    head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r<3>; .reg .pred %p<2>;"
+    result = warpsim.load(f"{head} mov.u32 %r0, %tid.x; {body} ret; }}")["k"]((1,), (threads,), (), engine=engine)
+
+    assert dict(result.opcodes) == counts
+    assert result.instructions == sum(counts.values())

@@ -99,7 +99,6 @@ class Apart(Steps):
         """All blocks that lanes may enter apart."""
         emitter, code, shape = self.emitter, self.code, self.emitter.shape
         code.doubt = None
-        inside = sorted(shape.pieces)
         for number, block in enumerate(self.chunks):
             after = f"a{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
             code.label(f"a{block}")
@@ -120,10 +119,15 @@ class Apart(Steps):
                 code.label(on)
             code.line(f"store i32 0, ptr {self.pending[block]}")
             lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
-            count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {here.text})")
-            emitter.count(inside.index(block), code.make(f"zext i32 {count} to i64"))
+            emitter.count(block, self._number(here))
             self._body(shape.pieces[block], here, lanes, after)
         self._stop()
+
+    def _number(self, lanes: Val) -> str:
+        """How many lanes these are."""
+        code = self.code
+        count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {lanes.text})")
+        return code.make(f"zext i32 {count} to i64")
 
     def _rejoin(self, block: int, here: Val) -> None:
         """Where all lanes are here, they go on together."""
@@ -198,6 +202,7 @@ class Apart(Steps):
         emitter.whole.take_over(keys, self.get, out)
         emitter.whole.arrive(number)
         code.label(out)
+        emitter.count_back(block, at, self._number(here))
         self._leave(emitter.exits[block, at], here)
 
     # ---- where warps leave ------------------------------------------------------------------------

@@ -107,13 +107,18 @@ class UnitText:
         self.failures.add(why)
         code.label(on)
 
-    def count(self, number: int, lanes: str) -> None:
+    def count(self, block: int, lanes: str, how: str = "add") -> None:
         """One more warp has come to a block with so many lanes."""
-        code = self.code
+        code, number = self.code, sorted(self.shape.pieces).index(block)
         for k, more in enumerate(("1", lanes)):
             place = code.make(f"getelementptr i64, ptr {self.words['counts']}, i64 {2 * number + k}")
             old = code.make(f"load i64, ptr {place}")
-            code.line(f"store i64 {code.make(f'add i64 {old}, {more}')}, ptr {place}")
+            code.line(f"store i64 {code.make(f'{how} i64 {old}, {more}')}, ptr {place}")
+
+    def count_back(self, block: int, at: int, lanes: str) -> None:
+        """So many lanes leave a block that they have come to. Whoever goes on where it begins counts them again."""
+        if at == 0:
+            self.count(block, lanes, "sub")
 
     # ---- where warps leave ------------------------------------------------------------------------
 

@@ -68,11 +68,10 @@ class Whole(Steps):
         """All blocks."""
         emitter, code, shape = self.emitter, self.code, self.emitter.shape
         code.doubt = self.doubt if emitter.manner.strides else None
-        inside = sorted(shape.pieces)
         if shape.pieces.get(shape.entry.block) is not shape.entry:
             code.label("wfirst")
             self._body(shape.entry)
-        for number, block in enumerate(inside):
+        for block in sorted(shape.pieces):
             code.label(self._name(block))
             if emitter.manner.limited:
                 on, beyond = code.fresh("on"), code.fresh("beyond")
@@ -81,7 +80,7 @@ class Whole(Steps):
                 code.label(beyond)
                 emitter.leave(emitter.exits[block, 0], self.slots_value)
                 code.label(on)
-            emitter.count(number, emitter.lanes)
+            emitter.count(block, emitter.lanes)
             self._body(shape.pieces[block])
         for block, at in shape.exits:
             if at == 0 and block not in shape.pieces:
@@ -240,6 +239,7 @@ class Whole(Steps):
         emitter.meetings.warp(number + 1)
         code.line(f"br i1 {leaving}, label %{out}, label %{on}")
         code.label(out)
+        emitter.count_back(block, at, emitter.lanes)
         emitter.leave(emitter.exits[block, at], self.slots_value)
         code.label(on)
 
