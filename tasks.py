@@ -36,6 +36,12 @@ def long(*arguments: str) -> None:
     run("pytest", "-q", "-m", "long or not long", *arguments)
 
 
+def compiled(*arguments: str) -> None:
+    """The tests under the compiled engine, each launch waiting for its machine code; arguments go to pytest."""
+    os.environ.update(WARPSIM_ENGINE="compiled", WARPSIM_COMPILE="at-once")
+    run("pytest", "-q", *arguments)
+
+
 def examples(*arguments: str) -> None:
     """Run the code blocks of the pages; ``--write`` rewrites outputs that have changed."""
     run("docs.tools.blocks", *arguments)
@@ -68,7 +74,7 @@ def mutants(*arguments: str) -> None:
     run("tests.mutants", *arguments)
 
 
-TASKS = {t.__name__: t for t in (check, test, long, examples, docs, package, profile, mutants)}
+TASKS = {t.__name__: t for t in (check, test, long, compiled, examples, docs, package, profile, mutants)}
 
 if __name__ == "__main__":
     wanted, *rest = sys.argv[1:] or [""]
