@@ -142,3 +142,27 @@ def test_what_is_moved_may_be_unwritten():
 
     assert not bits.lacks(0, column, 16, None, rows=True)
     assert all(bits.lacks(at, column, 4, None, rows=True) for at in range(16, 32, 4))
+
+
+def test_what_some_ctas_exchange(device):
+    """An atomic writes in the CTAs that execute it, and in no other of their batch."""
+    text = (
+        HEAD
+        + """
+.visible .entry k(.param .u64 a)
+{
+    .reg .b64 %rd<3>; .reg .b32 %r<4>; .reg .pred %p; .shared .align 4 .b8 s[16];
+    ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 2; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; mov.u32 %r2, %ctaid.x; setp.eq.u32 %p, %r2, 0; @%p bra other;
+    atom.shared.exch.b32 %r2, [%r1], 5; mov.u32 %r3, 5;
+other:
+    bar.sync 0;
+    LOAD
+    ret;
+}
+"""
+    )
+    first = "@!%p ld.shared.u32 %r3, [%r1]; @!%p st.global.u32 [%rd1], %r3;"
+    for load, rules in ((first, []), ("ld.shared.u32 %r3, [%r1]; st.global.u32 [%rd1], %r3;", ["uninitialised"])):
+        kernel = warpsim.load(text.replace("LOAD", load))["k"]
+        found = kernel(3, 4, (np.zeros(2, np.uint32),), device=device, on_finding="collect").findings
+        assert [f.rule for f in found] == rules

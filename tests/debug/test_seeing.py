@@ -64,6 +64,13 @@ def test_operands_of_mma():
         a.owner(16, 0)
     with pytest.raises(DebugError, match="operands a, b, c, d"):
         session.matrix("e")
+    literal = MMA.replace("{c0, c1, c2, c3};", "{c0, 0f3F800000, c2, c3};")
+    part = Session(warpsim.load(literal)["k"], 1, 32, (memory, np.zeros(128, np.float32)))
+    part.break_at("op:mma.*")
+    part.cont()
+    assert part.matrix("d").values.shape == (16, 8)
+    with pytest.raises(DebugError, match="not registers"):
+        part.matrix("c")
     session.step()
     expected = a.values.astype(np.float64) @ b.values.astype(np.float64) + 1
     np.testing.assert_allclose(session.matrix("d").values, expected, rtol=1e-3)
@@ -172,6 +179,8 @@ def test_operands_of_a_narrow_wgmma():
 mov.u32 r, s; shr.u32 r, r, 4; cvt.u64.u32 d, r; or.b64 d, d, 0x1000080000;
 setp.ne.u32 p, r, r; wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 0, 0;
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }
 """
     session = Session(warpsim.load(text)["k"], 1, 128, (), checks="none")
@@ -182,3 +191,7 @@ wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }
     assert session.matrix("b").owner(9, 3) == "shared 0xb2, bank 12"
     with pytest.raises(DebugError, match="16 x 8"):
         session.matrix("b").owner(0, 8)
+    session.until("op:wgmma.commit_group*")
+    session.until("op:wgmma.commit_group*")
+    session.step()
+    assert [f.until for f in session.in_flight()] == ["wgmma.wait_group: 1 in flight"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -275,6 +276,18 @@ def test_values(session):
     session.delete()
     assert session.cont().reason == "end"
     assert session.memory("global", out, 8) == np.array(EXPECTED[:2], np.uint32).tobytes()
+
+
+def test_arrays_that_are_set(session):
+    """Narrow floating-point types are set as their bits; what is no number is refused."""
+    session.break_at(34)
+    session.cont()
+    for value, bits in ((ml_dtypes.bfloat16(3), 0x4040), (ml_dtypes.float8_e4m3fn(2), 0x40)):
+        session.set("%r1", np.full(32, value))
+        assert session.evaluate("%r1").tolist() == [bits] * 32
+    for wrong in (np.array(b"ab"), np.array("a"), np.array(3 + 1j), np.zeros(1, "V3")):
+        with pytest.raises(DebugError, match="not a number"):
+            session.set("%r1", wrong)
 
 
 def test_focus_is_checked(session):

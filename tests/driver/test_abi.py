@@ -159,6 +159,7 @@ def test_pointers():
         for number, expected in ((3, address), (4, host)):
             assert call("cuPointerGetAttribute", found, number, address) == 0
             assert found.value == expected
+    assert call("cuPointerGetAttribute", found, 3, 4096) == 1
 
 
 def test_what_comes_next_in_a_capture():
@@ -177,6 +178,24 @@ def test_what_comes_next_in_a_capture():
         assert call("cudaStreamGetCaptureInfo_v2", stream.value, status, number, graph, nodes, count) == 0
         assert count.value == expected
     assert call("cudaStreamEndCapture", stream.value, graph) == 0
+
+
+def test_edges_and_graphs_in_graphs():
+    """cuGraphGetEdges gives both ends of each edge; a node that holds a graph gives it, and others give none."""
+    graph, child, first, second, found, count = (ctypes.c_uint64() for _ in range(6))
+    assert call("cuGraphCreate", graph, 0) == call("cuGraphCreate", child, 0) == 0
+    assert call("cuGraphAddEmptyNode", first, graph.value, 0, 0) == 0
+    assert call("cuGraphAddEmptyNode", found, child.value, 0, 0) == 0
+    assert call("cuGraphAddChildGraphNode", second, graph.value, first, 1, child.value) == 0
+    assert call("cuGraphGetEdges", graph.value, 0, 0, count) == 0
+    assert count.value == 1
+    ends = [(ctypes.c_uint64 * 1)() for _ in range(2)]
+    assert call("cuGraphGetEdges", graph.value, *ends, count) == 0
+    assert [end[0] for end in ends] == [first.value, second.value]
+    assert call("cuGraphChildGraphNodeGetGraph", second.value, found) == 0
+    assert call("cuGraphGetNodes", found.value, 0, count) == 0
+    assert count.value == 1
+    assert call("cuGraphChildGraphNodeGetGraph", first.value, found) == 1
 
 
 def test_im2col_maps():

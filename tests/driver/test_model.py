@@ -210,6 +210,19 @@ def test_graph_of_captured_streams(gpu):
     assert read(gpu, x, np.float32, 1)[0] == 18
 
 
+@pytest.mark.parametrize(("flags", "timed"), [(0, True), (1, True), (2, False), (3, False)])
+def test_time_between_events(gpu, flags, timed):
+    """CU_EVENT_DISABLE_TIMING (2) alone takes the time from an event; how a host waits (1) does not."""
+    first, last = driver.Event(flags), driver.Event()
+    for event in (first, last):
+        driver.Stream(gpu).record(event)
+    if timed:
+        assert last.since(first) >= 0
+    else:
+        with pytest.raises(DriverError):
+            last.since(first)
+
+
 def test_captures_that_are_not_joined(gpu):
     """Work of a stream that was drawn in and does not come back is an error."""
     first, second, event = driver.Stream(gpu), driver.Stream(gpu), driver.Event()

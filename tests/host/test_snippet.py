@@ -21,6 +21,7 @@ def test_vector_registers_and_shared():
 
     assert [4 * x for x in range(32)] == result.registers["d"].tolist()
     assert result.registers["d"].tolist() == result.shared.view(np.uint32).tolist()
+    assert warpsim.run("mov.u32 t, 0;", shared=np.arange(17, dtype=np.uint8)).shared.tolist() == list(range(17))
 
 
 def test_divergence_keeps_every_register():

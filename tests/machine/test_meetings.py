@@ -80,3 +80,17 @@ def test_warps_meet_apart():
 
     assert out.tolist() == [sum(range(w * 32, w * 32 + 32)) for w in range(4) for _ in range(32)]
     assert result.findings == ()
+
+
+def test_one_warp_of_a_group_meets():
+    """Halves of two warps wait together; that of the first goes on when its others come, that of the second waits on."""
+    out = np.zeros(64, np.uint32)
+    body = (
+        "and.b32 %r2, %r1, 31; setp.lt.u32 %p1, %r2, 16; @%p1 bra L; setp.lt.u32 %p2, %r1, 32; @%p2 bra H;\n"
+        "again: ld.volatile.global.u32 %r3, [%rd1]; setp.eq.u32 %p3, %r3, 0; @%p3 bra again;\n"
+        "H: shfl.sync.idx.b32 %r9, %r1, 3, 31, -1; bra D;\nL: shfl.sync.idx.b32 %r9, %r1, 20, 31, -1;\n"
+        "D: st.volatile.global.u32 [%rd4], %r9;\nret; }\n"
+    )
+    warpsim.load(HEAD + body)["k"](1, 64, (out,), checks="none")
+
+    assert out.tolist() == [20] * 16 + [3] * 16 + [52] * 16 + [35] * 16

@@ -149,3 +149,14 @@ setp.ne.u32 p, m, 0; @p call deep, (m); ret; }
     alloca = ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .u64 p; alloca.u64 p, 400000; ret; }\n"
     with pytest.raises(warpsim.ExecutionError, match="limit: alloca makes the local memory of the 131072 threads"):
         warpsim.load(alloca)["k"](1024, 128, ())
+
+
+def test_addresses_just_below_a_multiple():
+    """Addresses that follow no stride, each a byte before a word."""
+    found = one(
+        "mov.u32 %r8, %tid.x; mul.lo.u32 %r8, %r8, %r8; and.b32 %r8, %r8, 15; shl.b32 %r8, %r8, 2; add.u32 %r8, %r8, 3;"
+        " mov.u32 %r10, s; add.u32 %r10, %r10, %r8; st.shared.u32 [%r10], 1;",
+        declared=".shared .align 16 .b8 s[256];",
+    )
+
+    assert found.rule == "misaligned"

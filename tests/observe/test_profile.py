@@ -11,6 +11,7 @@ import pytest
 import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import run_case
+from warpsim.report.profile_page import page
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -99,6 +100,7 @@ def test_the_worst_conflict_is_named():
     assert (conflict.passes, conflict.bank, conflict.warp) == (4, 0, 0)
     assert conflict.words == tuple((128 * k, tuple(range(k, 32, 4))) for k in range(4))
     assert "4 words of bank 0 in CTA (0, 0, 0), warp 0: 0x0 (lanes 0, 4, 8," in str(profile)
+    assert page(profile).partition("<h2>Worst bank conflicts</h2>")[2].count("4 words of bank 0") == 1
 
 
 @pytest.mark.parametrize(("stride", "passes"), [(128, 32), (144, 4), (64, 16)])

@@ -13,6 +13,7 @@ from warpsim.cli.elsewhere import results_of
 from warpsim.host.cases import run_case
 from warpsim.native import runs
 from warpsim.native.cache import available
+from warpsim.parallel import shipping
 from warpsim.parallel.part import perform
 from warpsim.parallel.processes import Processes
 from warpsim.parallel.threads import Threads
@@ -363,3 +364,14 @@ def test_files_of_several_launches():
         assert os.path.exists(path)
 
     assert not os.path.exists(path)
+
+
+def test_arrays_in_a_file(tmp_path):
+    """What is shipped through a file lies side by side in it."""
+    given = [np.arange(n, dtype=np.uint8) + n for n in (5, 1, 100, 64)]
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    places = shipping._write(str(path), given)
+    held = path.read_bytes()
+
+    assert [held[at : at + size] for at, size in places] == [array.tobytes() for array in given]

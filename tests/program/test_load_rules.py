@@ -125,3 +125,14 @@ def test_spaces_of_generic_addresses(space, version, target, taken):
     text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b64 d;\ncvta.{space}.u64 d, d;\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=":6:1: target: "):
         warpsim.load(text)
+
+
+@pytest.mark.parametrize(
+    ("move", "taken"),
+    [("mov.b64 rd, v;", True), ("mov.b64 v, rd;", True), ("mov.b32 r, v;", False), ("mov.b32 v, r;", False)],
+)
+def test_vectors_as_one_value(move, taken):
+    """A vector register is packed into as many bits as it has, and no others (ptxas: "Arguments mismatch")."""
+    text = HEAD + f".entry k()\n{{ .reg .v2 .b32 v; .reg .b32 r; .reg .b64 rd;\n{move}\nret; }}\n"
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=":6:.*operand-type"):
+        warpsim.load(text)

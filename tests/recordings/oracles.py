@@ -74,12 +74,15 @@ def plain(line):
 def recorded():
     """The forms in the kernels and single instructions whose results on a GPU are kept."""
     import matrices
+    from forms import HEAD, entry
+    from forms import recorded as instructions
 
     import warpsim
 
     texts = [path.read_text(encoding="utf-8") for path in TESTS.parent.glob("*/*/kernel.ptx")]
     texts += [path.read_text(encoding="utf-8") for path in TESTS.glob("cases/**/kernel.ptx")]
     texts += [trial.text for trial in matrices.wanted("0/5")]
+    texts += [HEAD + entry(0, form) for form in instructions(TESTS / "data" / "forms_h100.npz")]
     programs = (warpsim.load(text).program for text in dict.fromkeys(texts))
     return {(i.form.root, i.form.syntax) for p in programs for f in p.functions.values() for i in f.code}
 

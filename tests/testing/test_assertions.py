@@ -1,6 +1,7 @@
 """warpsim.testing: assertions that name the first difference."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -37,6 +38,15 @@ def test_differences_are_named(got: np.ndarray, expected: np.ndarray, message: s
     """Shape and type come first, then the elements by index, value, bits and ulps."""
     with pytest.raises(AssertionError, match=f"(?s){message}"):
         assert_bits_equal(got, expected)
+
+
+def test_differences_beyond_those_shown_are_counted():
+    """So many elements stand in the table; the line behind it says how many do not."""
+    with pytest.raises(AssertionError) as caught:
+        assert_bits_equal(np.arange(40), np.zeros(40, np.int64))
+    said = str(caught.value)
+
+    assert len(re.findall(r"^ +\[\d+\] ", said, re.M)) + int(said.partition("... and ")[2].split()[0]) == 39
 
 
 def test_where_differences_lie():

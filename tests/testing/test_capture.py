@@ -1,12 +1,13 @@
 """Recording at the driver, with a driver that is no GPU's: memory and names from a dictionary, arguments as ctypes structures."""
 
 import ctypes
+import types
 
 import numpy as np
 import pytest
 
 import warpsim
-from warpsim.capture import launches, structures
+from warpsim.capture import graphs, launches, structures
 from warpsim.capture import session as capture_session
 from warpsim.capture.cupti import ENTER, EXIT, CallbackData
 from warpsim.capture.images import VARIABLE, Sources
@@ -359,3 +360,9 @@ def test_what_cannot_run_alone(graphed):
         "a graph was not recorded: it has a node of kind host function",
         "a graph was not recorded: it was instantiated before recording began, or cannot be cloned",
     ]
+
+
+def test_a_node_of_a_kernel_handle():
+    """Graphs hold functions of modules (func) or kernels of libraries (kern); either is what the node runs."""
+    for f, kernel in ((7, 0), (0, 7)):
+        assert graphs.Kernel(None, types.SimpleNamespace(f=f, kernel=kernel), None, cooperative=False).function == 7

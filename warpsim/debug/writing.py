@@ -65,7 +65,9 @@ def _value(value: Any) -> Value:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return Value(np.array(value, object if isinstance(value, int) else np.float64))
     data = np.ma.getdata(value)
-    if data.dtype.kind not in "iufb" and data.dtype.itemsize > 2:
+    if data.dtype.kind not in "iufb" and (
+        data.dtype.kind != "V" or data.dtype.itemsize > 2
+    ):  # V: the types of ml_dtypes
         raise DebugError(f"{value!r} is not a number")
     if data.ndim > 1:
         raise DebugError("give one number, or one per lane or element")
