@@ -134,5 +134,5 @@ def test_spaces_of_generic_addresses(space, version, target, taken):
 def test_vectors_as_one_value(move, taken):
     """A vector register is packed into as many bits as it has, and no others (ptxas: "Arguments mismatch")."""
     text = HEAD + f".entry k()\n{{ .reg .v2 .b32 v; .reg .b32 r; .reg .b64 rd;\n{move}\nret; }}\n"
-    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=":6:.*operand-type"):
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=r":6:.*operand-type"):
         warpsim.load(text)

@@ -26,9 +26,7 @@ class Boxes:
     one.
     """
 
-    def __init__(
-        self, fields: Fields, coordinates: list[Array], offsets: list[Array], *, units: bool = False
-    ) -> None:
+    def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array], *, units: bool = False) -> None:
         self.coordinates = [_signed(c, 32) for c in coordinates]
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
