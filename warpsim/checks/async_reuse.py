@@ -59,7 +59,7 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         if access.space == "global":
             if found.stores.stores:
-                found.stores.touch(machine, group, VERBS[access.kind], access.place, access.nbytes, access.active)
+                found.stores.touch(machine, group, VERBS[access.kind], access.places, access.nbytes, access.active)
         elif found.shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
             found.shared.touch(
                 machine, group, VERBS[access.kind], access.place, access.nbytes, access.columns, access.active

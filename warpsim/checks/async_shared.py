@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.stamps import Claims, Met
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -96,7 +96,7 @@ class SharedUses:
         machine: Machine,
         group: Group,
         access: str,
-        place: Array,
+        place: Place,
         nbytes: int,
         columns: Array,
         active: Array | None,

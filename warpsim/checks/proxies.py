@@ -18,7 +18,7 @@ from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.checks.log import Log
 from warpsim.checks.proxy_findings import Earlier, report_access
 from warpsim.machine.reporting import present
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -102,7 +102,7 @@ class Proxies:
     # ---- the generic proxy -------------------------------------------------------------------
 
     def shared(
-        self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, *, write: bool
+        self, group: Group, place: Place, nbytes: int, columns: Array, active: Array | None, *, write: bool
     ) -> None:
         """Note a generic access to shared memory."""
         shape = group.selection.shape

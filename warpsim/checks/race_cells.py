@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -60,7 +60,7 @@ class RaceCells(RaceFindings):
         nbytes: int,
         threads: Array,
         mask: Array | None,
-        where: Any,
+        where: Array | Allocation | None,
         *,
         write: bool,
     ) -> None:
@@ -90,7 +90,7 @@ class RaceCells(RaceFindings):
         nbytes: int,
         first: Array,
         last: Array,
-        where: Any,
+        where: Array | Allocation | None,
         agents: Array | None = None,
         *,
         write: bool,

@@ -17,7 +17,7 @@ from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
 from warpsim.machine.events import ATOMIC, MemoryAccess
 from warpsim.machine.selection import Rect
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.values import Affine, Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -37,7 +37,7 @@ class Races(RaceCells):
         self,
         machine: Machine,
         group: Group,
-        place: Array,
+        place: Place,
         nbytes: int,
         columns: Array,
         active: Array | None,
@@ -143,7 +143,7 @@ class Races(RaceCells):
             if note_strided(cells, allocation, access.at, access.nbytes, lanes, self.base, self.now, write=write):
                 return
         threads = group.selection.positions + self.base
-        place, mask, write = access.place, access.active, access.writes
+        place, mask, write = access.places, access.active, access.writes
         self.lanes(
             machine, group, cells, place - allocation.start, access.nbytes, threads, mask, allocation, write=write
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.machine.reporting import party, present
 from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
@@ -10,7 +10,7 @@ from warpsim.machine.window import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.stalled import Stall
+    from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.group import Group
 
 DIVERGENCE = "aligned-divergence"
@@ -38,7 +38,7 @@ class Stalls(Watcher):
             advice="move it to where the lanes have reconverged, or use barrier without .aligned",
         )
 
-    def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
+    def stalled(self, machine: Machine, first: Stall, message: str, values: StallValues) -> None:
         """Report the stall under a rule, if one applies."""
         rule = BROKEN.get(first.wait)
         if rule in machine.launch.settings.checks:

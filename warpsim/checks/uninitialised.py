@@ -119,15 +119,15 @@ class Uninitialised(WrittenBytes):
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what stores write; check what others read."""
-        place, nbytes, active = access.at, access.nbytes, access.active
+        nbytes, active = access.nbytes, access.active
         if access.allocation is not None:
             written = written_bits(access.allocation)
             if access.kind == WRITE:
-                mark(written, place, nbytes, active)
-            elif lacks(written, place, nbytes, active):
+                mark(written, access.at, nbytes, active)
+            elif lacks(written, access.at, nbytes, active):
                 self._meet(machine, group)
             return
-        bits = companion(machine, access.space)
+        bits, place = companion(machine, access.space), access.place
         if access.kind == WRITE:
             bits.mark(place, access.columns, nbytes, active, rows=access.everywhere)
         elif bits.lacks(place, access.columns, nbytes, active, rows=access.everywhere):

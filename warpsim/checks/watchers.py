@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from warpsim.machine.state.launch import BATCH_BYTES
 from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
+    from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
@@ -172,7 +173,7 @@ class RaceWatcher(Watcher):
                 races.fence(group, scope, active)
             races.launch.step = None
 
-    def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
+    def warp_synchronised(self, machine: Machine, group: Group, members: Members) -> None:
         """Note lanes that have met."""
         self._at(machine, group).warp_sync(group, members)
 
@@ -259,7 +260,7 @@ class ProxyFences(Watcher):
         """Note accesses through the generic proxy."""
         if access.allocation is not None:
             if access.kind == WRITE:
-                self._account(machine).globals(group, access.allocation, access.place, access.nbytes, access.active)
+                self._account(machine).globals(group, access.allocation, access.places, access.nbytes, access.active)
         elif access.space != "local":
             self._account(machine).shared(
                 group, access.place, access.nbytes, access.columns, access.active, write=access.writes

@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.window import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class WrittenBits(WordSpace):
             self.full = full
             self._recount()
 
-    def mark(self, place: Array, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
+    def mark(self, place: Place, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
         """Mark ``nbytes`` at each ``place`` of ``columns`` (broadcast) as written; ``rows``: by all columns alike."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             self.own()
@@ -97,7 +97,7 @@ class WrittenBits(WordSpace):
         self.full[:] = False
         self._recount()
 
-    def lacks(self, place: Array, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> bool:
+    def lacks(self, place: Place, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> bool:
         """Whether any of these bytes was never written."""
         if (one := self._one_place(place, columns, nbytes, active)) is not None:
             return bool((one != ALL).any())
@@ -121,7 +121,7 @@ class WrittenBits(WordSpace):
                 return True
         return False
 
-    def _one_place(self, place: Array, columns: Array, nbytes: int, active: Array | None) -> Array | None:
+    def _one_place(self, place: Place, columns: Array, nbytes: int, active: Array | None) -> Array | None:
         """The bits themselves, for whole words at one address of one column, as in a CTA that runs separately."""
         if columns.size != 1 or self.n_columns == 1 or nbytes < 4 or active is not None or not isinstance(place, int):
             return None
@@ -137,7 +137,7 @@ class WrittenBits(WordSpace):
         """Whether the rows of ``[low, high)`` are known to be full; False may mean that nobody has checked."""
         return bool(self.full[low >> 2 : high + 3 >> 2].all())
 
-    def _is_full(self, place: Array, nbytes: int) -> bool:
+    def _is_full(self, place: Place, nbytes: int) -> bool:
         if isinstance(place, int):
             return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
         first = np.asarray(place) >> 2
@@ -158,7 +158,7 @@ class WrittenBits(WordSpace):
     def _recount(self) -> None:
         self.open = len(self.full) - int(np.count_nonzero(self.full))
 
-    def _places(self, place: Array, columns: Array, nbytes: int, active: Array | None) -> list[tuple[Array, Array]]:
+    def _places(self, place: Place, columns: Array, nbytes: int, active: Array | None) -> list[tuple[Array, Array]]:
         """Views of the bits as elements, and the flat indices of an access in them."""
         at = np.asarray(place, np.int64)
         if active is not None:
@@ -196,14 +196,14 @@ def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
 
 
-def mark(bits: Allocation, place: Array | Affine, nbytes: int, active: Array | None) -> None:
+def mark(bits: Allocation, place: Place | Affine, nbytes: int, active: Array | None) -> None:
     """Mark ``nbytes`` at each ``place`` (addresses, or affine) as written."""
     bits.own()
     if type(place) is Affine:
         view = _elements(bits, place, nbytes)
         view[...] = np.iinfo(view.dtype).max
         return
-    at = _chosen(as_array(place), active) - bits.start
+    at = _chosen(np.asarray(place), active) - bits.start
     if nbytes > 16:
         bits.data[at.reshape(-1, 1) + np.arange(nbytes)] = 0xFF
         return
@@ -211,12 +211,12 @@ def mark(bits: Allocation, place: Array | Affine, nbytes: int, active: Array | N
         bits.data[at + k] = 0xFF
 
 
-def lacks(bits: Allocation, place: Array | Affine, nbytes: int, active: Array | None) -> bool:
+def lacks(bits: Allocation, place: Place | Affine, nbytes: int, active: Array | None) -> bool:
     """Whether any of ``nbytes`` at these addresses was never written."""
     if type(place) is Affine:
         view = _elements(bits, place, nbytes)
         return bool((view != np.iinfo(view.dtype).max).any())
-    at = _chosen(as_array(place), active) - bits.start
+    at = _chosen(np.asarray(place), active) - bits.start
     return not all(bits.data[at + k].all() for k in range(nbytes))
 
 

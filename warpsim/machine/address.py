@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, Value, as_array
+
+Coordinate = Value | tuple[Value, ...]
+"""A coordinate, or several in braces."""
 
 
 class Address:
@@ -16,7 +17,7 @@ class Address:
 
     __slots__ = ("base", "coordinates", "offset")
 
-    def __init__(self, base: Any, offset: int = 0, coordinates: tuple[Any, ...] = ()) -> None:
+    def __init__(self, base: Value, offset: int = 0, coordinates: tuple[Coordinate, ...] = ()) -> None:
         self.base = base
         self.offset = offset
         self.coordinates = coordinates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,7 @@ Members = Reg | Imm | None
 """The membermask of an instruction; None for the whole warp."""
 
 
-def taking_part(group: Group, guarded: Any) -> Array:
+def taking_part(group: Group, guarded: Array | None) -> Array:
     """Lanes ``[n, 32, m]`` of the group that pass a guard."""
     warps = group.warps
     return warps.active if guarded is None else warps.active & warps.spread(guarded)

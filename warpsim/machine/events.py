@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 import numpy as np
 
-from warpsim.machine.values import Affine, Array
+from warpsim.machine.values import Affine, Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import Allocation
@@ -34,7 +34,7 @@ class MemoryAccess:
     """READ, WRITE or ATOMIC."""
     space: str
     """"global", "local", "shared" or "shared::cluster"."""
-    at: Any
+    at: Place | Affine
     """The byte addresses in the machine's representation: an int, an int64 array or, in global memory, an `Affine`."""
     nbytes: int
     allocation: Allocation | None
@@ -51,9 +51,14 @@ class MemoryAccess:
     """All columns are accessed alike, each at every ``place``."""
 
     @property
-    def place(self) -> Any:
+    def place(self) -> Place:
         """The byte addresses, an int or an int64 array: absolute in global memory, else offsets."""
         return self.at.array().view(np.int64) if type(self.at) is Affine else self.at
+
+    @property
+    def places(self) -> Array:
+        """The same as an int64 array."""
+        return np.asarray(self.place, np.int64)
 
     @property
     def writes(self) -> bool:
@@ -172,7 +177,7 @@ def _heard(events: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, tuple[int, .
 def _together(listeners: list[Callable[..., None]]) -> Callable[..., None]:
     """One callable for several listeners, called in the given order."""
 
-    def told(*arguments: Any) -> None:
+    def told(*arguments: object) -> None:
         for listener in listeners:
             listener(*arguments)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import overload
 
 import attrs
 
 from warpsim.isa.evidence import evidence
+from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
 
 
@@ -26,14 +27,14 @@ class Executed:
         """The same without the count."""
         return attrs.evolve(self, count=0)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """As JSON has it."""
         return attrs.asdict(self)
 
 
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
     """The instructions of the blocks that warps entered, with counts, by name."""
-    total: dict[str, tuple[Any, int]] = {}
+    total: dict[str, tuple[Form, int]] = {}
     for block, warps in counts.items():
         for instruction in block.instructions:
             known = total.get(instruction.text)
@@ -58,7 +59,13 @@ class Fidelity(Sequence[Executed]):
             self._counts = {}
         return self._found
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Executed: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Executed, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Executed | tuple[Executed, ...]:
         return self._all[index]
 
     def __len__(self) -> int:
@@ -67,5 +74,5 @@ class Fidelity(Sequence[Executed]):
     def __repr__(self) -> str:
         return "\n".join(f"{e.standing:9} {e.count:>12,}  {e.instruction}: {e.evidence}" for e in self._all)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Fidelity], tuple[dict[BoundBlock, int], int, tuple[Executed, ...]]]:
         return Fidelity, ({}, self._sm, self._all)

@@ -8,7 +8,7 @@ another place (see `warpsim.machine.meetings`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         return _bind_warpgroup(step, guard, whole=instruction.traits.is_async(Family.WGMMA))
     members = membermask(instruction)
 
-    def gated(machine: Machine, group: Group) -> Any:
+    def gated(machine: Machine, group: Group) -> object:
         active = None if guard is None else guard(machine, group)
         if active is False:
             return None
@@ -90,7 +90,7 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
 def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
     """Put a gate for four warps before ``step``; if ``whole``, none of their threads may have exited."""
 
-    def gated(machine: Machine, group: Group) -> Any:
+    def gated(machine: Machine, group: Group) -> object:
         selection = group.selection
         active = None if guard is None else guard(machine, group)
         if active is False:
@@ -144,7 +144,7 @@ def _needed(machine: Machine) -> Array:
     return machine.batch.warpgroups[1]
 
 
-def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Any = None) -> Array | None:
+def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Array | None = None) -> Array | None:
     """A mask of the group's warps ``[n, m]`` that lack a participating lane; None if there are none. Lanes outside
     ``guarded`` do not participate.
     """

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
 
 
 @attrs.frozen(eq=False)
@@ -24,7 +28,7 @@ class Issue:
     slots_other: tuple[int, ...]
     rows_d: Array
     rows_a: Array
-    execute: Callable[..., Any]
+    execute: Callable[[Machine, Group], object]
     rows: Array = attrs.field(init=False)
 
     key: bytes = attrs.field(init=False)

@@ -49,8 +49,8 @@ class Machine:
         """
         self.attention = False
         """Whether a watcher asks to be called after the current step."""
-        self._specials: dict[str, Any] = {}
-        self._parameters: dict[tuple[int, str], Any] = {}
+        self._specials: dict[str, Value] = {}
+        self._parameters: dict[tuple[int, str], Value] = {}
 
     # ---- registers ---------------------------------------------------------------------------
 
@@ -59,13 +59,13 @@ class Machine:
         key = depth, plan.name
         frame = self.batch.frames.get(key)
         if frame is None:
-            values: list[Any] = [None] * plan.n_registers + plan.extras
-            for slot, name in plan.specials:
+            values = [None] * plan.n_registers + plan.extras
+            for slot, name in plan.specials.items():
                 values[slot] = self.special(name)
             frame = self.batch.frames[key] = Frame(values)
         return frame
 
-    def special(self, name: str) -> Any:
+    def special(self, name: str) -> Value:
         """A special register's value for all threads of the batch."""
         value = self._specials.get(name)
         if value is None:
@@ -104,7 +104,7 @@ class Machine:
         """Request `carried_after` for the current step. For watchers, during a memory access of lanes."""
         self.attention = True
 
-    def param(self, offset: int, type: ScalarType) -> Any:
+    def param(self, offset: int, type: ScalarType) -> Value:
         """A kernel parameter's value."""
         key = offset, type.name
         value = self._parameters.get(key)

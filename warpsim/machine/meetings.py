@@ -5,7 +5,7 @@ redux, match).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         for group, value, index in zip(parts, values, slices, strict=True):
             full[index] = _spread(value, group)
         arguments.append(warps.spread(full.reshape(together.shape)))
-    keywords: dict[str, Any] = {name: port(machine, name, joint, None) for name in form.ports - {"active", "report"}}
+    keywords: dict[str, object] = {name: port(machine, name, joint, None) for name in form.ports - {"active", "report"}}
     if "active" in form.ports:
         keywords["active"] = warps.active
     if "report" in form.ports:

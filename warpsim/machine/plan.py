@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any
 
@@ -22,15 +22,14 @@ from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import PLAIN, Ending, Family
-from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.issue import Issue
-from warpsim.machine.values import Affine
+from warpsim.machine.values import Affine, Value
 from warpsim.program.build import program_of
 from warpsim.program.collector import no_collection
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 
-Step = Callable[..., Any]
+Step = Callable[..., object]
 """``step(machine, group)`` executes an instruction; returns whether the group was suspended, or `ATTEND`."""
 End = Callable[..., int | None]
 """``end(machine, group)`` returns the next block; None if the group was passed on."""
@@ -82,11 +81,12 @@ class FunctionPlan:
         self.name = function.name
         self.kernel = kernel
         self.n_registers = len(function.registers)
-        self.extras: list[Any] = []
-        self.specials: list[tuple[int, str]] = []
-        """The slots of special registers, and their names."""
-        self._extra_slots: dict[Any, int] = {}
-        self.zeros: list[Any] = [zero(r.type) for r in function.registers]
+        self.extras: list[Value | None] = []
+        """The contents of slots beyond the registers: constants, and None for special registers."""
+        self.specials: dict[int, str] = {}
+        """The names of special registers, by their slots."""
+        self._extra_slots: dict[Hashable, int] = {}
+        self.zeros: list[Value] = [zero(r.type) for r in function.registers]
         self.offsets: dict[str, int] = {}
         self.frame_start = 0
         self._layout()
@@ -120,7 +120,9 @@ class FunctionPlan:
     def _layout(self) -> None:
         """Lay out local variables and parameters in the function's stack frame."""
         at = 0
-        items: list[Any] = [v for v in self.function.variables if v.space in (StateSpace.LOCAL, StateSpace.PARAM)]
+        items: list[Variable | Param] = [
+            v for v in self.function.variables if v.space in (StateSpace.LOCAL, StateSpace.PARAM)
+        ]
         if not self.function.entry:
             items += [*self.function.params, *self.function.returns]
         for item in items:
@@ -137,7 +139,7 @@ class FunctionPlan:
         """Offset of a local or parameter in the frame."""
         return self.offsets[_key(item)]
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: Value) -> int:
         """The slot of a constant value."""
         key = (value.base, value.dtype) if type(value) is Affine else (value.tobytes(), value.dtype.str)
         return self._slot(key, value)
@@ -146,16 +148,15 @@ class FunctionPlan:
         """The slot of a special register, which each batch fills in."""
         slot = self._extra_slots.get(("special", name))
         if slot is None:
-            slot = self._slot(("special", name), SpecialSlot(name))
-            self.specials.append((slot, name))
+            slot = self._slot(("special", name), None)
+            self.specials[slot] = name
         return slot
 
-    def _slot(self, key: Any, content: Any) -> int:
+    def _slot(self, key: Hashable, content: Value | None) -> int:
         slot = self._extra_slots.get(key)
         if slot is None:
             slot = self._extra_slots[key] = self.n_registers + len(self.extras)
             self.extras.append(content)
-            self.zeros.append(None)
         return slot
 
 
@@ -193,14 +194,14 @@ def _key(item: Variable | Param) -> str:
     return item.unique if isinstance(item, Variable) else f"param {item.name}"
 
 
-def zero(type: ScalarType) -> Any:
+def zero(type: ScalarType) -> Value:
     """The value of an unwritten register."""
     if type.dtype.kind in "iu" and type.bits >= 8:
         return Affine.constant(0, type.dtype)
     return np.zeros(1, type.dtype)
 
 
-def literal(bits: int, type: ScalarType) -> Any:
+def literal(bits: int, type: ScalarType) -> Value:
     """The value of an immediate."""
     if type.kind == "p":
         return np.array([bool(bits)])
@@ -241,7 +242,9 @@ class Image:
         """Functions that may read a clock."""
         return clock_readers(self.program)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(
+        self,
+    ) -> tuple[Callable[..., Image], tuple[str, str, dict[str, int], Callable[[FunctionPlan], None]]]:
         """Copies are bound anew from the text."""
         return _image_of, (self.program.module.source, self.program.file, self.addresses, self.bind)
 
@@ -289,7 +292,7 @@ class KernelPlan:
         """The functions that were bound so far."""
         return tuple(self._functions.values())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[Image, str], KernelPlan], tuple[Image, str]]:
         return Image.plan, (self.image, self.entry.name)
 
     def function(self, name: str) -> FunctionPlan:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.thread_text import ThreadText, global_string
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Reg, Variable
+from warpsim.program.program import Imm, Operand, Reg, Variable
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
 
 
@@ -53,7 +55,14 @@ class Clusters:
         return ranks[self.group.selection.ctas]
 
 
-def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments: Any, returns: Any) -> None:
+def system_call(
+    machine: Machine,
+    group: Group,
+    name: str,
+    plan: FunctionPlan,
+    arguments: Sequence[Operand],
+    returns: Sequence[Operand],
+) -> None:
     """Run a function of the CUDA runtime for every thread of a group."""
     values = [_argument(machine, group, plan, a) for a in arguments]
     if name == "vprintf":
@@ -68,7 +77,7 @@ def system_call(machine: Machine, group: Group, name: str, plan: Any, arguments:
         machine.fault("trap", f"call of extern function {name}, which warpsim does not provide", group)
 
 
-def _argument(machine: Machine, group: Group, plan: Any, argument: Any) -> Array:
+def _argument(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand) -> Array:
     if isinstance(argument, Reg):
         return as_array(group.read(argument.register.index))
     if isinstance(argument, Imm):
@@ -82,7 +91,7 @@ def _argument(machine: Machine, group: Group, plan: Any, argument: Any) -> Array
     )
 
 
-def _result(machine: Machine, group: Group, plan: Any, returns: Any, value: Array) -> None:
+def _result(machine: Machine, group: Group, plan: FunctionPlan, returns: Sequence[Operand], value: Array) -> None:
     for target in returns:
         if isinstance(target, Reg):
             group.set(target.register.index, value)

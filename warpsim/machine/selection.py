@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Value, as_array, repeated
+from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated
 
 Axis = tuple[int, int, int]  # start, step, count
 SMALL = 4096
@@ -33,7 +32,7 @@ class Shape:
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # immutable
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Shape], tuple[int, int, int, int]]:
         return Shape, self.extents
 
     @cached_property
@@ -114,7 +113,7 @@ class Selection:
         """The warp of the first thread: the column of its CTA in the batch, and its number there."""
         return int(self.ctas.flat[0]), int(self.threads.flat[0]) >> 5
 
-    def fetch(self, value: Any) -> Any:
+    def fetch(self, value: Value) -> Value:
         """The part of a batch-wide value that belongs to these threads."""
         raise NotImplementedError
 
@@ -136,7 +135,7 @@ class Rect(Selection):
         self.all_ctas = self.shape[2] * self.shape[3] == batch.n_ctas
         self.all_threads = self.shape[0] * self.shape[1] == batch.n_threads
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Rect], tuple[Shape, tuple[Axis, ...]]]:
         return Rect, (self.batch_shape, self.axes)
 
     @cached_property
@@ -182,7 +181,7 @@ class Rect(Selection):
         last = first + count
         return first % 32 == 0 and (last % 32 == 0 or last == self.batch_shape.n_threads)
 
-    def fetch(self, value: Any) -> Any:
+    def fetch(self, value: Value) -> Value:
         """The slices of a batch-wide value, copied so that later stores to the batch do not change it."""
         if self.is_whole:
             return value
@@ -213,7 +212,7 @@ class Lanes(Selection):
         self.n = len(positions)
         self.shape = (self.n,)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Lanes], tuple[Shape, Array]]:
         return Lanes, (self.batch_shape, self.positions)
 
     @cached_property
@@ -221,7 +220,7 @@ class Lanes(Selection):
         _, n0, _, m0 = self.batch_shape.extents
         return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
 
-    def fetch(self, value: Any) -> Any:
+    def fetch(self, value: Value) -> Value:
         """These lanes' values, one-dimensional; uniform values are unchanged."""
         if type(value) is Affine:
             if value.strides == FLAT:
@@ -231,7 +230,7 @@ class Lanes(Selection):
             return value.reshape(1)
         if value.size == self.batch_shape.n:
             return value.reshape(-1).take(self.positions)
-        flat: Any = 0
+        flat: Place = 0
         for extent, index in zip(value.shape, self._indices, strict=True):
             if extent > 1:
                 flat = flat * extent + index
@@ -280,9 +279,9 @@ class Warps:
 
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""
-        array: Any = as_array(value)
-        full: Any
-        out: Any
+        array = as_array(value)
+        full: Array
+        out: Array
         if array.size == 1:
             return repeated(array, 32)
         if not self.dense:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import attrs
 import numpy as np
@@ -13,6 +13,7 @@ from warpsim.machine.reporting import counted, party, present, stop
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
+    from warpsim.errors import Finding
     from warpsim.machine.machine import Machine
     from warpsim.machine.selection import Shape
     from warpsim.machine.state.batch import Barrier
@@ -32,6 +33,14 @@ WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
 """What threads wait for: all lanes of their warps, those in a membermask, a barrier of the CTA or of the cluster,
 registers, the phase of an mbarrier, or a change of memory.
 """
+
+
+class StallValues(TypedDict):
+    """What the finding of a stall says besides its message."""
+
+    advice: str
+    place: Instruction | None
+    other: Finding | None
 
 
 @attrs.frozen(eq=False)
@@ -104,7 +113,7 @@ def deadlock(machines: list[Machine]) -> None:
         return
     first = stalls[0]
     machine, launch = first.machine, first.machine.launch
-    values: dict[str, Any] = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
+    values: StallValues = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
     message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
     before = machine.errors
     if machine.window.stalled is not None:
@@ -228,7 +237,7 @@ def _phase_wait(group: Group) -> Instruction | None:
     return None
 
 
-def _other(first: Stall, stalls: list[Stall]) -> Any:
+def _other(first: Stall, stalls: list[Stall]) -> Finding | None:
     """A place where a thread waits that should have arrived, preferably in the same CTAs."""
     ctas = first.group.selection.ctas
     others = [s for s in stalls[1:] if s.machine is first.machine]

@@ -9,7 +9,8 @@ marked ``linear`` use only operators that `Affine` implements, all others get ar
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ def _wrap(value: int, bits: int, *, signed: bool) -> int:
     return value - (1 << bits) if signed and value >> (bits - 1) else value
 
 
+@final
 class Affine:
     """``base + strides . index`` modulo 2**N, over axes of the given extents (``[T1, T0, C1, C0]``)."""
 
@@ -61,7 +63,7 @@ class Affine:
 
     CACHES = frozenset({"_array", "_point", "_viewed"})
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Affine], tuple[int, tuple[int, ...], tuple[int, ...], str]]:
         return _affine, (self.base, self.strides, self.extents, self.dtype.str)
 
     @classmethod
@@ -120,14 +122,14 @@ class Affine:
                 strides = tuple([((s + edge) & mask) - edge for s in strides])
         return Affine(((base + half) & mask) - half, strides, extents, self.dtype)
 
-    def _other(self, other: Any) -> Affine:
+    def _other(self, other: object) -> Affine:
         if type(other) is Affine:
             return other
         if isinstance(other, (int, np.integer)):
             return Affine.constant(int(other), self.dtype)
         raise NotAffine
 
-    def __add__(self, other: Any) -> Affine:
+    def __add__(self, other: object) -> Affine:
         o = other if type(other) is Affine else self._other(other)
         mask, half = _MASK[self.dtype]
         base = ((self.base + o.base + half) & mask) - half
@@ -142,19 +144,19 @@ class Affine:
     def __neg__(self) -> Affine:
         return self._make(-self.base, tuple([-s for s in self.strides]), self.extents)
 
-    def __sub__(self, other: Any) -> Affine:
+    def __sub__(self, other: object) -> Affine:
         o = other if type(other) is Affine else self._other(other)
         if o.strides == FLAT:
             mask, half = _MASK[self.dtype]
             return Affine(((self.base - o.base + half) & mask) - half, self.strides, self.extents, self.dtype)
         return self + -o
 
-    def __rsub__(self, other: Any) -> Affine:
+    def __rsub__(self, other: object) -> Affine:
         return self._other(other) + -self
 
     # ---- comparisons: decided where the limits decide them ----------------------------------------
 
-    def _distance(self, other: Any) -> tuple[int, int]:
+    def _distance(self, other: object) -> tuple[int, int]:
         """The smallest and largest difference from another value, without wrapping."""
         o = other if type(other) is Affine else self._other(other)
         if self.strides == FLAT and o.strides == FLAT:
@@ -173,33 +175,33 @@ class Affine:
         strides = tuple([a - b for a, b in zip(self.strides, o.strides, strict=True)])
         return Affine(self.base - o.base, strides, self.extents, self.dtype).limits()
 
-    def __lt__(self, other: Any) -> Array:
+    def __lt__(self, other: object) -> Array:
         low, high = self._distance(other)
         return _decided(holds=high < 0, fails=low >= 0)
 
-    def __le__(self, other: Any) -> Array:
+    def __le__(self, other: object) -> Array:
         low, high = self._distance(other)
         return _decided(holds=high <= 0, fails=low > 0)
 
-    def __gt__(self, other: Any) -> Array:
+    def __gt__(self, other: object) -> Array:
         low, high = self._distance(other)
         return _decided(holds=low > 0, fails=high <= 0)
 
-    def __ge__(self, other: Any) -> Array:
+    def __ge__(self, other: object) -> Array:
         low, high = self._distance(other)
         return _decided(holds=low >= 0, fails=high < 0)
 
-    def __eq__(self, other: Any) -> Array:  # type: ignore[override]
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]
         low, high = self._distance(other)
         return _decided(holds=low == high == 0, fails=low > 0 or high < 0)
 
-    def __ne__(self, other: Any) -> Array:  # type: ignore[override]
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]
         low, high = self._distance(other)
         return _decided(holds=low > 0 or high < 0, fails=low == high == 0)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __mul__(self, other: Any) -> Affine:
+    def __mul__(self, other: object) -> Affine:
         a, b = self, self._other(other)
         if b.strides != FLAT:
             a, b = b, a
@@ -210,16 +212,16 @@ class Affine:
 
     __rmul__ = __mul__
 
-    def __lshift__(self, other: Any) -> Affine:
+    def __lshift__(self, other: object) -> Affine:
         o = self._other(other)
         if o.strides != FLAT or not 0 <= o.base < _RANGE[self.dtype][0]:
             raise NotAffine
         return self * (1 << o.base)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         raise NotAffine(name)
 
-    def __array__(self, *_: Any, **__: Any) -> Array:
+    def __array__(self, *_: object, **__: object) -> Array:
         raise NotAffine
 
     def __bool__(self) -> bool:
@@ -238,7 +240,7 @@ class Affine:
         self._viewed = Affine(((self.base + half) & mask) - half, self.strides, self.extents, dtype)
         return self._viewed  # kept, because it may cache its array
 
-    def astype(self, dtype: Any) -> Affine:
+    def astype(self, dtype: DType | str) -> Affine:
         """Convert; exact if no value wraps in the narrower type, else not affine."""
         dtype = np.dtype(dtype)
         if dtype not in _MASK:
@@ -270,9 +272,11 @@ def _affine(base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype
 
 
 Value = Array | Affine
+Place = int | Array
+"""Byte addresses: one int for all lanes, or an int64 array."""
 
 
-def as_array(value: Any) -> Array:
+def as_array(value: Value) -> Array:
     """The array of a value."""
     return value.array() if type(value) is Affine else value
 

@@ -8,18 +8,16 @@ from launch to launch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING
 
 from warpsim.analysis.loops import Loop
 from warpsim.machine.gate import missing_lanes
-from warpsim.machine.state.group import Group, Stack
-from warpsim.machine.values import Affine
+from warpsim.machine.state.group import Group, Visit
+from warpsim.machine.values import Affine, Value
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import BoundBlock, FunctionPlan
+    from warpsim.machine.plan import BoundBlock
 
 LOOK_EVERY = 4096
 """Back edges between checks of a loop that polls nothing."""
@@ -32,29 +30,6 @@ FINER = 16
 """A nap lasts the time waited so far divided by this, which bounds oversleeping."""
 HORIZON = 1 << 62
 """A group that has waited this many cycles waits forever."""
-
-
-@attrs.define(eq=False)
-class Visit:
-    """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles."""
-
-    plan: FunctionPlan
-    stack: Stack
-    block: int
-    memory: tuple[int, int]
-    state: list[Any]
-    waited: int = 0
-
-    def encloses(self, group: Group) -> bool:
-        """Whether the group is still in this loop, possibly in a function called from it."""
-        depth = len(self.stack)
-        if group.stack[:depth] != self.stack:
-            return False
-        inside = self.plan.loop(self.block).blocks
-        if len(group.stack) > depth:
-            caller, block = group.stack[depth][:2]
-            return caller is self.plan and block in inside
-        return group.plan is self.plan and group.block in inside
 
 
 # ---- time ---------------------------------------------------------------------------------------
@@ -150,7 +125,7 @@ def _alone(machine: Machine, group: Group, loop: Loop) -> bool:
     return not loop.lanes or missing_lanes(machine, group, None) is None
 
 
-def _same(old: list[Any], new: list[Any]) -> bool:
+def _same(old: list[Value], new: list[Value]) -> bool:
     for a, b in zip(old, new, strict=True):
         if a is b:
             continue

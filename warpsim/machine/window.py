@@ -6,7 +6,7 @@ are flat thread numbers in the batch (``thread * n_ctas + cta``); ``columns`` ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, MemoryAccess, Window
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.outside import RowProblem
-    from warpsim.machine.stalled import Stall
+    from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
@@ -48,7 +48,7 @@ class Watcher:
     compiled: ClassVar[frozenset[str]] = frozenset()
     """Events that compiled code handles itself: it runs only code that would tell this class nothing of interest."""
 
-    def __init_subclass__(cls, **more: Any) -> None:
+    def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         cls.events = tuple(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
 
@@ -182,7 +182,7 @@ class Watcher:
         a write, and addresses in global memory may be affine.
         """
 
-    def memory_filled(self, machine: Machine, space: str, place: Any, nbytes: int, columns: Array) -> None:
+    def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
         """Something other than a lane's store has written ``nbytes`` at each ``place`` of these columns of shared or
         local memory: arguments and results of calls, data of asynchronous copies, mbarrier words.
         """
@@ -244,7 +244,7 @@ class Watcher:
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Threads have executed a fence. The instruction's modifiers give its kind, scope and proxies."""
 
-    def warp_synchronised(self, machine: Machine, group: Group, members: Any) -> None:
+    def warp_synchronised(self, machine: Machine, group: Group, members: Members) -> None:
         """Lanes of warps have met in a collective: all lanes, or those in the membermask ``members``."""
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
@@ -268,7 +268,7 @@ class Watcher:
         instruction.
         """
 
-    def stalled(self, machine: Machine, first: Stall, message: str, values: dict[str, Any]) -> None:
+    def stalled(self, machine: Machine, first: Stall, message: str, values: StallValues) -> None:
         """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is
         what the others ultimately wait for; ``message`` says which threads wait for what; ``values`` are kept with the
         finding.

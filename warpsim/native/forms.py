@@ -17,7 +17,7 @@ from warpsim.machine.binding.operand_slots import in_frame, slot_of
 from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.plan import literal
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW
-from warpsim.machine.values import Affine
+from warpsim.machine.values import Affine, Array
 from warpsim.native.trace import Lane, Node, Untraceable, bits, cast, constant, node_of
 from warpsim.native.tracing import trace
 from warpsim.program.program import Addr, Discard, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Vec
@@ -231,21 +231,27 @@ class Reader:
         if operand.coordinates:
             raise Untraceable("coordinates")
         if base is None:
-            return Address(Lane(constant(0, U64)), offset)
+            return Address(_stand_in(constant(0, U64)), offset)
         if isinstance(base, Reg):
             type = base.register.type
             node = self.key(base.register.index, type.dtype)
-            return Address(Lane(cast(node, U64 if type.bits == 64 else U32)), offset)
+            return Address(_stand_in(cast(node, U64 if type.bits == 64 else U32)), offset)
         if isinstance(base, Param) and self.plan.function.entry:
-            return Address(Lane(self.key(("parameters", base.offset + offset), U64)))
+            return Address(_stand_in(self.key(("parameters", base.offset + offset), U64)))
         if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
             at = self.plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-            return Address(Lane(self.key(("frame", at, U64.str), U64)))
+            return Address(_stand_in(self.key(("frame", at, U64.str), U64)))
         window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
         address = self.plan.kernel.address(base) + window
         if base.space is StateSpace.SHARED:
-            return Address(Lane(constant(address, U64)), offset)
-        return Address(Lane(self.key(("number", address), U64)), offset)
+            return Address(_stand_in(constant(address, U64)), offset)
+        return Address(_stand_in(self.key(("number", address), U64)), offset)
+
+
+def _stand_in(node: Node) -> Array:
+    """A node as the lanes of an address, which bodies only pass on."""
+    lane: Any = Lane(node)
+    return lane
 
 
 def written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.machine.binding.slots import SpecialSlot
 from warpsim.machine.values import FLAT, Affine
 from warpsim.native.forms import Key
 from warpsim.native.linear import SPAN, add, times
@@ -86,11 +85,7 @@ def key_type(shape: Shape, key: Key) -> str:
 def special_name(shape: Shape, key: Key) -> str:
     """The special register that a key means, if any."""
     plan = shape.plan
-    if isinstance(key, tuple) and isinstance(key[0], int) and key[0] >= plan.n_registers:
-        content = plan.extras[key[0] - plan.n_registers]
-        if isinstance(content, SpecialSlot):
-            return content.name
-    return ""
+    return plan.specials.get(key[0], "") if isinstance(key, tuple) and isinstance(key[0], int) else ""
 
 
 class Inputs:

@@ -41,9 +41,9 @@ class Footprint(Watcher):
             return
         instruction = group.instruction
         at, reduces = access.at, instruction.traits.access is Access.ATOMIC
-        plain = type(at) is Affine and access.active is None and not reduces
-        if plain:
-            key = access.writes, at.base, at.strides, at.extents, access.nbytes
+        plain = at if type(at) is Affine and access.active is None and not reduces else None
+        if plain is not None:
+            key = access.writes, plain.base, plain.strides, plain.extents, access.nbytes
             if key in self._seen:  # the same tile again, in a loop
                 return
             self._seen.add(key)
@@ -52,9 +52,9 @@ class Footprint(Watcher):
             marks = marks_of(self.reduced, (allocation.start, kind), allocation)
         else:
             marks = marks_of(self.written if access.writes else self.read, allocation.start, allocation)
-        if plain and mark_affine(marks, at, allocation.start, access.nbytes):
+        if plain is not None and mark_affine(marks, plain, allocation.start, access.nbytes):
             return
-        place = np.asarray(access.place)
+        place = access.places
         if access.active is not None:
             place, active = np.broadcast_arrays(place, access.active)
             place = place[active]

@@ -6,14 +6,12 @@ lane (a multicast copy has several).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
-from warpsim.machine.address import Address
+from warpsim.machine.address import Address, Coordinate
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
@@ -30,7 +28,7 @@ from warpsim.machine.state.transfers import (
     Transfer,
     Work,
 )
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, Value
 from warpsim.types import ScalarType
 
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
@@ -41,7 +39,9 @@ class BulkCopies(BulkReach):
 
     # ---- the port ----------------------------------------------------------------------------
 
-    def tensor_load(self, dst: Any, map: Any, bar: Any, offsets: Any, mask: Any) -> None:
+    def tensor_load(
+        self, dst: Address, map: Address, bar: Address, offsets: Coordinate | None, mask: Value | None
+    ) -> None:
         """Copy a box to shared memory, and count its bytes at the mbarrier."""
         lanes = self.lanes()
         targets, bars = self.address(dst, lanes), self.address(bar, lanes)
@@ -57,7 +57,7 @@ class BulkCopies(BulkReach):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 
-    def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
+    def tensor_store(self, map: Address, src: Address, reduction: Choose | None) -> None:
         """Copy a box from shared memory; elements outside the tensor are not stored."""
         lanes = self.lanes()
         sources = self.address(src, lanes)
@@ -78,11 +78,11 @@ class BulkCopies(BulkReach):
 
     def copy(
         self,
-        dst: tuple[str, Any],
-        src: tuple[str, Any],
-        size: Any,
-        bar: Any = None,
-        mask: Any = None,
+        dst: tuple[str, Address],
+        src: tuple[str, Address],
+        size: Value,
+        bar: Address | None = None,
+        mask: Value | None = None,
         reduction: Choose | None = None,
         type: ScalarType | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class BulkCopies(BulkReach):
                     self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction, type)
 
     def _to_global(
-        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: Choose | None, type: Any
+        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: Choose | None, type: ScalarType | None
     ) -> None:
         owners, start = self.shared(lanes.columns, sources)
         if not self.inside(start, n):
@@ -125,7 +125,7 @@ class BulkCopies(BulkReach):
         bars: Array,
         masks: Array | None,
         reduction: Choose | None,
-        type: Any,
+        type: ScalarType | None,
     ) -> None:
         to = self.receivers(lanes, targets, bars, masks)
         if not self.inside(to.start, n):
@@ -140,7 +140,7 @@ class BulkCopies(BulkReach):
         self._start(lanes, RunLoad(to, n, sources, reads, reduction, type), to, n, reads, reduces=reduction is not None)
 
     def remote(
-        self, dst: Any, bar: Any, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
+        self, dst: Address, bar: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None = None
     ) -> None:
         """Store each lane's values at ``dst`` in the cluster's shared memory, or combine them with its contents."""
         lanes, nbytes = self.lanes(), type.bytes * len(values)

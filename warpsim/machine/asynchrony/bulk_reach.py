@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,7 +19,7 @@ from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
-from warpsim.machine.values import Array, DType, as_array
+from warpsim.machine.values import Array, DType, Value, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -58,7 +58,7 @@ class BulkReach:
         index = index[order]
         return Lanes(index, columns[order].astype(np.int64), selection.positions.reshape(-1)[index])
 
-    def flat(self, value: Any, lanes: Lanes) -> Array:
+    def flat(self, value: Value, lanes: Lanes) -> Array:
         """An operand's value in each of the lanes."""
         shape = self.group.selection.shape
         array = as_array(value)
@@ -175,7 +175,7 @@ class BulkReach:
 
     # ---- maps --------------------------------------------------------------------------------
 
-    def maps(self, map: Any, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
+    def maps(self, map: Address, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
         """The maps that the lanes use, each with its lanes. Maps with the same bytes count as one, wherever they are:
         kernels that make their own have one per CTA.
         """
@@ -318,9 +318,9 @@ class BulkReach:
         self.machine.fill("shared", address, np.broadcast_to(columns, values.shape), values)
 
 
-def coordinates(address: Address) -> tuple[Any, ...]:
+def coordinates(address: Address) -> tuple[Value, ...]:
     """The coordinates of a tensor address."""
-    found: list[Any] = []
+    found: list[Value] = []
     for part in address.coordinates:
-        found += part if isinstance(part, tuple) else [part]
+        found += part if isinstance(part, tuple) else (part,)
     return tuple(found)

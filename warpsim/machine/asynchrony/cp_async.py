@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class AsyncGroups:
         """Wait until at most ``n`` groups are pending; with ``everything``, also for copies outside groups."""
         transfers.wait(self.machine, self.group, self.active, KIND, n, everything=everything)
 
-    def arrive(self, columns: Any, address: Any) -> None:
+    def arrive(self, columns: Array, address: Array) -> None:
         """Arrive at the active lanes' mbarriers when all earlier copies of the thread are complete."""
         signal = Signal(columns, address, np.zeros(1, np.int64), arrivals=1)
         lanes = self.group.lanes(self.active)

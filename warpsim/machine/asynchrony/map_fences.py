@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
 
 
@@ -16,7 +15,7 @@ class TensorMapFences(BulkReach):
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active))
 
-    def acquire(self, map: Any) -> None:
+    def acquire(self, map: Address) -> None:
         """Acquire the maps at these addresses."""
         told = self.machine.window.map_acquired
         if told is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -120,7 +120,7 @@ class MbarrierObjects:
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape
 
-    def _lanes(self) -> Any:
+    def _lanes(self) -> slice | Array:
         return slice(None) if self.active is None else np.broadcast_to(self.active, self._shape()).reshape(-1)
 
 

@@ -65,7 +65,7 @@ def _owed(state: Wgmma, group: Group, slot: int, columns: Array) -> Array:
     return found
 
 
-def _stand_in(machine: Machine, group: Group, env: dict[int, Value]) -> Group:
+def _stand_in(machine: Machine, group: Group, env: dict[int, Value | None]) -> Group:
     """A group at the same place, with some of the values."""
     new = machine.stand_in(group)
     for slot, value in env.items():
@@ -135,7 +135,7 @@ def _perform_one(machine: Machine, pending: Pending, ready: Array) -> None:
     issue.execute(machine, part)
     machine.delivering = outer
     for slot in issue.slots_d:
-        value = as_array(part.env[slot])
+        value = as_array(part.read(slot))
         selection.write(held[slot].view(value.dtype), np.broadcast_to(value, selection.shape))
 
 

@@ -255,6 +255,7 @@ def guard_of(plan: FunctionPlan, instruction: Instruction) -> Guard:
             value = group.fetch(slot)
         if value.size == 1:
             return None if bool(value.reshape(-1)[0]) != negated else False
+        assert type(value) is not Affine, "a predicate is an array"
         mask = ~value if negated else value
         if mask.all():
             return None

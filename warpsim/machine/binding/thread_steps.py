@@ -105,7 +105,7 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
     (i, one), (j, other) = first, second
 
-    def step(machine: Machine, group: Group) -> None:  # noqa: C901  where launches spend their time: no calls
+    def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
         env = group.env
         a, b = env[i], env[j]
         if a is None:
@@ -152,7 +152,7 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, An
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
-    def step(machine: Machine, group: Group) -> None:
+    def step(machine: Machine, group: Group) -> object:
         env, given = group.env, []
         try:
             for slot, dtype in pairs:
@@ -181,7 +181,7 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
 
-    def step(machine: Machine, group: Group) -> None:  # noqa: C901  where launches spend their time: no calls
+    def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
         env = group.env
         values = []
         affine, wide = linear, False
@@ -208,7 +208,7 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
                     result = _fit_linear(result, width, signed=signed)
                 env[d] = result
                 group.dirty.add(d)
-                return
+                return None
         for k, value in enumerate(values):
             if type(value) is Affine:
                 dtype = pairs[k][1]

@@ -7,7 +7,6 @@ and read-only mappings are always checked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from warpsim.machine.memory.addresses import lifted, space_of
 from warpsim.machine.memory.atomics import Reach, apply_atomic
 from warpsim.machine.memory.row_access import RowAccess
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.values import Affine, Array, DType, as_array
+from warpsim.machine.values import Affine, Array, DType, Value, as_array
 from warpsim.types import ScalarType
 
 
@@ -42,7 +41,12 @@ class Memory(Reach, RowAccess):
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
         kind = space_of(space, address)
         if kind == "":
-            self._by_space(address, lambda port, k, a: port.store(k, a, type, values), None, 0)
+
+            def put(port: Memory, k: str, a: Address) -> tuple[()]:
+                port.store(k, a, type, values)
+                return ()
+
+            self._by_space(address, put, None, 0)
             return
         if kind == "local":
             self.globals.private += 1
@@ -76,15 +80,14 @@ class Memory(Reach, RowAccess):
         name = space_of(space)
         if name == "":
 
-            def access(port: Memory, k: str, a: Address) -> tuple[Array | None]:
-                return (
-                    port.atomic(
-                        k, a, type, update, operands, returns=returns, kind=kind, shared=shared, safe_sum=safe_sum
-                    ),
+            def access(port: Memory, k: str, a: Address) -> tuple[Array, ...]:
+                old = port.atomic(
+                    k, a, type, update, operands, returns=returns, kind=kind, shared=shared, safe_sum=safe_sum
                 )
+                return () if old is None else (old,)
 
-            got = self._by_space(address, access, type, 1)
-            return got[0] if returns else None
+            got = self._by_space(address, access, type if returns else None, 1)
+            return got[0] if got else None
         if shared is not None and name.startswith("shared"):
             update = shared
         return apply_atomic(self, name, address, type.dtype, update, operands, kind, safe_sum, returns=returns)
@@ -141,8 +144,13 @@ class Memory(Reach, RowAccess):
     # ---- generic addresses -------------------------------------------------------------------
 
     def _by_space(
-        self, address: Address, access: Callable[[Memory, str, Address], Any], type: ScalarType | None, count: int
-    ) -> Any:
+        self,
+        address: Address,
+        access: Callable[[Memory, str, Address], tuple[Array, ...]],
+        type: ScalarType | None,
+        count: int,
+    ) -> tuple[Array, ...]:
+        """What ``access`` returns for each lane's space: ``count`` elements of a type, or nothing (None)."""
         base, offset = address.base, address.offset
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
@@ -166,8 +174,8 @@ class Memory(Reach, RowAccess):
             if mask.any():
                 here = np.broadcast_to(mask, self.group.selection.shape)
                 parts.append((here, access(self.among(here), kind, Address(array - window, offset))))
-        if type is None or not parts or parts[0][1] is None or parts[0][1][0] is None:
-            return (None,)
+        if type is None:
+            return ()
         shape = self.group.selection.shape
         out = tuple([np.zeros(shape, type.dtype) for _ in range(count)])
         for mask, values in parts:
@@ -176,6 +184,6 @@ class Memory(Reach, RowAccess):
         return out
 
 
-def _view(value: Any, dtype: DType) -> Array:
+def _view(value: Value, dtype: DType) -> Array:
     array = as_array(value)
     return array if array.dtype is dtype else array.view(dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -45,7 +44,7 @@ class Cells:
     that the keys index, where there is one."""
 
     def __init__(
-        self, keys: Array, get: Callable[[Any], Array], put: Callable[[Any, Array], None], flat: Array | None
+        self, keys: Array, get: Callable[[Array], Array], put: Callable[[Array, Array], None], flat: Array | None
     ) -> None:
         self.keys = keys
         self.get = get
@@ -56,7 +55,7 @@ class Cells:
     def of(cls, keys: Array, elements: Array) -> Cells:
         """Elements of an array."""
 
-        def put(lanes: Any, values: Array) -> None:
+        def put(lanes: Array, values: Array) -> None:
             elements[keys[lanes]] = values
 
         return cls(keys, lambda lanes: elements[keys[lanes]], put, elements)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -148,7 +147,7 @@ class GlobalAccess(Port):
             told(self.machine, self.group, record)
 
     def tell_companion_global(
-        self, access: int, allocation: Allocation, place: Any, nbytes: int, active: Array | None
+        self, access: int, allocation: Allocation, place: Array | Affine, nbytes: int, active: Array | None
     ) -> None:
         """Report an access to an allocation that has a companion."""
         told = self.window.companion_accessed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
-from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
+from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array
 
 
 class WordAccess(Port):
@@ -32,7 +31,7 @@ class WordAccess(Port):
             return self.shared, selection.columns, covered
         return self.shared, selection.ctas, False
 
-    def place(self, kind: str, address: Address, nbytes: int) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+    def place(self, kind: str, address: Address, nbytes: int) -> tuple[Place, WordSpace, Array, bool, Array | None]:
         """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
         the lanes that may access.
         """
@@ -75,7 +74,7 @@ class WordAccess(Port):
 
     def _word_faults(
         self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
-    ) -> tuple[Any, WordSpace, Array, bool, Array | None]:
+    ) -> tuple[Place, WordSpace, Array, bool, Array | None]:
         space.spare()
         shape = self.group.selection.shape
         place = np.broadcast_to(array, shape)
@@ -135,7 +134,7 @@ class WordAccess(Port):
         if window.companion_accessed is not None and space.companion is not None:
             window.companion_accessed(self.machine, self.group, access)
 
-    def _rows(self, kind: str, space: WordSpace, place: Any, n_words: int) -> list[Array] | None:
+    def _rows(self, kind: str, space: WordSpace, place: Place, n_words: int) -> list[Array] | None:
         """Whole rows of words, if the address does not depend on the column."""
         shape = self.machine.batch.shape.extents
         tail = shape if kind == "local" else (1, 1, *shape[2:])
@@ -166,7 +165,7 @@ class WordAccess(Port):
         self,
         kind: str,
         space: WordSpace,
-        place: Any,
+        place: Place,
         columns: Array,
         active: Array | None,
         values: tuple[Array, ...],
@@ -201,7 +200,7 @@ class WordAccess(Port):
                 space.scatter(place[mask] + k * size, columns[mask], full[mask])
 
     def _differs_words(
-        self, space: WordSpace, place: Any, columns: Array, active: Array | None, values: tuple[Array, ...]
+        self, space: WordSpace, place: Place, columns: Array, active: Array | None, values: tuple[Array, ...]
     ) -> Array:
         """A mask of the lanes whose values differ from memory."""
         shape = self.group.selection.shape
@@ -212,7 +211,7 @@ class WordAccess(Port):
             found |= bits_of(held) != bits_of(value)
         return found if active is None else found & active
 
-    def _store_rows(self, space: WordSpace, place: Any, values: tuple[Array, ...], shape: tuple[int, ...]) -> None:
+    def _store_rows(self, space: WordSpace, place: Place, values: tuple[Array, ...], shape: tuple[int, ...]) -> None:
         words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]
         n_columns = space.n_columns
         if isinstance(place, int):
@@ -228,7 +227,7 @@ class WordAccess(Port):
             space.words[index + k] = rows
 
 
-def _by_rows(kind: str, place: Any) -> bool:
+def _by_rows(kind: str, place: Place) -> bool:
     """Whether all columns are accessed at the same addresses."""
     if isinstance(place, int):
         return True

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
 from warpsim.machine.selection import Selection, Shape
-from warpsim.machine.values import Affine
+from warpsim.machine.values import Affine, Array
 from warpsim.program.program import Instruction
 
 
@@ -27,12 +26,12 @@ class _Comparison:
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], tuple[object, object]] = {}
 
-    def differ(self, a: Any, b: Any, path: str) -> str | None:
+    def differ(self, a: object, b: object, path: str) -> str | None:
         if a is b:
             return None
         if type(a) is not type(b):
             return f"{path}: {type(a).__name__} and {type(b).__name__}"
-        if isinstance(a, np.ndarray):
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             return None if _same_array(a, b) else path or "."
         name = _name(a)
         if name is not None:
@@ -41,32 +40,32 @@ class _Comparison:
             if (id(a), id(b)) in self._seen:
                 return None
             self._seen[id(a), id(b)] = a, b  # kept, so that its identity is not reused
-        if isinstance(a, dict):
+        if isinstance(a, dict) and isinstance(b, dict):
             return self._mappings(a, b, path)
-        if isinstance(a, Sequence) and not isinstance(a, (str, bytes)):
+        if isinstance(a, Sequence) and isinstance(b, Sequence) and not isinstance(a, (str, bytes)):
             return self._sequences(a, b, path)
         fields = _fields(a)
         if fields and not isinstance(a, (set, frozenset)):
             return self._first((getattr(a, f, None), getattr(b, f, None), f"{path}.{f}") for f in fields)
         return None if a == b or (a != a and b != b) else f"{path}: {a!r} and {b!r}"
 
-    def _first(self, pairs: Iterable[tuple[Any, Any, str]]) -> str | None:
+    def _first(self, pairs: Iterable[tuple[object, object, str]]) -> str | None:
         found = (self.differ(*pair) for pair in pairs)
         return next((f for f in found if f), None)
 
-    def _sequences(self, a: Sequence[Any], b: Sequence[Any], path: str) -> str | None:
+    def _sequences(self, a: Sequence[object], b: Sequence[object], path: str) -> str | None:
         if len(a) != len(b):
             return f"{path}: {len(a)} and {len(b)} elements"
         return self._first((x, y, f"{path}[{i}]") for i, (x, y) in enumerate(zip(a, b, strict=True)))
 
-    def _mappings(self, a: dict[Any, Any], b: dict[Any, Any], path: str) -> str | None:
+    def _mappings(self, a: dict[Hashable, object], b: dict[Hashable, object], path: str) -> str | None:
         ours, theirs = ({_name(k) or k: v for k, v in x.items()} for x in (a, b))
         if ours.keys() != theirs.keys():
             return f"{path}: keys {sorted(map(str, ours.keys() ^ theirs.keys()))[:3]}"
         return self._first((v, theirs[k], f"{path}[{k!r}]") for k, v in ours.items())
 
 
-def _same_array(a: Any, b: Any) -> bool:
+def _same_array(a: Array, b: Array) -> bool:
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.dtype.hasobject:
@@ -76,7 +75,7 @@ def _same_array(a: Any, b: Any) -> bool:
     return bool(a.tobytes() == b.tobytes())
 
 
-def _name(value: Any) -> tuple[Any, ...] | None:
+def _name(value: object) -> tuple[object, ...] | None:
     """The identity of a part of the plan, or of an immutable object."""
     if isinstance(value, Instruction):
         return "instruction", value.span, value.text
@@ -93,7 +92,7 @@ def _name(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _fields(value: Any) -> list[str]:
+def _fields(value: object) -> list[str]:
     """The attributes to compare."""
     names: list[str] = [*getattr(value, "__dict__", ())] if not isinstance(value, type) else []
     for cls in type(value).__mro__:

@@ -7,7 +7,7 @@ import copy
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -67,9 +67,9 @@ class Allocation:
         self.anchored = anchored
         self.companion: Allocation | None = None
         self._sharing: weakref.WeakSet[Allocation] | None = None
-        self._views: dict[tuple[Any, int], Array] = {}
+        self._views: dict[tuple[DType, int], Array] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Allocation:
+    def __deepcopy__(self, memo: dict[int, object]) -> Allocation:
         copied = Allocation(self.start, self.data, self.name, self.number, read_only=self.read_only, anchored=False)
         if self._sharing is None:
             self._sharing = weakref.WeakSet((self,))
@@ -78,13 +78,8 @@ class Allocation:
         copied.companion = copy.deepcopy(self.companion, memo)
         return copied
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("start", "data", "name", "read_only", "number", "companion")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        companion = state.pop("companion")
-        self.__init__(**state, anchored=False)  # type: ignore[misc]
-        self.companion = companion
+    def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
+        return _unpickled, ((self.start, self.data, self.name, self.read_only, self.number, self.companion),)
 
     @property
     def is_shared(self) -> bool:
@@ -114,6 +109,16 @@ class Allocation:
         return view
 
 
+Pickled = tuple[int, Array, str, bool, int, "Allocation | None"]
+
+
+def _unpickled(state: Pickled) -> Allocation:
+    start, data, name, read_only, number, companion = state
+    made = Allocation(start, data, name, number, read_only=read_only, anchored=False)
+    made.companion = companion
+    return made
+
+
 class GlobalMemory:
     """The address space shared by kernels, arrays, module variables and the heap.
 
@@ -135,7 +140,7 @@ class GlobalMemory:
 
     CACHES = frozenset({"lock"})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> GlobalMemory:
+    def __deepcopy__(self, memo: dict[int, object]) -> GlobalMemory:
         """Copy the memory; running on the copy leaves the caller's arrays alone. Until `settle`, changing these other
         than through `Allocation.own` changes the copy too.
         """
@@ -145,10 +150,10 @@ class GlobalMemory:
             setattr(copied, name, copy.deepcopy(value, memo))
         return copied
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, lock=threading.RLock())
 
     @property

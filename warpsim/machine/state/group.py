@@ -10,8 +10,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan
@@ -36,7 +36,7 @@ class Frame:
 
     CACHES = frozenset({"owned"})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Frame:
+    def __deepcopy__(self, memo: dict[int, object]) -> Frame:
         """Copies share values, which either side replaces before writing."""
         copied = Frame(list(self.values))
         self.owned.clear()
@@ -46,6 +46,29 @@ class Frame:
 
 Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 """Return places, outermost first: (caller, block, step, the caller's frame base in local memory)."""
+
+
+@attrs.define(eq=False)
+class Visit:
+    """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles."""
+
+    plan: FunctionPlan
+    stack: Stack
+    block: int
+    memory: tuple[int, int]
+    state: list[Value]
+    waited: int = 0
+
+    def encloses(self, group: Group) -> bool:
+        """Whether the group is still in this loop, possibly in a function called from it."""
+        depth = len(self.stack)
+        if group.stack[:depth] != self.stack:
+            return False
+        inside = self.plan.loop(self.block).blocks
+        if len(group.stack) > depth:
+            caller, block = group.stack[depth][:2]
+            return caller is self.plan and block in inside
+        return group.plan is self.plan and group.block in inside
 
 
 class Group:
@@ -97,15 +120,17 @@ class Group:
         self.generation = generation
         self.back_edges = 0
         self.idle = 0
-        self.seen: tuple[Any, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
+        self.seen: tuple[Visit, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
         self.wakes: int | None = None  # when it reads a clock again, while it sleeps
         self.arrives_apart = False  # stands at an aligned barrier, and may arrive with part of its warps
-        self.stacked: Any = None  # accumulators as wgmma left them, and the registers that are its rows
-        self.env: list[Any] = [None] * len(self.frame.values)
+        self.stacked: tuple[Array, list[Array]] | None = (
+            None  # accumulators as wgmma left them, and the registers that are its rows
+        )
+        self.env: list[Value | None] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.companions: dict[str, dict[int, Array]] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Group:
+    def __deepcopy__(self, memo: dict[int, object]) -> Group:
         """Copies share register values, which are never modified in place."""
         copied: Group = Group.__new__(Group)
         memo[id(self)] = copied

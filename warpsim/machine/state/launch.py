@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -159,7 +160,7 @@ class LaunchState:
             setattr(self, field.name, getattr(then, field.name))
         self.memory = memory
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[KernelPlan, bytes], object], tuple[KernelPlan, bytes]]:
         return load, (self.plan, dump(self, self.plan))
 
     def release(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
 
 import attrs
 
 from warpsim.machine.plan import BoundBlock, FunctionPlan, KernelPlan
 from warpsim.program.program import Instruction
+
+Named = tuple[str, str, int]
+"""The kind of a part of the plan, its function's name, and its index there."""
 
 
 class _Pickler(pickle.Pickler):
@@ -18,16 +20,15 @@ class _Pickler(pickle.Pickler):
         self._plan = plan
         self._instructions: dict[int, tuple[str, int]] = {}
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: object) -> Named | None:
         """The plan's name for a part of it; None for a part of the state."""
-        kind = type(value)
-        if kind is Instruction:
+        if isinstance(value, Instruction):
             return ("instruction", *self._place(value))
-        if kind is FunctionPlan:
-            return "function", value.name
-        if kind is BoundBlock:
+        if isinstance(value, FunctionPlan):
+            return "function", value.name, 0
+        if isinstance(value, BoundBlock):
             return "block", value.function, value.index
-        return "kernel" if kind is KernelPlan else None
+        return ("kernel", "", 0) if isinstance(value, KernelPlan) else None
 
     def _place(self, instruction: Instruction) -> tuple[str, int]:
         if not self._instructions:
@@ -42,17 +43,18 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(file)
         self._plan = plan
 
-    def persistent_load(self, pid: Any) -> Any:
+    def persistent_load(self, pid: Named) -> KernelPlan | FunctionPlan | BoundBlock | Instruction:
         """The part of the plan with that name."""
-        if pid == "kernel":
+        kind, name, index = pid
+        if kind == "kernel":
             return self._plan
-        function = self._plan.function(pid[1])
-        if pid[0] == "function":
+        function = self._plan.function(name)
+        if kind == "function":
             return function
-        return function.blocks[pid[2]] if pid[0] == "block" else function.function.code[pid[2]]
+        return function.blocks[index] if kind == "block" else function.function.code[index]
 
 
-def dump(state: Any, plan: KernelPlan) -> bytes:
+def dump(state: attrs.AttrsInstance, plan: KernelPlan) -> bytes:
     """The fields of a state (an attrs class), as bytes."""
     file = io.BytesIO()
     fields = {field.name: getattr(state, field.name) for field in attrs.fields(type(state))}
@@ -60,7 +62,7 @@ def dump(state: Any, plan: KernelPlan) -> bytes:
     return file.getvalue()
 
 
-def load(plan: KernelPlan, data: bytes) -> Any:
+def load(plan: KernelPlan, data: bytes) -> object:
     """Read a state of a launch of this plan from bytes."""
     cls, fields = _Unpickler(io.BytesIO(data), plan).load()
     state = cls.__new__(cls)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import attrs
 import numpy as np
+
+from warpsim.machine.values import Array
 
 ENDLESS = 1 << 30
 
@@ -61,7 +62,7 @@ class Schedule:
         """A number from 0 to n - 1."""
         return int(self.stream.random() * n)
 
-    def some(self, n: int) -> np.ndarray[Any, np.dtype[np.intp]]:
+    def some(self, n: int) -> Array:
         """Some of the numbers from 0 to n - 1, often all."""
         share = 1.5 * self.stream.random()
         if n <= 64:

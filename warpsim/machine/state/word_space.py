@@ -7,11 +7,10 @@ every column is a copy of rows. Elements below 32 bits are inside a word, wider 
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import Array, DType
+from warpsim.machine.values import Array, DType, Place
 
 WIDEST = 32
 """Widest access of a thread, in bytes."""
@@ -36,17 +35,18 @@ class WordSpace:
 
     CACHES = frozenset({"flat", "shared"})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> WordSpace:
+    def __deepcopy__(self, memo: dict[int, object]) -> WordSpace:
         copied = copy.copy(self)
         self.shared = copied.shared = True
         copied.companion = copy.deepcopy(self.companion, memo)
         return copied
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in ("flat", "shared")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, flat=state["words"].reshape(-1), shared=False)
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._have(self.words)
 
     def own(self) -> None:
         """Make the words exclusive before they change."""
@@ -75,7 +75,7 @@ class WordSpace:
             if self.companion is not None:
                 self.companion.grow(size)
 
-    def element_index(self, address: Array, columns: Array, itemsize: int) -> Array:
+    def element_index(self, address: Place, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat``, viewed as elements of that size."""
         if itemsize == 4:
             return (address >> 2) * self.n_columns + columns
@@ -92,7 +92,7 @@ class WordSpace:
         parts = [self.flat.take(index + k * self.n_columns, mode="clip") for k in range(size // 4)]
         return join_words(parts, dtype)
 
-    def scatter(self, address: Any, columns: Array, values: Array) -> None:
+    def scatter(self, address: Place, columns: Array, values: Array) -> None:
         """Store elements (``address``: int64 array or int); at equal places, the last in C order wins."""
         size = values.dtype.itemsize
         if self.shared:
