@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.traits import Barrier
 from warpsim.machine import arrivals, clusters
 from warpsim.machine.asynchrony.register_counts import bind_register_count
-from warpsim.machine.binding.operand_slots import Getter, Guard, guard_of, value_getter
+from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, guard_of, value_getter
 from warpsim.machine.collectives import FULL
 from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
@@ -26,7 +26,7 @@ LONGEST_SLEEP = 1_000_000
 """Longest nanosleep, in nanoseconds."""
 
 
-def _sleep(duration: Getter, guard: Guard | None) -> Step:
+def _sleep(duration: ArrayGetter, guard: Guard | None) -> Step:
     """Advance the clocks by the longest sleep of the (active) threads."""
 
     def step(machine: Machine, group: Group) -> None:
@@ -64,8 +64,8 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
 class _CtaBarrier:
     """A barrier of the CTA: how many threads come, whether they wait, and what they vote."""
 
-    sources: tuple[Getter, ...]
-    vote: Getter | None
+    sources: tuple[ArrayGetter, ...]
+    vote: ArrayGetter | None
     waits: bool
 
     def arrive(self, machine: Machine, group: Group, numbers: list[int]) -> bool:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 
 @attrs.frozen(eq=False)
@@ -28,7 +23,7 @@ class Issue:
     slots_other: tuple[int, ...]
     rows_d: Array
     rows_a: Array
-    execute: Callable[[Machine, Group], object]
+    execute: Callable[..., object]
     rows: Array = attrs.field(init=False)
 
     key: bytes = attrs.field(init=False)

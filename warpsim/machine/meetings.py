@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes
-from warpsim.machine.binding.operand_slots import commit_of, source_getter
+from warpsim.machine.binding.operand_slots import commit_of, value_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.collectives import membermask, warps_of
 from warpsim.machine.reporting import present
@@ -105,7 +105,7 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
     warps = joint.warps
     arguments = []
     for number in range(form.n_dest, len(instruction.operands)):
-        values = [as_array(source_getter(g.plan, present(g).operands[number])(machine, g)) for g in parts]
+        values = [value_getter(g.plan, present(g).operands[number])(machine, g) for g in parts]
         full = np.empty(together.n, values[0].dtype)
         for group, value, index in zip(parts, values, slices, strict=True):
             full[index] = _spread(value, group)

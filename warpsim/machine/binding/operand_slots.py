@@ -5,19 +5,19 @@ needs, writing a result to registers of any width, and the guard.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from warpsim.analysis.loops import CLOCKS
 from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
-from warpsim.machine.address import Address
+from warpsim.machine.address import Address, Coordinate
 from warpsim.machine.clocks import clock
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, NotAffine, as_array, extend, retype
+from warpsim.machine.values import Affine, Array, NotAffine, Value, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
     FunctionRef,
@@ -36,8 +36,14 @@ from warpsim.types import StateSpace
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-Getter: TypeAlias = "Callable[[Machine, Group], Any]"
-Setter: TypeAlias = "Callable[[Machine, Group, Any, Any], None]"
+Argument: TypeAlias = "Value | Address | Operand | tuple[Argument, ...]"
+"""What a body is called with: a value, an address, the elements of a vector; operands without a value as they are."""
+Getter: TypeAlias = "Callable[[Machine, Group], Argument]"
+ArrayGetter: TypeAlias = "Callable[[Machine, Group], Array]"
+ValueGetter: TypeAlias = "Callable[[Machine, Group], Value]"
+AddressGetter: TypeAlias = "Callable[[Machine, Group], Address]"
+Setter: TypeAlias = "Callable[[Machine, Group, Any, Array | None], None]"
+"""Commits what a body returned, in the form of its destinations: a value, or a tuple of such."""
 Guard: TypeAlias = "Callable[[Machine, Group], Array | Literal[False] | None]"
 """Which lanes execute an instruction: None for all, False for none."""
 U64 = np.dtype(np.uint64)
@@ -71,7 +77,15 @@ def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
     return plan.constant(Affine.constant(plan.kernel.address(symbol) + operand.offset, dtype))
 
 
-def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
+@overload
+def value_getter(plan: FunctionPlan, operand: Operand) -> ArrayGetter: ...
+
+
+@overload
+def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool) -> ValueGetter: ...
+
+
+def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> ValueGetter:
     """A closure that returns an operand as an array of its type (or affine if ``linear``)."""
     if isinstance(operand, Special) and operand.name in CLOCKS:
         dtype, name = operand.type.dtype, operand.name
@@ -86,7 +100,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) 
     dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
     negated = isinstance(operand, Reg) and operand.negated
 
-    def get(machine: Machine, group: Group) -> Any:
+    def get(machine: Machine, group: Group) -> Value:
         value = group.env[slot]
         if value is None:
             value = group.fetch(slot)
@@ -112,23 +126,23 @@ def in_frame(plan: FunctionPlan, operand: SymbolAddress) -> bool:
     return isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM)
 
 
-def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -> Getter:
+def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -> ValueGetter:
     offset = plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
     dtype = operand.type.dtype
 
-    def get(machine: Machine, group: Group) -> Any:
+    def get(machine: Machine, group: Group) -> Value:
         value = Affine.constant(group.local_base + offset, dtype)
         return value if linear else value.array()
 
     return get
 
 
-def _address_in_register(base: Reg, offset: int) -> Getter:
+def _address_in_register(base: Reg, offset: int) -> AddressGetter:
     """An address in a register; one of fewer than 32 bits is extended."""
     slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
     narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
 
-    def get(machine: Machine, group: Group) -> Any:
+    def get(machine: Machine, group: Group) -> Address:
         value = group.env[slot]
         if value is None:
             value = machine.need(group, slot, "an address")
@@ -146,7 +160,7 @@ def _address_in_register(base: Reg, offset: int) -> Getter:
     return get
 
 
-def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
+def address_getter(plan: FunctionPlan, operand: Addr) -> AddressGetter:
     """A closure that returns an address in the form that the memory port takes."""
     base, offset = operand.base, operand.offset
     if base is None:
@@ -165,13 +179,20 @@ def address_getter(plan: FunctionPlan, operand: Addr) -> Getter:
     return lambda machine, group: fixed
 
 
+def _coordinate_getter(plan: FunctionPlan, operand: Operand) -> Callable[[Machine, Group], Coordinate]:
+    if isinstance(operand, Vec):
+        parts = [value_getter(plan, e) for e in operand.elements]
+        return lambda machine, group: tuple([g(machine, group) for g in parts])
+    return value_getter(plan, operand)
+
+
 def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
     """A closure for any source operand."""
     if isinstance(operand, Addr):
         get_address = address_getter(plan, operand)
         if not operand.coordinates:
             return get_address
-        rest = [source_getter(plan, c) for c in operand.coordinates]
+        rest = [_coordinate_getter(plan, c) for c in operand.coordinates]
 
         def get(machine: Machine, group: Group) -> Address:
             start = get_address(machine, group)
@@ -195,7 +216,7 @@ def destination(operand: Operand) -> Setter:
     slot, register = operand.register.index, operand.register.type.dtype
     width, signed = register.itemsize, operand.type.signed
 
-    def set_one(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
+    def set_one(machine: Machine, group: Group, value: Value, active: Array | None) -> None:
         if value.dtype.itemsize != width:
             value = as_array(value)
             if value.dtype.itemsize < width:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.isa.ports import ReportPort
 from warpsim.machine.asynchrony.bulk import BulkCopies
 from warpsim.machine.asynchrony.cp_async import AsyncGroups
 from warpsim.machine.asynchrony.map_fences import TensorMapFences
@@ -16,29 +17,49 @@ from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import DeviceSpec
 from warpsim.machine.values import Array
 
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
 
-def _active(machine: Any, group: Group, active: Array | None) -> Array:
+Port = (
+    Memory
+    | DeviceSpec
+    | Array
+    | ReportPort
+    | ThreadStack
+    | SharedMatrix
+    | AsyncGroups
+    | BulkCopies
+    | TensorMapFences
+    | MbarrierObjects
+    | Clusters
+)
+"""What a body finds under a name that it requests."""
+
+
+def _active(machine: Machine, group: Group, active: Array | None) -> Array:
     shape = group.selection.shape
     return np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
 
 
-def _lane(machine: Any, group: Group, active: Array | None) -> Array:
+def _lane(machine: Machine, group: Group, active: Array | None) -> Array:
     lane: Array = (group.selection.threads & 31).astype(np.int64)
     return lane
 
 
-def _report(machine: Any, group: Group, active: Array | None) -> Callable[..., None]:
+def reporter(machine: Machine, group: Group, active: Array | None) -> ReportPort:
+    """Reports a broken rule at the group's step."""
     return lambda rule, message, lanes=None, **more: machine.fault(rule, message, group, lanes, **more)
 
 
-PORTS: dict[str, Callable[[Any, Group, Any], Any]] = {
+PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "memory": Memory,
     "device": lambda machine, group, active: machine.launch.device,
     "active": _active,
     "lane": _lane,
-    "report": _report,
+    "report": reporter,
     "stack": ThreadStack,
     "shared_matrix": lambda machine, group, active: SharedMatrix(machine, group),
     "async_groups": AsyncGroups,
@@ -49,6 +70,6 @@ PORTS: dict[str, Callable[[Any, Group, Any], Any]] = {
 }
 
 
-def port(machine: Any, name: str, group: Group, active: Array | None) -> Any:
+def port(machine: Machine, name: str, group: Group, active: Array | None) -> Port:
     """A port of the group, or its participating lanes."""
     return PORTS[name](machine, group, active)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import (
+    Argument,
     Getter,
     commit_of,
     destination,
@@ -21,7 +22,7 @@ from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, as_array, extend, retype
+from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype
 from warpsim.program.program import (
     Addr,
     Imm,
@@ -36,6 +37,9 @@ from warpsim.program.program import (
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
+Source = tuple[int, DType]
+"""The slot of a source operand, and the type in which it is read."""
 
 
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
@@ -68,7 +72,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     target, sources = instruction.operands[0], instruction.operands[1:]
     if not isinstance(target, Reg) or not 1 <= len(sources) <= 3:
         return None
-    pairs: list[tuple[int, Any]] = []
+    pairs: list[Source] = []
     for source in sources:
         if type(source) is Reg:
             if source.negated:
@@ -92,8 +96,8 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
 def _of_two(  # noqa: C901  where launches spend their time: no calls
     instruction: Instruction,
     target: Reg,
-    first: tuple[int, Any],
-    second: tuple[int, Any],
+    first: Source,
+    second: Source,
     general: Step,
     *,
     linear: bool,
@@ -147,7 +151,7 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     return step
 
 
-def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], general: Step) -> Step:
+def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], general: Step) -> Step:
     """The same for one register or three: affine values go straight to the body."""
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
@@ -174,7 +178,7 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, An
     return step
 
 
-def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
+def _plain(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
     """The step from registers ``pairs`` (slot and type) to one. A value without axes is passed to NumPy without axes if
     others have some.
     """
@@ -223,25 +227,26 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[tuple[int, Any], 
             result = _fit(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
+        return None
 
     return step
 
 
-def _fit(result: Any, width: int, *, signed: bool) -> Any:
+def _fit(result: Array, width: int, *, signed: bool) -> Array:
     """Convert a result to its register's width."""
     if result.dtype.itemsize < width:
         return extend(result, width, signed=signed)
     return retype(result, np.dtype(f"u{width}"))
 
 
-def _fit_linear(result: Any, width: int, *, signed: bool) -> Any:
+def _fit_linear(result: Value, width: int, *, signed: bool) -> Value:
     """Convert a result that may be affine to its register's width."""
     if type(result) is Affine and result.dtype.itemsize > width:
         return result.astype(f"u{width}")
     return _fit(as_array(result), width, signed=signed)
 
 
-def _lift(value: Any, dtype: DType) -> Affine:
+def _lift(value: Value, dtype: DType) -> Affine:
     """Convert an integer value to an affine one of a type; one-element arrays become uniform."""
     if type(value) is Affine:
         return value if value.dtype is dtype else value.view(dtype)
@@ -277,7 +282,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
             try:
                 result = function(op, *arguments)
             except NotAffine:
-                result = function(op, *[as_array(a) for a in arguments])
+                result = function(op, *[a.array() if type(a) is Affine else a for a in arguments])
         else:
             result = function(op, *arguments)
         if commit is not None and result is not None:
@@ -300,7 +305,7 @@ def _needed(get: Getter, operand: Operand) -> Getter:
     parts = operand.elements if isinstance(operand, Vec) else (operand,)
     slots = [o.register.index for o in parts if isinstance(o, Reg)]
 
-    def checked(machine: Machine, group: Group) -> Any:
+    def checked(machine: Machine, group: Group) -> Argument:
         for slot in slots:
             if group.env[slot] is None:
                 machine.need(group, slot, "the value of a store to global memory")

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from warpsim.isa.ports import ReportPort
 from warpsim.isa.spec import Form, Scope
 from warpsim.machine.address import Address
 from warpsim.machine.binding.accumulators import Accumulators
-from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
-from warpsim.machine.binding.ports import port
+from warpsim.machine.binding.operand_slots import Argument, commit_of, guard_of, source_getter
+from warpsim.machine.binding.ports import Port, port, reporter
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, repeated
-from warpsim.program.program import (
-    Instruction,
-)
+from warpsim.program.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
+Spread: TypeAlias = "Array | Operand | tuple[Spread, ...]"
+"""An operand in warp view."""
+Result: TypeAlias = "Array | tuple[Result, ...] | None"
+"""What the body of a warp-wide instruction returns."""
 
 
 def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
@@ -61,27 +65,27 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     return step
 
 
-def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, Any]:
+def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, Port]:
     """The ports that a body of whole warps or warpgroups requests, except its accumulator."""
     warps, wide = group.warps, form.scope is Scope.WARPGROUP
     keywords = {
         p: port(machine, p, group, None if p == "memory" else active)
         for p in form.ports
-        if p not in ("active", "accumulator")
+        if p not in ("active", "accumulator", "report")
     }
     if "active" in form.ports:
         keywords["active"] = _grouped(
             warps.active if active is None else warps.active & warps.spread(active), wide=wide
         )
-    if "report" in keywords:
-        keywords["report"] = _reporter(warps, keywords["report"], wide=wide)
+    if "report" in form.ports:
+        keywords["report"] = _reporter(warps, reporter(machine, group, active), wide=wide)
     return keywords
 
 
-def _reporter(warps: Warps, report: Any, *, wide: bool) -> Any:
+def _reporter(warps: Warps, report: ReportPort, *, wide: bool) -> ReportPort:
     """A reporter that takes lanes in warp view."""
 
-    def collected(rule: str, message: str, lanes: Any = None, **more: Any) -> None:
+    def collected(rule: str, message: str, lanes: Array | None = None, **more: Any) -> None:
         if lanes is not None:
             if wide:
                 lanes = np.broadcast_to(lanes, (warps.n // 4, 128, warps.m)).reshape(warps.active.shape)
@@ -91,7 +95,7 @@ def _reporter(warps: Warps, report: Any, *, wide: bool) -> Any:
     return collected
 
 
-def spread(warps: Warps, value: Any, *, wide: bool) -> Any:
+def spread(warps: Warps, value: Argument, *, wide: bool) -> Spread:
     """A group's operand in warp view (warpgroup view if ``wide``); an address with its offset added."""
     if isinstance(value, Address):
         base = warps.spread(value.base)
@@ -112,7 +116,7 @@ def _grouped(array: Array, *, wide: bool) -> Array:
     return array.reshape(n // 4, 128, m)
 
 
-def collect(warps: Warps, value: Any, *, wide: bool) -> Any:
+def collect(warps: Warps, value: Result, *, wide: bool) -> Result:
     """Results in warp view (warpgroup view if ``wide``), converted to the group's shape."""
     if isinstance(value, tuple):
         return tuple([collect(warps, v, wide=wide) for v in value])

@@ -143,9 +143,9 @@ class WordAccess(Port):
             return [space.words[word + k].reshape(tail).copy() for k in range(n_words)]
         if kind == "local" or place.ndim != 4 or place.shape[2] != 1 or place.shape[3] != 1:
             return None
-        word = place.reshape(-1) >> 2
+        rows = place.reshape(-1) >> 2
         out = (place.shape[0], place.shape[1], *shape[2:])
-        return [space.words.take(word + k if k else word, axis=0).reshape(out) for k in range(n_words)]
+        return [space.words.take(rows + k if k else rows, axis=0).reshape(out) for k in range(n_words)]
 
     def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""

@@ -186,7 +186,7 @@ class Group:
         self.env[index] = value
         for name, file in self.frame.companions.items():
             if index in file:
-                part = self.selection.fetch(file[index])
+                part = as_array(self.selection.fetch(file[index]))
                 if part.any():
                     self.companions.setdefault(name, {})[index] = part
         return value
@@ -211,6 +211,7 @@ class Group:
             if live is not None and index not in live:
                 continue
             value = env[index]
+            assert value is not None, "a changed register has a value"
             if whole:
                 frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
                 continue
