@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpsim.native.context import LOST
+from warpsim.native.context import APART, LOST
 from warpsim.native.forms import Key
 from warpsim.native.inputs import key_type
 from warpsim.native.steps import Steps
@@ -220,15 +220,19 @@ class Apart(Steps):
 
     def _stop(self) -> None:
         emitter, code = self.emitter, self.code
+        for number in self.used:
+            emitter.left |= emitter.shape.live[number]
+            for block in self.chunks:
+                if block > emitter.shape.exits[number][0]:  # the lowest goes first: these may wait
+                    emitter.left |= emitter.shape.live[emitter.exits[block, 0]]
         code.label("none")  # no lane is anywhere: never reached
         code.line(f"ret i32 {LOST}")
         code.label("astop")
         stopped = code.make(f"load i32, ptr {self.stop_mask}")
         exit = code.make(f"load i32, ptr {self.stop_id}")
-        place = code.make(f"getelementptr i32, ptr {emitter.words['exits']}, i64 {emitter.now}")
         code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {emitter.mask}')}, label %atogether, label %aapart")
         code.label("aapart")
-        code.line(f"store i32 -1, ptr {place}")
+        emitter.left_by(f"{APART}")
         rows = code.make(f"mul i64 {emitter.now}, 32")
         lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
         value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
@@ -241,8 +245,8 @@ class Apart(Steps):
         emitter.put_outs(self._value)
         code.line("br label %left")
         code.label("atogether")
-        code.line(f"store i32 {exit}, ptr {place}")
-        bare = [e for e in self.used if not emitter.shape.live[e] & set(emitter.shape.outs)]
+        emitter.left_by(exit)
+        bare = [e for e in self.used if emitter.shape.live[e].isdisjoint(emitter.shape.outs)]
         cases = " ".join(f"i32 {e}, label %left" for e in sorted(bare))
         code.line(f"switch i32 {exit}, label %awrite [ {cases} ]")
         code.label("awrite")

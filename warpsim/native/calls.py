@@ -132,7 +132,7 @@ class Calls:
                 spot.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
             if spot.on_trial:
                 interpreted = max(done, shape.size * selection.n) * (STEP / selection.n + LANE)
-                spot.judge(time.thread_time() - began, interpreted, forgiving=self.pace is Pace.AT_ONCE)
+                spot.judge(0.0 if self.pace is Pace.AT_ONCE else time.thread_time() - began, interpreted)
         return outcome
 
     def _code(self, group: Group, plans: Plans, place: Place, spot: Spot, variant: Any) -> Code | None:

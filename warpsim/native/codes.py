@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -15,19 +15,25 @@ from warpsim.native.inputs import Given
 from warpsim.native.text import Manner
 from warpsim.native.units import Kinds, Known, Shape
 
+if TYPE_CHECKING:
+    from warpsim.machine.plan import BoundBlock
+
 
 @attrs.define(eq=False)
 class Code:
     """A compiled unit for one choice of what its lanes share."""
 
     shape: Shape
-    kinds: Kinds
     given: Sequence[Given]
     manner: Manner
     written: Written
     function: Any
-    tables: Any
-    blocks: list[int]
+    tables: int
+    """The address of the addresses of its tables."""
+    kept: Any
+    blocks: list[tuple[int, BoundBlock]]
+    outs: list[tuple[int, int, bool, Any]]
+    """Registers that are left behind: place among the unit's, register, whether lanes differ, type."""
 
 
 @attrs.frozen(eq=False)
@@ -75,5 +81,12 @@ def finish(made: Draft) -> Code:
         compiler().function(text, name, shared=True)
     function = compiler().function(made.text, made.name, helpers, LIGHT)
     tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
-    blocks = sorted(shape.pieces)
-    return Code(shape, made.kinds, made.given, made.manner, written, function, (tables, written.code.tables), blocks)
+    blocks = [(number, shape.plan.blocks[number]) for number in sorted(shape.pieces)]
+    registers = shape.plan.function.registers
+    outs = [
+        (number, slot, slot in made.kinds.varying, registers[slot].type.dtype)
+        for number, slot in enumerate(shape.outs)
+        if slot in written.left
+    ]
+    kept = tables, written.code.tables
+    return Code(shape, made.given, made.manner, written, function, tables.ctypes.data, kept, blocks, outs)

@@ -4,16 +4,22 @@ A unit is a transaction: a helper that finds anything wrong gives a number other
 
 from __future__ import annotations
 
-_WORDS = """
+_CALL = "lives outs counts back_edges limit log_used longest per_group passed stored suspect common_exit tables batch_columns frame_bytes"
+_WORDS = f"""
     n_groups rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
-    lives outs counts back_edges limit exits exit_lanes log log_size log_used memo tables longest ranges
-    per_group states frames frame_bytes passed suspect batch_columns private private_bytes private_stride private_tracked cleans stored
+    {_CALL}
+    exits exit_lanes log log_size memo ranges states frames
+    private private_bytes private_stride private_tracked cleans
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
+CALL = slice(CONTEXT["lives"], CONTEXT["frame_bytes"] + 1)
+"""Those that every call gives anew, and finds changed."""
 BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
 """Why a unit gave up."""
+NOWHERE, APART = -2, -1
+"""In place of the exit that all warps have taken: none has yet, and not all the same."""
 
 
 def word(name: str, type: str = "i64") -> str:

@@ -15,7 +15,7 @@ import attrs
 
 from warpsim.native.access import Access
 from warpsim.native.apart import Apart
-from warpsim.native.context import CONTEXT
+from warpsim.native.context import CONTEXT, NOWHERE
 from warpsim.native.facts import Facts
 from warpsim.native.inputs import Given, Inputs
 from warpsim.native.meet import Meetings
@@ -39,6 +39,10 @@ class Written:
     outer: list[int]
     """Those of the accesses that whoever runs the unit compares among CTAs, or among warps."""
     frame_bytes: int
+    spaces: frozenset[str]
+    """The spaces that it accesses."""
+    left: frozenset[int]
+    """The registers that are read after an exit that it may take."""
 
 
 def write(name: str, known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Written:
@@ -49,7 +53,16 @@ def write(name: str, known: Known, shape: Shape, kinds: Kinds, given: Sequence[G
         text = emitter.text(name)
         if not facts.changed:
             access, outer = emitter.access, sorted(emitter.meetings.before)
-            return Written(text, emitter.code, access.ordered, access.once, outer, emitter.whole.frame_bytes)
+            return Written(
+                text,
+                emitter.code,
+                access.ordered,
+                access.once,
+                outer,
+                emitter.whole.frame_bytes,
+                frozenset(access.spaces),
+                frozenset(emitter.left),
+            )
         facts.changed = False
     raise AssertionError("the registers of a unit do not settle")
 
@@ -115,6 +128,8 @@ class Emitter(UnitText):
         code.line(f"%tables = load ptr, ptr {tables}")
         self.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
         self.gone_back, self.longest = code.slot("i64"), code.slot("i64")
+        self.common = code.slot("i32")
+        code.line(f"store i32 {NOWHERE}, ptr {self.common}")
         self.group, self.member = code.slot("i64"), code.slot("i64")
         self.waiting, self.place, self.leaving = code.slot("i64"), code.slot("i32"), code.slot("i1")
         self.phase, self.source = code.slot("i64"), code.slot("i32")
@@ -234,5 +249,6 @@ class Emitter(UnitText):
                 value = code.make(f"load i64, ptr {self.results[slot]}")
                 code.line(f"store i64 {value}, ptr {self.descriptor('outs', number)}")
         self.put_word("longest", code.make(f"load i64, ptr {self.longest}"))
+        self.put_word("common_exit", code.make(f"sext i32 {code.make(f'load i32, ptr {self.common}')} to i64"))
         self.meetings.finish()
         code.line("ret i32 0")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import attrs
 import numpy as np
 
 from warpsim.machine.values import FLAT, Affine
@@ -25,8 +24,7 @@ THREAD_BITS = 10
 """A thread's index has so many."""
 
 
-@attrs.frozen
-class Given:
+class Given(NamedTuple):
     """``how``: "same" (one value), "column" (the address of one for each CTA), "along" (a first value and strides, None where
     they are known only at run time) or "lanes"."""
 
@@ -34,22 +32,23 @@ class Given:
     along: tuple[int | None, int | None] = (0, 0)
 
 
+_SAME, _LANES, _COLUMN = Given("same"), Given("lanes"), Given("column")
+
+
 def given(value: Any, row: int) -> Given:
     """How a value of a group comes in."""
     if type(value) is int:
-        return Given("same")
+        return _SAME
     if type(value) is Affine:
         if value.strides == FLAT:
-            return Given("same")
+            return _SAME
         s1, s0 = value.strides[:2]
         if not row and (s1 or s0):
-            return Given("lanes")
+            return _LANES
         return Given("along", (_known(s0), _known(s1) if row < LANES else 0))
     if value.size == 1:
-        return Given("same")
-    if value.ndim == 4 and value.shape[0] == value.shape[1] == 1:
-        return Given("column")
-    return Given("lanes")
+        return _SAME
+    return _COLUMN if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _LANES
 
 
 def _known(stride: int) -> int | None:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-def first_stop(shape: Shape, exits: Any, lanes: Any) -> int:
-    """The lowest block in which any lane has stopped."""
+def first_stop(shape: Shape, common: int, exits: Any, lanes: Any) -> int:
+    """The lowest block in which any lane has stopped; ``common`` is the exit of all warps, if there is one."""
+    if common >= 0:
+        return shape.exits[common][0]
     least = int(exits.min())
     if least < 0:  # lanes of a warp are at several places
         mixed = np.flatnonzero(exits < 0)
@@ -27,24 +29,24 @@ def first_stop(shape: Shape, exits: Any, lanes: Any) -> int:
     return shape.exits[least][0]
 
 
-def all_leave(machine: Machine, group: Group, shape: Shape, exits: Any) -> bool:
-    """Whether all threads of a batch are about to leave the kernel, at one place, and nobody else needs its memory."""
-    if group.stack or group.selection.n != machine.batch.shape.n or machine.launch.cluster != (1, 1, 1):
+def all_leave(machine: Machine, group: Group, shape: Shape, common: int) -> bool:
+    """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory."""
+    if common < 0 or group.stack or machine.launch.cluster != (1, 1, 1):
         return False
-    first = int(exits[0])
-    if first < 0 or not (exits == first).all():
+    if group.selection.n != machine.batch.shape.n:
         return False
-    block, at = shape.exits[first]
+    block, at = shape.exits[common]
     steps = group.plan.blocks[block].instructions
     return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
 
 
-def leave(machine: Machine, group: Group, shape: Shape, exits: Any, lanes: Any, tables: WarpTables) -> None:
+def leave(
+    machine: Machine, group: Group, shape: Shape, common: int, exits: Any, lanes: Any, tables: WarpTables
+) -> None:
     """The group stands where its lanes have left; where these are several places, the parts are made runnable."""
     places = shape.exits
-    first = int(exits[0])
-    if first >= 0 and (len(exits) == 1 or bool((exits == first).all())):
-        group.block, group.at = places[first]
+    if common >= 0:
+        group.block, group.at = places[common]
         return
     ids = _ids(group, exits, lanes, tables)
     numbers = np.unique(ids).tolist()

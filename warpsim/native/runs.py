@@ -11,13 +11,14 @@ import numpy as np
 from warpsim.machine.values import FLAT, Affine, retype
 from warpsim.native import logged, private
 from warpsim.native.codes import Code
-from warpsim.native.context import CONTEXT, LOG_FULL, MET, PARTED, REFUSED
+from warpsim.native.context import CALL, CONTEXT, LOG_FULL, MET, PARTED, REFUSED
 from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
 from warpsim.native.options import Outcome
 from warpsim.native.order import conflicts
 from warpsim.native.parting import all_leave, first_stop, leave
 from warpsim.native.tables import tables_of
+from warpsim.native.units import Shape
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 LOG_BYTES = 32 << 20
+_FOUND = tuple(CONTEXT)[CALL]
 _INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 
 
@@ -54,6 +56,14 @@ class Scratch:
             found = self.kept[name] = np.empty(max(size, 256), dtype)
             self.context[CONTEXT[name]] = found.ctypes.data
         return found
+
+    def words(self, size: int) -> tuple[Any, int]:
+        """So many words for what a call reads, leaves and counts, and their address."""
+        found = self.kept.get("words")
+        if found is None or len(found[0]) < size:
+            array = np.empty(max(size, 1024), np.int64)
+            found = self.kept["words"] = array, array.ctypes.data
+        return found[0][:size], found[1]
 
     def put(self, name: str, value: int) -> None:
         """A word of the context."""
@@ -122,6 +132,7 @@ class Runner:
     def __init__(self, scratch: Scratch, noted: Noted | None = None) -> None:
         self.scratch, self.noted = scratch, noted
         self._allocations: Any = None
+        self._address = 0
         self._allocations_key: Any = None
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
@@ -141,37 +152,28 @@ class Runner:
     ) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
         ``through``: all threads have to come to the end."""
-        shape, scratch, selection = code.shape, self.scratch, group.selection
+        shape, scratch, selection, context = code.shape, self.scratch, group.selection, self.scratch.context
         tables = tables_of(selection)
+        per_group = tables.n // tables.n_ctas if shape.barriers else 1
+        n_groups = tables.n // per_group
+        context[:11] = n_groups, *tables.pointers
+        if shape.touching:
+            self._spaces(machine, code, context)
         lives: list[int] = []
         for given, value in zip(code.given, values, strict=True):
             lives += _describe(value, given.how, selection.shape)
-        outs, results = self._outs(code, selection)
-        described = np.array(lives or [0], np.int64), np.array(outs or [0], np.int64)
-        counts = np.zeros(2 * len(code.blocks) + 1, np.int64)
-        per_group = tables.n // tables.n_ctas if shape.barriers else 1
-        context, put = scratch.context, scratch.put
-        n_groups = context[0] = tables.n // per_group
-        context[1:11] = tables.pointers
-        self._spaces(machine, code, context)
-        for name, array in (("lives", described[0]), ("outs", described[1]), ("counts", counts)):
-            put(name, array.ctypes.data)
-        numbers = {
-            "back_edges": back_edges,
-            "limit": limit,
-            "log_used": 0,
-            "per_group": per_group,
-            "passed": 0,
-            "stored": 0,
-        }
-        numbers |= {"tables": code.tables[0].ctypes.data, "batch_columns": machine.batch.shape.n_ctas}
-        for name, number in numbers.items():
-            context[CONTEXT[name]] = number
+        outs_at, counts_at = len(lives), len(lives) + 6 * len(shape.outs)
+        words, address = scratch.words(counts_at + 2 * len(code.blocks) + 1)
+        words[:outs_at], words[counts_at:] = lives, 0
+        results = [self._left_behind(selection, words, outs_at + 6 * out[0], out) for out in code.outs]
+        frame = code.written.frame_bytes
+        context[CALL] = (
+            *(address, address + 8 * outs_at, address + 8 * counts_at),
+            *(back_edges, limit, 0, 0, per_group, 0, 0, 0, 0, code.tables, machine.batch.shape.n_ctas, frame),
+        )
         exits = scratch.array("exits", tables.n, np.int32)
         lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
         if shape.barriers:
-            frame = code.written.frame_bytes
-            put("frame_bytes", frame)
             scratch.array("states", per_group, np.int32)
             scratch.array("frames", per_group * frame, np.uint8)
         ranges = None
@@ -185,8 +187,10 @@ class Runner:
         if status:
             logged.take_back(self.scratch.pointer)
             return _OUTCOMES.get(status, Outcome.REFUSED)
-        first = first_stop(shape, exits[: tables.n], lanes)
-        self.ended = all_leave(machine, group, shape, exits[: tables.n])
+        found = dict(zip(_FOUND, context[CALL].tolist(), strict=True))
+        common, counts = found["common_exit"], words[counts_at:].tolist()
+        first = first_stop(shape, common, exits[: tables.n], lanes)
+        self.ended = all_leave(machine, group, shape, common)
         if through and not self.ended:
             logged.take_back(self.scratch.pointer)
             return Outcome.PARTED
@@ -195,10 +199,10 @@ class Runner:
             logged.take_back(self.scratch.pointer)
             self.ahead = max(first + 1, shape.entry.block + 1)
             return Outcome.AHEAD if limit > self.ahead else Outcome.PARTED
-        if ranges is not None and self._met(machine, code, ranges, tables, int(context[CONTEXT["suspect"]])):
+        if ranges is not None and found["suspect"] and self._met(machine, code, ranges, tables, found["suspect"]):
             logged.take_back(self.scratch.pointer)
             return Outcome.CONFLICT
-        if not self._count(machine, group, code, counts):
+        if not self._count(machine, code, counts):
             logged.take_back(self.scratch.pointer)
             return Outcome.OVER
         if self.noted is not None and ranges is not None:
@@ -209,20 +213,22 @@ class Runner:
                 ranges,
                 partial(logged.mark_stored, self.scratch.pointer),
             )
-        self.stored = int(context[CONTEXT["log_used"]])
+        self.stored = found["log_used"]
         if own is not None and not self.ended:
             own.leave()
-        self._commit(machine, group, code, described[1], results)
-        group.back_edges += int(context[CONTEXT["longest"]])
-        if context[CONTEXT["passed"]]:
-            machine.batch.meetings += -(-int(context[CONTEXT["passed"]]) // n_groups)
-        leave(machine, group, shape, exits[: tables.n], lanes, tables)
+        self._commit(group, code, words[outs_at:], results)
+        if found["log_used"] or found["stored"]:
+            self._changed(machine, shape)
+        group.back_edges += found["longest"]
+        if found["passed"]:
+            machine.batch.meetings += -(-found["passed"] // n_groups)
+        leave(machine, group, shape, common, exits[: tables.n], lanes, tables)
         return Outcome.DONE
 
     def _ahead(self, code: Code, counts: Any, block: int) -> bool:
         """Whether any warp has touched memory in a block behind one in which others have stopped."""
         touching = code.shape.touching
-        return any(b > block and b in touching and counts[2 * k] for k, b in enumerate(code.blocks))
+        return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))
 
     def _met(self, machine: Machine, code: Code, ranges: Any, tables: Any, suspect: int) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
@@ -241,79 +247,68 @@ class Runner:
         effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
         return conflicts(effects, once, ranges[:, chosen], tables, distinct, warps=not code.shape.barriers)
 
-    def _outs(self, code: Code, selection: Any) -> tuple[list[int], list[Any]]:
-        """Descriptors of the registers that are left behind, and the arrays where they will lie."""
-        registers, outs, results = code.shape.plan.function.registers, list[int](), list[Any]()
-        for slot in code.shape.outs:
-            if slot in code.kinds.varying:
-                array, descriptor = self._left_behind(selection, registers[slot].type.dtype)
-                results.append(array)
-                outs += descriptor
-            else:
-                results.append(None)
-                outs += (0, 0, 0, 0, 0, 0)
-        return outs, results
-
-    def _left_behind(self, selection: Any, dtype: Any) -> tuple[Any, tuple[int, ...]]:
-        """Where a register is left: lanes of a warp side by side."""
+    def _left_behind(self, selection: Any, words: Any, at: int, out: tuple[int, int, bool, Any]) -> Any:
+        """Where a register is left whose lanes differ, described in ``words``: lanes of a warp side by side."""
+        _, _, varying, dtype = out
+        if not varying:
+            return None
         size = dtype.itemsize
         if len(selection.shape) == 1:
             array = np.empty(selection.n, dtype)
-            return array, (array.ctypes.data, 0, size, 0, 0, 2)
+            words[at : at + 6] = array.ctypes.data, 0, size, 0, 0, 2
+            return array
         n1, n0, m1, m0 = selection.shape
         array = np.empty((m1, m0, n1, n0), dtype)
         threads = n1 * n0 * size
-        return array.transpose(2, 3, 0, 1), (array.ctypes.data, n0 * size, size, m0 * threads, threads, 1)
+        words[at : at + 6] = array.ctypes.data, n0 * size, size, m0 * threads, threads, 1
+        return array.transpose(2, 3, 0, 1)
 
     def _spaces(self, machine: Machine, code: Code, context: Any) -> None:
-        if not code.shape.touching:
-            return
-        memory, batch = machine.launch.memory, machine.batch
+        """Describe the memories that the unit accesses."""
+        memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
         if code.shape.stores:
-            self._own(machine)
-        key = len(memory._starts), memory._next, memory._next_const, sum(memory._starts)
-        if key != self._allocations_key:
-            self._allocations_key = key
-            table = [
-                (
-                    a.start,
-                    a.end,
-                    a.data.ctypes.data,
-                    0 if a.companion is None else a.companion.data.ctypes.data,
-                    int(a.read_only),
-                )
-                for a in memory._allocations
-            ]
-            self._allocations = np.array(table or [(0, 0, 0, 0, 1)], np.int64)
-        at = CONTEXT["n_allocations"]
-        context[at : at + 2] = len(memory._starts), self._allocations.ctypes.data
-        context[CONTEXT["memo"]] = self._allocations.ctypes.data
-        for name, space in (("shared_words", batch.shared), ("local_words", batch.local)):
-            written: Any = space.companion
-            tracked = 0 if written is None or not written.open else written.words.ctypes.data
-            at = CONTEXT[name]
-            context[at : at + 4] = space.words.ctypes.data, space.size, space.n_columns, tracked
+            self._own(machine, spaces)
+        if "global" in spaces:
+            key = len(memory._starts), memory._next, memory._next_const, sum(memory._starts)
+            if key != self._allocations_key:
+                self._allocations_key = key
+                table = list[int]()
+                for a in memory._allocations:
+                    written = 0 if a.companion is None else a.companion.data.ctypes.data
+                    table += a.start, a.end, a.data.ctypes.data, written, a.read_only
+                self._allocations = np.array(table or [0, 0, 0, 0, 1], np.int64)
+                self._address = self._allocations.ctypes.data
+            at = CONTEXT["n_allocations"]
+            context[at : at + 2] = len(memory._starts), self._address
+            context[CONTEXT["memo"]] = self._address
+        for name, space in (("shared", batch.shared), ("local", batch.local)):
+            if name in spaces:
+                marks: Any = space.companion
+                tracked = 0 if marks is None or not marks.open else marks.words.ctypes.data
+                at = CONTEXT[name + "_words"]
+                context[at : at + 4] = space.words.ctypes.data, space.size, space.n_columns, tracked
 
-    def _own(self, machine: Machine) -> None:
+    def _own(self, machine: Machine, spaces: frozenset[str]) -> None:
         """Before a unit stores: no copy of the state has the same bytes."""
         memory, batch = machine.launch.memory, machine.batch
-        every = [b for a in memory._allocations for b in (a, a.companion) if b is not None and b.is_shared]
-        for one in every:
-            one.own()
-            self._allocations_key = None
-        for space in (batch.shared, batch.local):
-            space.own()
-            if space.companion is not None:
-                space.companion.own()
+        if "global" in spaces:
+            every = [b for a in memory._allocations for b in (a, a.companion) if b is not None and b.is_shared]
+            for one in every:
+                one.own()
+                self._allocations_key = None
+        for name, space in (("shared", batch.shared), ("local", batch.local)):
+            if name in spaces:
+                space.own()
+                if space.companion is not None:
+                    space.companion.own()
 
     # ---- what comes of it -------------------------------------------------------------------------
 
-    def _count(self, machine: Machine, group: Group, code: Code, counts: Any) -> bool:
+    def _count(self, machine: Machine, code: Code, counts: list[int]) -> bool:
         """Count what was executed; False where that is over the budget, and nothing is counted."""
-        state, blocks = machine.launch, code.shape.plan.blocks
-        listed = counts.tolist()
-        found = [(blocks[b], listed[2 * k], listed[2 * k + 1]) for k, b in enumerate(code.blocks) if listed[2 * k]]
-        total = sum(len(block.instructions) * warps for block, warps, _ in found)
+        state = machine.launch
+        found = [(block, counts[2 * k], counts[2 * k + 1]) for k, (_, block) in enumerate(code.blocks) if counts[2 * k]]
+        total = sum([len(block.instructions) * warps for block, warps, _ in found])
         budget = state.settings.max_instructions
         if budget is not None and state.instructions + total > budget:
             return False
@@ -323,12 +318,11 @@ class Runner:
         state.instructions += total
         return True
 
-    def _commit(self, machine: Machine, group: Group, code: Code, outs: Any, results: list[Any]) -> None:
-        env, registers = group.env, code.shape.plan.function.registers
-        for number, (slot, array) in enumerate(zip(code.shape.outs, results, strict=True)):
+    def _commit(self, group: Group, code: Code, words: Any, results: list[Any]) -> None:
+        env = group.env
+        for (number, slot, _, dtype), array in zip(code.outs, results, strict=True):
             if array is None:
-                dtype = registers[slot].type.dtype
-                raw = int(outs[6 * number]) & ((1 << 8 * dtype.itemsize) - 1)
+                raw = int(words[6 * number]) & ((1 << 8 * dtype.itemsize) - 1)
                 if dtype.kind in "iu":
                     array = Affine.constant(raw, dtype)
                 elif dtype.kind == "b":
@@ -336,17 +330,21 @@ class Runner:
                 else:
                     array = np.array([raw], _INTEGERS[dtype.itemsize]).view(dtype)
             env[slot] = array
-        group.dirty.update(code.shape.outs)
-        if self.scratch.context[CONTEXT["log_used"]] or self.scratch.context[CONTEXT["stored"]]:
-            memory, kinds = machine.launch.memory, code.shape.stored
-            if kinds != {"local"}:
-                memory.version += 1
-            if "local" in kinds:
-                memory.private += 1
-            for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
-                written: Any = space.companion
-                if (name in kinds or "generic" in kinds) and written is not None and written.open:
-                    written.look_again()
+            group.dirty.add(slot)
+
+    def _changed(self, machine: Machine, shape: Shape) -> None:
+        """Tell those who wait for memory, and the marks of what is written, if anybody is left."""
+        memory, kinds = machine.launch.memory, shape.stored
+        if kinds != {"local"}:
+            memory.version += 1
+        if "local" in kinds:
+            memory.private += 1
+        if self.ended:
+            return
+        for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
+            written: Any = space.companion
+            if (name in kinds or "generic" in kinds) and written is not None and written.open:
+                written.look_again()
 
 
 __all__ = ["Outcome", "Runner", "Scratch", "is_uniform", "value_of"]

@@ -24,7 +24,7 @@ JOINED_INSTRUCTIONS = 100_000_000
 JOINED_LOG = 16 << 20
 """and bytes that they store."""
 TRIALS = 8
-"""Times that a unit has to be faster than the steps before nobody looks any more."""
+"""Times that a unit runs before it is known whether it is faster than the steps: the first ones take longer."""
 Place = tuple[int, int, bool, bool, bool]
 """Block and step, and what a unit may do there: it is the only warp, holds collectives, holds barriers."""
 
@@ -44,8 +44,8 @@ class Spot:
         self.shape: Shape | None = None
         self.formed = False
         self.codes: dict[Any, Code | Waiting | None] = {}
-        self.failures = self.visits = self.slow = 0
-        self.trials = TRIALS
+        self.failures = self.visits = 0
+        self.trials, self.faster = TRIALS, False
         self.through: tuple[float, float] | None = None
         """Of the last batch that it ran from the first instruction to the last: instructions and stored bytes of each thread."""
         self.stopped = 0
@@ -92,14 +92,12 @@ class Spot:
         self.shape, self.formed, self.failures = None, False, 0
         self.codes.clear()
 
-    def judge(self, spent: float, interpreted: float, *, forgiving: bool) -> None:
-        """A unit has run: one that takes longer than the steps would, time after time, is left to the interpreter. One that
-        has not, so often, is trusted from then on (``forgiving``: either is)."""
-        if forgiving or spent <= interpreted:
-            self.slow, self.trials = 0, self.trials - 1
-            return
-        self.slow += 1
-        if self.slow == FAILURES:
+    def judge(self, spent: float, interpreted: float) -> None:
+        """A unit has run: one that has never been faster than the steps would be is left to the interpreter; any other is
+        trusted from then on."""
+        self.trials -= 1
+        self.faster = self.faster or spent <= interpreted
+        if not self.trials and not self.faster:
             self.shape, self.formed = None, True
             self.codes.clear()
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import attrs
-
-from warpsim.native.context import CONTEXT
+from warpsim.native.context import APART, CONTEXT, NOWHERE
 from warpsim.native.facts import Facts
 from warpsim.native.forms import Traced
 from warpsim.native.units import Kinds, Known, Shape
 from warpsim.native.values import Code, Val, memory, width
 
 
-@attrs.frozen
-class Manner:
+class Manner(NamedTuple):
     """How a unit is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
     with ``strides`` where values may have them; ``private``: on a copy of shared memory that is the CTA's own; ``limited``: up to some block at
     most; ``noted``: somebody wants to know what it accesses of global memory."""
@@ -40,6 +37,7 @@ class UnitText:
     results: dict[int, str]
     """Where registers that all lanes share are left."""
     log_used: str
+    common: str
     gone_back: str
     waiting: str
     place: str
@@ -66,6 +64,8 @@ class UnitText:
         self.barriers = {place: number for number, place in enumerate(shape.barriers)}
         self.written = {slot for p in shape.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
         self.failures: set[int] = set()
+        self.left: set[int] = set()
+        """The registers that are read after an exit that warps may take."""
 
     # ---- the unit ---------------------------------------------------------------------------------
 
@@ -125,17 +125,27 @@ class UnitText:
     def leave(self, exit: int, values: Any) -> None:
         """All lanes of the warp leave at one place."""
         code = self.code
-        place = code.make(f"getelementptr i32, ptr {self.words['exits']}, i64 {self.now}")
-        code.line(f"store i32 {exit}, ptr {place}")
+        self.left |= self.shape.live[exit]
+        self.left_by(f"{exit}")
         self.put_outs(values, exit)
         code.line("br label %left")
 
-    def put_outs(self, values: Any, exit: int | None = None) -> None:
-        """Registers that the unit leaves behind; those that are read after the exit."""
+    def left_by(self, exit: str) -> None:
+        """Note the exit of the warp, and whether all have taken the same."""
         code = self.code
-        live = None if exit is None else self.shape.live[exit]
+        place = code.make(f"getelementptr i32, ptr {self.words['exits']}, i64 {self.now}")
+        code.line(f"store i32 {exit}, ptr {place}")
+        common = code.make(f"load i32, ptr {self.common}")
+        first, same = code.make(f"icmp eq i32 {common}, {NOWHERE}"), code.make(f"icmp eq i32 {common}, {exit}")
+        good = code.make(f"or i1 {first}, {same}")
+        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {APART}')}, ptr {self.common}")
+
+    def put_outs(self, values: Any, exit: int | None = None) -> None:
+        """Registers that the unit leaves behind; those that are read after the exit, or after any."""
+        code = self.code
+        live = self.left if exit is None else self.shape.live[exit]
         for number, slot in enumerate(self.shape.outs):
-            if live is not None and slot not in live:
+            if slot not in live:
                 continue
             value: Val = values(slot)
             if slot not in self.kinds.varying:
