@@ -272,11 +272,8 @@ def test_the_window_has_every_event():
     assert defined - {"report"} == set(EVENTS)
 
 
-RULES_OF_THE_MACHINE = {
-    "tensor-map": "copies that the hardware ends the launch with: there is nothing to copy",
-    "membermask": "an operand, too",
-}
-"""Rules that may be left out and that the machine names nevertheless, and why."""
+OPERANDS_NAMED_LIKE_RULES = {"membermask"}
+"""Operands that the machine names, and rules too."""
 
 
 def watchers_and_rules(source, name, rules):
@@ -288,11 +285,11 @@ def watchers_and_rules(source, name, rules):
 
 
 def rules_of_watchers():
-    """The rules that a launch may leave out, less those of `RULES_OF_THE_MACHINE`."""
+    """The rules that a launch may leave out."""
     from warpsim.host.checks import EVERY
     from warpsim.machine.reporting import ALWAYS
 
-    return EVERY - ALWAYS - RULES_OF_THE_MACHINE.keys()
+    return EVERY - ALWAYS - OPERANDS_NAMED_LIKE_RULES
 
 
 def test_the_machine_names_no_watcher_and_no_rule():

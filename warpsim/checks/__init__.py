@@ -10,5 +10,6 @@ notes and companions. The machine imports nothing from here; it reports only its
     uninitialised, passages, undefined_*, written, origins   data that was never written, bit by bit
     async_*, stamps                          memory that copies and wgmma in flight still read or write
     mbarriers, wgmma_registers, register_counts    the objects and registers of Hopper's asynchrony
+    tensor_maps, descriptors, matrix_rows          boxes, matrices and rows that cannot be copied or read as asked
     convergence, barriers, stalls, fragments       participation in collectives, waiting, ownership of fragments
 """

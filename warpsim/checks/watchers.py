@@ -26,6 +26,8 @@ from warpsim.checks.raced import fence_scope, note_of
 from warpsim.checks.races import Races
 from warpsim.checks.register_counts import RULE as SETMAXNREG
 from warpsim.checks.register_counts import RegisterCountRules
+from warpsim.checks.tensor_maps import RULE as TENSOR_MAP
+from warpsim.checks.tensor_maps import TensorMaps
 from warpsim.checks.undefined_bits import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
@@ -62,6 +64,7 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         (not checks.isdisjoint(WGMMA) and uses.asynchronous, WgmmaRegisters),
         (PROXY in checks and uses.async_proxy, ProxyFences),
         (DESCRIPTOR in checks and uses.asynchronous, Descriptors),
+        (TENSOR_MAP in checks and uses.async_proxy, TensorMaps),
         (RACE in checks, RaceWatcher),
         (SETMAXNREG in checks and uses.register_counts, RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),

@@ -66,6 +66,15 @@ class MemoryAccess:
         return self.kind != READ
 
 
+@attrs.frozen
+class BoxProblem:
+    """Why boxes of a tensor cannot be copied; ``address`` is that of the map, if the map is the reason."""
+
+    message: str
+    advice: str = ""
+    address: int | None = None
+
+
 class Listener(Protocol):
     """A listener of the window, with a method for each of its ``events``."""
 
@@ -150,6 +159,7 @@ class Window:
     map_changed: Callable[..., None] | None
     map_acquired: Callable[..., None] | None
     map_used: Callable[..., None] | None
+    boxes_refused: Callable[..., None] | None
     finding: Callable[..., None] | None
 
     def __init__(self, watchers: Iterable[Listener] = ()) -> None:

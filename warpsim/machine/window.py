@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, MemoryAccess, Window
+from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, BoxProblem, MemoryAccess, Window
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
@@ -391,5 +391,8 @@ class Watcher:
     def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
         """CTAs use the tensor maps at addresses, one per copy started by the ``active`` threads."""
 
+    def boxes_refused(self, machine: Machine, group: Group, problem: BoxProblem, active: Array | None) -> None:
+        """Boxes of a tensor cannot be copied, because of ``problem``; a GPU ends the launch."""
 
-__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "MemoryAccess", "Watcher", "Window"]
+
+__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "BoxProblem", "MemoryAccess", "Watcher", "Window"]

@@ -64,7 +64,7 @@ class BulkCopies(BulkReach):
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         for fields, part in self.maps(map, lanes):
             if fields.data_type == LOADED_ONLY:
-                self.fault("tensor-map", "boxes of 16U4_ALIGN16B are loaded, not stored")
+                self.refuse("boxes of 16U4_ALIGN16B are loaded, not stored")
                 continue
             boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))

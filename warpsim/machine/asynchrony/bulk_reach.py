@@ -13,7 +13,7 @@ from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
-from warpsim.machine.events import ATOMIC, READ, WRITE
+from warpsim.machine.events import ATOMIC, READ, WRITE, BoxProblem
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -103,6 +103,12 @@ class BulkReach:
         """Report a fault at the current step."""
         self.machine.fault(rule, message, self.group, self.active, **more)
 
+    def refuse(self, message: str, advice: str = "", address: int | None = None) -> None:
+        """Tell the window why boxes cannot be copied."""
+        told = self.machine.window.boxes_refused
+        if told is not None:
+            told(self.machine, self.group, BoxProblem(message, advice, address), self.active)
+
     def inside(self, start: Array, nbytes: int) -> bool:
         """Whether runs are inside shared memory (reported if not)."""
         size = self.machine.batch.shared.size
@@ -118,12 +124,11 @@ class BulkReach:
     def placed(self, boxes: Boxes, *, store: bool = False) -> bool:
         """Whether boxes begin where a copy may begin in the tensor (observed on an H200, which faults elsewhere)."""
         if store and any((c < 0).any() for c in boxes.coordinates):
-            self.fault("tensor-map", "a box is stored at a negative coordinate", advice="only loads may begin before 0")
+            self.refuse("a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
         for axis, wrong in boxes.outside():
             at = int(boxes.coordinates[axis][wrong][0])
-            self.fault(
-                "tensor-map",
+            self.refuse(
                 f"coordinate {at} of dimension {axis} is outside the bounding box of the im2col map",
                 advice="boxes begin inside the bounding box; the offsets move them beyond",
             )
@@ -131,8 +136,7 @@ class BulkReach:
         wrong = boxes.displaced
         if wrong.any():
             first = int(boxes.coordinates[0][wrong][0])
-            self.fault(
-                "tensor-map",
+            self.refuse(
                 f"the innermost coordinate {first} is {first * boxes.fields.itemsize} bytes, not a multiple of {ROW_UNIT}"
                 if not boxes.fields.packed
                 else f"the innermost coordinate is not a multiple of {PADDED_BOX if boxes.fields.padded else 32} packed elements",
@@ -147,8 +151,7 @@ class BulkReach:
         ):
             return True
         name = tensor_map.DATA_TYPES[fields.data_type]
-        self.fault(
-            "tensor-map",
+        self.refuse(
             f"the reduction does not exist for elements of {name}",
             advice="see the operations of cp.reduce.async.bulk and their types",
         )
@@ -158,15 +161,13 @@ class BulkReach:
         """Whether boxes fit in shared memory and are aligned there."""
         odd = to.start % ALIGNMENT != 0
         if odd.any():
-            self.fault(
-                "tensor-map",
+            self.refuse(
                 f"a box at shared address 0x{int(to.start[odd][0]):x}, which is not a multiple of {ALIGNMENT}",
                 advice="boxes in shared memory are aligned to 128 bytes",
             )
         size = self.machine.batch.shared.size
         if len(to.start) and int(to.start.max()) + boxes.extent > size:
-            self.fault(
-                "tensor-map",
+            self.refuse(
                 f"a box of {boxes.extent} bytes at shared address 0x{int(to.start.max()):x} leaves the {size} bytes of the CTA",
                 advice="reserve room for the whole box: elements outside the tensor are filled in too",
             )
@@ -194,8 +195,7 @@ class BulkReach:
             if address % 64:
                 problem = "a tensor map that is not aligned to 64 bytes"
             if problem:
-                self.fault(
-                    "tensor-map",
+                self.refuse(
                     f"{problem} at address 0x{address:x}",
                     address=address,
                     advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
