@@ -9,6 +9,7 @@ import pytest
 
 import warpsim
 from warpsim.cli import main
+from warpsim.host.kernel import Kernel
 
 SAXPY = Path(__file__).parent.parent / "programs" / "saxpy"
 
@@ -168,3 +169,16 @@ def test_unknown_names():
             missing()
         with pytest.raises(KeyError):
             missing()
+
+
+def test_options_reach_the_launch(monkeypatch):
+    """--schedule and --async-effects are options of the launch, and nothing where they are not given."""
+    for words, given in (
+        ([], {}),
+        (["--schedule", "7", "--async-effects", "at_wait"], {"schedule": 7, "async_effects": "at_wait"}),
+    ):
+        seen = []
+        monkeypatch.setattr(Kernel, "__call__", lambda self, *args, seen=seen, **options: seen.append(options) or 1 / 0)
+        arguments = ["--arg", "i32:8", "--arg", "f32:2.0", "--arg", "zeros:f32:8", "--arg", "zeros:f32:8"]
+        main(["run", str(SAXPY / "kernel.ptx"), "--grid", "1", "--block", "32", *arguments, *words])
+        assert {name: seen[0][name] for name in ("schedule", "async_effects") if name in seen[0]} == given

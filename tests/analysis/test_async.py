@@ -150,3 +150,12 @@ def test_recorded_waits(name, number):
     changed, _ = without(recorded(name), "mbarrier.try_wait", number)
 
     assert EARLY in {f[1] for f in findings(changed) if f[2] == "error"}
+
+
+def test_waits_for_others_change_nothing():
+    """A wait of the operations of one kind leaves those of another as they were."""
+    from warpsim.analysis.groups import GroupStates
+
+    for states in (GroupStates(open=1), GroupStates(lost=1), GroupStates(ages=(1, 0, 0, 0, 0, 0, 0, 0))):
+        assert states.waited(2, 0) == states
+        assert states.waited(1, 0) != states

@@ -182,3 +182,27 @@ def test_failing_assertions(check):
     load = "mul.wide.u32 rd1, tid, 4; add.u64 rd1, rd1, out; ld.global.u32 r1, [rd1];"
 
     assert check(load, "setp.lt.u32 p1, r1, 9; @p1 bra good;", "trap;", "good: bar.sync 0;") == []
+
+
+def test_lanes_that_hear_one_of_them(check):
+    """What shfl gives all lanes of a warp from one lane parts no warp, whatever it is; a loaded value of each lane does."""
+    load = "shl.b32 r1, tid, 2; add.u32 r1, r1, at; ld.shared.u32 r2, [r1];"
+    branch = ["setp.lt.u32 p1, {}, 9; @!p1 bra after;", LOAD, AFTER]
+
+    for lane in ("5", "n"):
+        heard = f"shfl.sync.idx.b32 r3, r2, {lane}, 31, -1;"
+        assert check(load, heard, branch[0].format("r3"), *branch[1:]) == []
+    assert check(load, branch[0].format("r2"), *branch[1:]) != []
+
+
+@pytest.mark.parametrize(
+    ("same", "expected"), [(1, "THREAD"), (16, "THREAD"), (32, "WARP"), (128, "WARPGROUP"), (256, "CTA")]
+)
+def test_over_how_many_threads_values_are_the_same(same, expected):
+    """Groups of so many threads have one value each."""
+    import numpy as np
+
+    from warpsim.analysis.lanes import Spread, spread_of
+
+    assert spread_of(np.arange(256, dtype=np.uint64) // same) is Spread[expected]
+    assert spread_of(np.zeros(1, np.uint64)) is Spread.KNOWN

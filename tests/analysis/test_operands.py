@@ -150,3 +150,13 @@ def test_wmma(check):
     assert check(load("row", "n"), b, zero, mma) == []
     assert check(load("row", "lane"), b, zero, mma) == [(0, AGREE, "error")]
     assert check(load("col", "n"), b, zero, mma) == [(3, "fragment-mismatch", "error")]
+
+
+def test_the_only_register():
+    """The first register of a function is no other than the rest."""
+    import warpsim
+    from warpsim.analysis.strict import check_program
+
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k()\n{ .reg .pred p;\n@p trap;\nret; }\n"
+
+    assert [(f.rule, f.line) for f in check_program(warpsim.load(text).program)] == [(UNWRITTEN, 6)]

@@ -321,3 +321,13 @@ def test_tiles_are_stored_again_in_every_cta():
         assert launch(program, checks="all", grid=grid)[1] == ()
     with pytest.raises(warpsim.ExecutionError, match=r"async-smem-overwrite|race"):
         launch(edited(program, {"late": "", "issued": again.replace("r5", "r1")}), checks="all", grid=3)
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_sources_are_free_in_each_cta(effects):
+    """A CTA stores again where its bulk copy has read, while that of another CTA has not been waited for."""
+    reuse = "@%p1 cp.async.bulk.wait_group.read 0;\nbar.sync 0;\nst.shared.b32 [%r4], %r1;\n"
+    wait = f"mov.u32 %r30, %ctaid.x; setp.eq.u32 %p5, %r30, 1; @%p5 bra OTHER;\n{reuse} bra DONE;\nOTHER: bar.sync 1;\n{reuse}DONE:"
+    program = edited(BULK_STORE, {"wait": wait, "reuse": ""})
+
+    assert launch(program, grid=2, async_effects=effects)[1] == ()

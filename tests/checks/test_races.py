@@ -512,3 +512,32 @@ def test_what_some_lanes_know_is_released(mask, expected):
     )
 
     assert races(body) == expected
+
+
+def test_a_flag_of_each_cta():
+    """CTAs that release flags of their own in one step; each reads what its neighbour has released."""
+    body = (
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra done; mul.wide.u32 %rd6, %r9, 4; add.u64 %rd7, %rd1, %rd6; add.u64 %rd8, %rd2, %rd6;\n"
+        "st.global.u32 [%rd7+64], %r9;\n{}\n"
+        "add.u32 %r10, %r9, 1; setp.eq.u32 %p2, %r10, 3; selp.b32 %r10, 0, %r10, %p2; mul.wide.u32 %rd6, %r10, 4;"
+        " add.u64 %rd9, %rd2, %rd6; again: ld.acquire.gpu.global.u32 %r11, [%rd9]; setp.eq.u32 %p3, %r11, 0; @%p3 bra again;\n"
+        "add.u64 %rd9, %rd1, %rd6; ld.global.u32 %r12, [%rd9+64]; done:"
+    )
+
+    assert races(body.format("st.release.gpu.global.u32 [%rd8], 1;"), grid=3) == []
+    assert races(body.format("st.relaxed.gpu.global.u32 [%rd8], 1;"), grid=3) == [(4, 1)]
+
+
+@pytest.mark.parametrize("pointer", ["mov.u64 %rd6, %rd1;", "cvta.to.global.u64 %rd6, %rd1;", "add.u64 %rd6, %rd1, 0;"])
+def test_a_test_before_an_atomic_through_another_register(pointer):
+    """A plain load that decides whether to try an atomic on the same word does no harm, by whatever register it names the word;
+    one of another word races."""
+    body = (
+        pointer + "\nld.global.u32 %r4, [%rd6]; setp.ne.u32 %p1, %r4, 0; @%p1 bra done;\n"
+        "atom.global.exch.b32 %r5, [%rd1], 1; st.global.u32 [%rd5], %r5;\ndone:"
+    )
+
+    assert races(body) == []
+    assert races(body.replace("exch.b32 %r5, [%rd1]", "exch.b32 %r5, [%rd6+4]")) == []
+    stored = body.replace("exch.b32 %r5, [%rd1]", "exch.b32 %r5, [%rd1+4]") + " st.global.u32 [%rd1], 1;"
+    assert races(stored) != []

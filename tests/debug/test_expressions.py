@@ -6,7 +6,7 @@ import pytest
 
 import warpsim
 from warpsim.debug import DebugError, Session
-from warpsim.debug.expressions import parse
+from warpsim.debug.expressions import DEEPEST, parse
 
 TEXT = """.version 8.0
 .target sm_90a
@@ -179,3 +179,11 @@ def test_what_cannot_be_set(session, what):
     """Parameters and what is no place are refused."""
     with pytest.raises(DebugError):
         session.set(what, np.arange(5))
+
+
+def test_depth_of_expressions():
+    """So many nested signs are an expression, and one more is refused; constants of PTX have 32 or 64 bits."""
+    assert parse("-" * (DEEPEST - 1) + "1") is not None
+    with pytest.raises(DebugError, match="nests at most"):
+        parse("-" * DEEPEST + "1")
+    assert [parse(text).value for text in ("0f3FC00000", "0d3FF8000000000000")] == [1.5, 1.5]

@@ -11,6 +11,7 @@ import pytest
 
 import warpsim
 from warpsim.host.arrays import array_of
+from warpsim.host.dlpack import NARROW
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 RAW = """.visible .entry k(.param .u64 out, .param .align 4 .b8 p[16], .param .b16 h, .param .b32 w, .param .f64 d, .param .u32 u) {
@@ -486,3 +487,12 @@ def test_unload():
     module.unload(device)
 
     assert device.allocation(address) is None
+
+
+def test_codes_of_narrow_types():
+    """Types of 8 and 16 bits by the numbers of DLDataTypeCode (dlpack.h 1.1)."""
+    codes = {4: "bfloat16", 7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz",
+             12: "float8_e5m2", 13: "float8_e5m2fnuz", 14: "float8_e8m0fnu"}  # fmt: skip
+
+    assert {code: np.dtype(dtype).name for (code, _), dtype in NARROW.items()} == codes
+    assert all(np.dtype(dtype).itemsize * 8 == bits for (_, bits), dtype in NARROW.items())

@@ -241,3 +241,19 @@ def test_a_form_of_another_target_is_a_ptx_error():
     """The assembler's verdict, with the instruction in full."""
     with pytest.raises(warpsim.PtxError, match="sm_80"):
         warpsim.mma(F16, a=np.zeros((16, 16)), b=np.zeros((16, 8)), c=0.0, target="sm_75")
+
+
+@pytest.mark.parametrize(("form", "most"), [
+    ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32", 4),
+    ("mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32", 7),
+    ("mma.sync.aligned.m16n8k32.row.col.s32.u4.s4.s32", 7),
+])  # fmt: skip
+def test_one_small_product(form, most):
+    """Four bits an element, of so few elements that they are unpacked in another way than many."""
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0 if "u4" in form else -most, most + 1, (16, 32)), rng.integers(-most, most + 1, (32, 8))
+    if "e2m1" in form:
+        a, b = a // 2 * 2.0, b // 2 * 2.0
+    d = warpsim.mma(form, a=a, b=b, c=np.zeros((16, 8), a.dtype), target="sm_120a" if "kind" in form else "sm_80")
+
+    np.testing.assert_array_equal(a @ b, d)

@@ -99,14 +99,15 @@ def test_barrier_without_exited_threads() -> None:
 
 
 def test_arrive_and_wait_apart() -> None:
-    """What was written before the arrival is there after the wait; work in between goes on."""
-    body = """
+    """What was written before the arrival is there after the wait; work in between goes on. A relaxed arrival waits as well."""
+    body = f"""
     st.shared.b32 [%r7], %r2;
     barrier.cluster.arrive.release.aligned;
     add.u32 %r9, %r2, 1; and.b32 %r9, %r9, 3; mapa.shared::cluster.u32 %r10, %r7, %r9;
     barrier.cluster.wait.acquire.aligned;
     ld.shared::cluster.b32 %r20, [%r10];
     barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
+    {SYNC}
     """
 
     assert run(body) == [[(rank + 1) % 4] * 32 for rank in range(4)]

@@ -141,3 +141,24 @@ def test_f64(mode):
         for *operands, result in zip(a.tolist(), b.tolist(), c.tolist(), near.tolist(), results.tolist(), strict=True):
             wanted = exact(*map(Fraction, operands))
             assert result == rounded(wanted, mode), (what, operands, mode)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_quotients_near_the_least_normal_number(mode):
+    """With .ftz a quotient is zero where it is below the least normal number once rounded to 24 bits: the range of exponents
+    comes last."""
+    top = 2**24
+    pairs = [((top - 1) * 2.0**-140, 2.0**10), (2.0**-116, 2.0**10), ((top - 1) * 2.0**-140, 2.0**10 * (1 + 2.0**-23))]
+    pairs += [(2.0**-116, 2.0**10 * (1 + 2.0**-23)), ((top - 3) * 2.0**-140, 2.0**10)]
+    a, b = (np.array(column, np.float32) for column in zip(*pairs, strict=True))
+    least = np.float32(2.0**-126)
+    plain = []
+    for x, y in pairs:
+        units = Fraction(x) / Fraction(y) * Fraction(2) ** 150  # of the last of 24 bits, just below 2**-126
+        rounded = -(-units.numerator // units.denominator) if mode == "rp" else units.numerator // units.denominator
+        if mode == "rn":
+            rounded = round(units)
+        plain.append(float(least) if rounded >= top else 0.0)
+    subnormal = np.where(a.astype(np.float64) / b >= 2.0**-126 - 2.0**-149, least, np.float32(0))
+
+    assert floating.flush_quotient(subnormal, mode, a, b).tolist() == plain

@@ -91,6 +91,7 @@ def test_special_registers_that_not_every_module_has(name, target, version, take
         ("foo a\nbar\n.entry k() { ret; }", {("syntax", 4)}),
         (".local .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
         (".param .u32 x;\n.entry k() { ret; }", {("directive", 4)}),
+        (".entry k(.param .f16x2 x) { ret; }", {("directive", 4)}),
         ('.entry k()\n.pragma "abc";\n{ ret; }', set()),
         (".func f()\n.noreturn, 1\n{ ret; }\n.entry k() { ret; }", {("syntax", 5)}),
     ],
@@ -135,4 +136,50 @@ def test_vectors_as_one_value(move, taken):
     """A vector register is packed into as many bits as it has, and no others (ptxas: "Arguments mismatch")."""
     text = HEAD + f".entry k()\n{{ .reg .v2 .b32 v; .reg .b32 r; .reg .b64 rd;\n{move}\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=r":6:.*operand-type"):
+        warpsim.load(text)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "cp.async.bulk.shared::cluster.global.C{} [s], [q], 16, [bar]{};",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.C{} [s], [q, {{r, r}}], [bar]{};",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.C{} [s], [q, {{r, r, r}}], [bar], {{h}}{};",
+    ],
+)
+def test_masks_of_multicasts(body):
+    """A copy has a mask where it has .multicast::cluster, and only there; ptxas 13.0 takes two of the four."""
+    head = ".entry k() {\n.reg .b64 q; .reg .b32 r; .reg .b16 h; .shared .align 128 .b8 s[128]; .shared .align 8 .b64 bar;\n"
+    body = body.replace("C", "mbarrier::complete_tx::bytes")
+    for multicast in ("", ".multicast::cluster"):
+        for mask in ("", ", h"):
+            same = bool(multicast) == bool(mask)
+            with contextlib.nullcontext() if same else pytest.raises(warpsim.PtxError, match=r":6:.*operand-count"):
+                warpsim.load(f"{HEAD}{head}{body.format(multicast, mask)}\nret;\n}}\n")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "taken"),
+    [
+        ("wgmma.fence.sync.aligned;", True),
+        ("wgmma.fence .sync.aligned;", True),
+        ("wgmma .fence.sync.aligned;", False),
+        ("wmma.load.c .sync.aligned.row.m16n16k16.f16 {r, r, r, r}, [q];", True),
+        ("wmma.load .c.sync.aligned.row.m16n16k16.f16 {r, r, r, r}, [q];", False),
+    ],
+)
+def test_blanks_in_names(instruction, taken):
+    """Blanks stand between modifiers, and not within the name of an instruction (ptxas 13.0)."""
+    text = f"{HEAD}.entry k() {{ .reg .b64 q; .reg .b32 r;\n{instruction}\nret; }}\n"
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=r":5:.*a blank before"):
+        warpsim.load(text)
+
+
+@pytest.mark.parametrize(
+    ("target", "version", "taken"), [("sm_70", "8.3", True), ("sm_61", "8.3", False), ("sm_70", "8.2", False)]
+)
+def test_128_bits_at_once(target, version, taken):
+    """ld.b128 came with PTX 8.3 for sm_70 (the manual, "ld")."""
+    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b128 v; .reg .b64 q;\nld.global.b128 v, [q];\nret; }}\n"
+    with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError):
         warpsim.load(text)
