@@ -1,8 +1,8 @@
-"""Premature accesses to global memory that bulk stores in flight have not written yet.
+"""Premature accesses to global memory that copies in flight have not written, or not read yet.
 
 ``cp.async.bulk.wait_group.read`` waits until a copy has read its source; its writes are visible after the full wait, or
-at the end of the kernel. A copy is compared only with accesses to its own tensor (or run of bytes), through stamps on
-granules.
+at the end of the kernel. Copies are found through stamps on granules: stores by their tensor or runs of bytes, loads by
+the memory around their sources.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
+from warpsim.checks.repeats import changed
+from warpsim.checks.sources import Source, sources_of
 from warpsim.checks.stamps import Claims, Met
-from warpsim.machine.state.footprints import GRANULE, Footprint, GlobalTarget
+from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array
 
 if TYPE_CHECKING:
@@ -26,44 +29,106 @@ EARLY = "async-read-early"
 ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the sources have been read"
 
 
-class GlobalStores:
-    """The bulk stores of a batch in flight, by the memory that they may write."""
+@attrs.frozen(eq=False)
+class Use:
+    """Global memory that a copy writes, or reads as its ``source``."""
+
+    copy: Transfer
+    extent: GlobalTarget
+    around: tuple[int, int]
+    source: Source | None = None
+
+    @property
+    def open(self) -> Array:
+        """A mask of the runs or boxes that are still used."""
+        return self.copy.open if self.source is None else self.source.unread(self.copy.open)
+
+
+class GlobalUses:
+    """What the copies of a batch in flight use, by the memory around it."""
 
     def __init__(self) -> None:
-        self.stores: dict[int, Transfer] = {}
+        self.uses: dict[int, Use] = {}
         self._ranges: dict[tuple[int, int], Claims | None] = {}
+        self._last = 0
+        self.changed = False
+        """Whether copies may have completed."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in flight."""
+        if self.changed:
+            self.settle()
+        return bool(self.uses)
+
+    def add(self, use: Use) -> None:
+        """Add a use."""
+        self._last += 1
+        self.uses[self._last] = use
+        claims = self._ranges.setdefault(use.around, None)
+        if claims is not None:
+            self._put(claims, self._last, use)
+
+    def settle(self) -> None:
+        """Drop copies that are complete."""
+        self.changed = False
+        self.uses = {number: use for number, use in self.uses.items() if use.copy.open.any()}
+        if not self.uses:
+            self._ranges = {}
+
+    def _put(self, claims: Claims, number: int, use: Use) -> None:
+        (address, _, size), low = use.extent.runs(), use.around[0]
+        footprint = Footprint(np.zeros(len(address), np.int64), address - low, size)
+        claims.put(footprint, number, next(iter(self.uses)), partial(self._holders, low=low))
+
+    def _holders(self, met: Met, low: int) -> Iterator[tuple[Use, Array]]:
+        """The uses that still hold granules, and the accesses (flat indices) that touch them."""
+        index, address, _, numbers = met
+        for number in np.unique(numbers).tolist():
+            use = self.uses.get(number)
+            if use is not None:
+                which = numbers == number
+                held = use.extent.holders(address[which] + low, use.open)
+                if held.any():
+                    yield use, index[which][held]
+
+    def met(
+        self, place: Affine | Array, nbytes: int, shape: tuple[int, ...], active: Array | None
+    ) -> Iterator[tuple[Use, Array]]:
+        """The uses that accesses to ``nbytes`` at each ``place`` (broadcast to ``shape``) meet, and masks of those."""
+        low, high = place.limits() if isinstance(place, Affine) else (int(place.min()), int(place.max()))
+        for start, end, claims in self._near(low, high + nbytes):
+            at = np.broadcast_to(as_array(place).view(np.int64), shape)
+            inside = (at + nbytes > start) & (at < end)
+            inside = inside if active is None else inside & active
+            near = np.clip(at, start, end - 1) - start
+            for met in claims.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
+                for use, index in self._holders(met, start):
+                    lanes = np.zeros(shape, np.bool_)
+                    lanes.reshape(-1)[index] = True
+                    yield use, lanes
+
+    def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
+        """The memory in use that overlaps ``[low, high)``."""
+        found = []
+        for (start, end), claims in list(self._ranges.items()):
+            if low < end and start < high:
+                if claims is None:
+                    claims = self._ranges[start, end] = Claims(end - start, 1)
+                    for number, use in self.uses.items():
+                        if use.around == (start, end):
+                            self._put(claims, number, use)
+                found.append((start, end, claims))
+        return found
+
+
+class GlobalStores(GlobalUses):
+    """The bulk stores of a batch in flight."""
 
     def enter(self, copy: Transfer) -> None:
         """Add a copy that writes global memory."""
-        target = copy.target
-        if target is None:
-            return
-        self.stores[copy.serial] = copy
-        claims = self._ranges.setdefault((target.low, target.high), None)
-        if claims is not None:
-            self._put(claims, copy.serial, target)
-
-    def settle(self) -> None:
-        """Drop copies that have written everything."""
-        self.stores = {number: copy for number, copy in self.stores.items() if copy.open.any()}
-        if not self.stores:
-            self._ranges = {}
-
-    def _put(self, claims: Claims, serial: int, target: GlobalTarget) -> None:
-        address, _, size = target.runs()
-        footprint = Footprint(np.zeros(len(address), np.int64), address - target.low, size)
-        claims.put(footprint, serial, next(iter(self.stores)), partial(self._holders, low=target.low))
-
-    def _holders(self, met: Met, low: int) -> Iterator[tuple[Transfer, Array]]:
-        """The stores that still write granules, and the accesses (flat indices) that touch them."""
-        index, address, _, numbers = met
-        for number in np.unique(numbers).tolist():
-            copy = self.stores.get(number)
-            if copy is not None and copy.target is not None:
-                which = numbers == number
-                held = copy.target.holders(address[which] + low, copy.open)
-                if held.any():
-                    yield copy, index[which][held]
+        if copy.target is not None:
+            self.add(Use(copy, copy.target, (copy.target.low, copy.target.high)))
 
     def touch(
         self,
@@ -75,63 +140,57 @@ class GlobalStores:
         active: Array | None,
     ) -> None:
         """Check accesses of the step's lanes (``read``, ``write`` or ``atomic``) at ``base``."""
-        low, high = base.limits() if isinstance(base, Affine) else (int(base.min()), int(base.max()))
-        near = self._near(low, high + nbytes)
-        if near:
-            place = as_array(base).view(np.int64)
-            place = np.broadcast_to(place, group.selection.shape)
-            for start, end, claims in near:
-                self._meet(machine, group, access, claims, start, end, place, nbytes, active)
+        for use, lanes in self.met(base, nbytes, group.selection.shape, active):
+            if not (access == "atomic" and use.copy.reduces):  # each reduction is atomic
+                place = np.broadcast_to(as_array(base).view(np.int64), lanes.shape)
+                self._report(machine, group, access, int(place[lanes][0]), lanes, use)
 
-    def read_by_copies(self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int) -> None:
-        """Check runs of bytes that copies of the step read."""
-        for start, end, claims in self._near(int(address.min()), int(address.max()) + nbytes):
-            place = (address.reshape(-1, 1) + np.arange(0, nbytes, GRANULE)).reshape(-1)
-            self._meet(machine, group, "read", claims, start, end, place, min(nbytes, GRANULE), None, positions)
+    def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
+        """Check what new copies read."""
+        for source in sources_of(transfer):
+            self._meet(machine, transfer, "read", source.extent, source.starters(transfer.positions))
 
-    def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
-        """The memory that stores may write and that overlaps ``[low, high)``."""
-        found = []
-        for (start, end), claims in list(self._ranges.items()):
-            if low < end and start < high:
-                if claims is None:
-                    claims = self._ranges[start, end] = Claims(end - start, 1)
-                    for serial, copy in self.stores.items():
-                        if copy.target is not None and (copy.target.low, copy.target.high) == (start, end):
-                            self._put(claims, serial, copy.target)
-                found.append((start, end, claims))
-        return found
+    def written_by_copies(self, machine: Machine, transfer: Transfer) -> None:
+        """Check what new copies write, unless that is there already."""
+        target = transfer.target
+        if target is not None:
+            access = "atomic" if transfer.reduces else "write"
+            self._meet(machine, transfer, access, target, transfer.positions)
 
-    def _meet(
-        self,
-        machine: Machine,
-        group: Group,
-        access: str,
-        claims: Claims,
-        start: int,
-        end: int,
-        place: Array,
-        nbytes: int,
-        active: Array | None,
-        by: Array | None = None,
-    ) -> None:
-        inside = (place + nbytes > start) & (place < end)
-        inside = inside if active is None else inside & active
-        near = np.clip(place, start, end - 1) - start
-        for met in claims.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.stores))):
-            for copy, index in self._holders(met, start):
-                if access == "atomic" and copy.reduces:
-                    continue  # each reduction is atomic
-                lanes = np.zeros(place.shape, np.bool_)
-                lanes.reshape(-1)[index] = True
-                first = int(place[lanes][0])
-                machine.fault(
-                    EARLY,
-                    f"global address 0x{first:x} is {'read' if access == 'read' else 'written'} while an unfinished copy"
-                    " writes it",
-                    group,
-                    lanes if by is None else np.isin(group.selection.positions, by),
-                    address=first,
-                    advice=ADVICE,
-                    other=copy.place,
-                )
+    def _meet(self, machine: Machine, transfer: Transfer, access: str, extent: GlobalTarget, starters: Array) -> None:
+        """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
+        group, (place, runs, size) = transfer.group, extent.runs()
+        for use, found in self.met(place, size, place.shape, None) if len(place) else ():
+            first, who = int(place[found][0]), starters[runs[found]]
+            if access == "atomic" and use.copy.reduces:
+                continue  # each reduction is atomic
+            allocation = machine.launch.memory.find(extent.low, extent.high)
+            if access == "write" and not use.copy.reduces and allocation is not None:
+                changes = transfer.positions[changed(machine, transfer, allocation)[0]]
+                if not np.isin(who, changes).any():
+                    continue
+            self._report(machine, group, access, first, np.isin(group.selection.positions, who), use)
+
+    def _report(self, machine: Machine, group: Group, access: str, first: int, lanes: Array, use: Use) -> None:
+        machine.fault(
+            EARLY,
+            f"global address 0x{first:x} is {'read' if access == 'read' else 'written'} while an unfinished copy writes it",
+            group,
+            lanes,
+            address=first,
+            advice=ADVICE,
+            other=use.copy.place,
+        )
+
+
+class GlobalSources(GlobalUses):
+    """The loads of a batch in flight, from global memory."""
+
+    def enter(self, machine: Machine, copy: Transfer) -> None:
+        """Add a copy that reads global memory, and has not acted yet."""
+        for source in sources_of(copy):
+            extent = source.extent
+            allocation = machine.launch.memory.find(extent.low, extent.high)
+            around = (extent.low, extent.high) if allocation is None else (allocation.start, allocation.end)
+            if allocation is None or not allocation.read_only:
+                self.add(Use(copy, extent, around, source))

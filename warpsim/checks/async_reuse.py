@@ -58,7 +58,7 @@ class AsyncReuse(Watcher):
         """Check accesses of threads."""
         found = self._in_flight(machine)
         if access.space == "global":
-            if found.stores.stores:
+            if found.stores.uses:
                 found.stores.touch(machine, group, VERBS[access.kind], access.places, access.nbytes, access.active)
         elif found.shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
             found.shared.touch(
@@ -116,23 +116,18 @@ class AsyncReuse(Watcher):
         found.matrices = kept
         found.shared.matrices = [footprint for footprint, _, _ in kept]
 
-    def global_tile_accessed(
-        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
-    ) -> None:
-        """Check that what bulk copies read has been written."""
-        stores = self._in_flight(machine).stores
-        if stores.stores and access == READ and not late(machine) and len(address):
-            stores.read_by_copies(machine, group, positions, address, nbytes)
-
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""
-        shared = self._in_flight(machine).shared
+        found, writes = self._in_flight(machine), "atomic" if transfer.reduces else "write"
+        shared = found.shared
         if shared.busy:
-            writes = "atomic" if transfer.reduces else "write"
             for footprint, access in ((transfer.writes, writes), (transfer.reads, "read")):
                 if footprint is not None:
                     start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
                     shared.touch(machine, transfer.group, access, start, nbytes, columns, None, by=transfer.positions)
+        if found.stores.uses and transfer.asynchronous:
+            found.stores.read_by_copies(machine, transfer)
+            found.stores.written_by_copies(machine, transfer)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
         """Record the bytes of copies."""

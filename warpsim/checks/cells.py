@@ -102,6 +102,11 @@ class Cells:
             self._settle()
         return self._kinds
 
+    @property
+    def written(self) -> bool:
+        """Whether anything has been written."""
+        return any(kind in cells for kind in ("write", "strong") for cells in (self._kinds, self._kept))
+
     def keep(self, note: Strided, *, write: bool) -> bool:
         """Keep an access unexpanded if that suffices; False if cells are needed."""
         if self._kinds:

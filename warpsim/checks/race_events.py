@@ -19,6 +19,7 @@ from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import KernelPlan
+    from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.launch import LaunchState
     from warpsim.program.program import Function, Instruction
 
@@ -48,6 +49,10 @@ class LaunchRaces:
         self.flags: set[int] = set()
         self.cells: dict[int, Cells] = {}
         """Cells of global memory, by allocation number."""
+        self.copied: dict[int, list[tuple[GlobalTarget, Array, int]]] = {}
+        """Copies of memory that nobody has written near since, by allocation: what they read, the threads that started
+        the copy of each run, and when.
+        """
         self.numbers = Numbering()
         self.orders: list[Order] = []
         self.detectors: list[Any] = []

@@ -16,6 +16,7 @@ from warpsim.machine.reporting import finding_at
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
+    from warpsim.checks.async_global import Use
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
@@ -28,6 +29,10 @@ TESTED = "; the value read only decides whether to execute an atomic on the same
 UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
 SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
 FENCE = "read the flag with .acquire, or add a fence after reading it; otherwise later reads may be performed before it"
+SOURCE_ADVICE = (
+    "wait for the copy (wait_group, or the phase of its mbarrier) before writing to its source: it may be performed at any"
+    " time until then (memory consistency model, asynchronous operations)"
+)
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 
 
@@ -97,6 +102,18 @@ class RaceFindings(RaceFlags):
             self._fault(machine, group, doubt, TESTED)
         else:
             self._fault(machine, group, doubt)
+
+    def report_source(self, machine: Machine, group: Group, address: int, lanes: Array, use: Use) -> None:
+        """Report that these lanes write what a copy in flight may still read."""
+        machine.fault(
+            RULE,
+            f"global address 0x{address:x} is written while an unfinished copy reads it",
+            group,
+            lanes,
+            address=address,
+            other=use.copy.place,
+            advice=SOURCE_ADVICE,
+        )
 
     def doubt_step(self, machine: Machine, at: Array, threads: Array, allocation: Allocation | None) -> None:
         """Handle threads that store to one place in one step."""

@@ -10,26 +10,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.checks.async_global import GlobalSources
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race_cells import RaceCells
-from warpsim.checks.race_events import GPU, Note
+from warpsim.checks.race_events import GPU, LaunchRaces, Note
 from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
+from warpsim.checks.repeats import changed
+from warpsim.checks.sources import Source, sources_of
 from warpsim.machine.events import ATOMIC, MemoryAccess
 from warpsim.machine.selection import Rect
 from warpsim.machine.values import Affine, Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
+
+KEPT = 4096
+"""Number of copies from an allocation that are kept until somebody writes near what they have read."""
 
 
 class Races(RaceCells):
     """The detector of a batch. Threads in shared cells are numbered within the batch, those in global cells within the
     launch.
     """
+
+    def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
+        super().__init__(shared, machine)
+        self.sources = GlobalSources()
+        """What copies in flight read in global memory."""
 
     # ---- accesses from the ports -------------------------------------------------------------
 
@@ -134,9 +146,14 @@ class Races(RaceCells):
         """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
-        cells = self.launch.cells.get(allocation.number)
-        if cells is None:
-            cells = self.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
+        cells = self._cells(allocation)
+        if access.writes:
+            place = access.place
+            self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
+            if self.sources.busy:
+                shape = group.selection.shape
+                for use, found in self.sources.met(place, access.nbytes, shape, access.active):
+                    self.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
         weak = not self.note.level
         if weak and type(access.at) is Affine and access.active is None:
             lanes, write = group.selection, access.writes
@@ -174,10 +191,77 @@ class Races(RaceCells):
             if footprint is not None:
                 where = footprint.columns, footprint.start, footprint.nbytes
                 self._copy(machine, transfer, *where, write=write, strong=write and transfer.reduces)
+        for source in sources_of(transfer):
+            self._read_later(machine, transfer, source)
+        if transfer.target is not None:
+            self._stored(machine, transfer, transfer.target)
         self.copying = False
 
         if transfer.signal is not None:
             self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, write=True, strong=True)
+
+    def _cells(self, allocation: Allocation) -> Cells:
+        cells = self.launch.cells.get(allocation.number)
+        if cells is None:
+            cells = self.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
+        return cells
+
+    def _read_later(self, machine: Machine, transfer: Transfer, source: Source) -> None:
+        """Check what copies read in global memory against earlier writes, and keep it until somebody writes near there."""
+        extent = source.extent
+        allocation = machine.launch.memory.find(extent.low, extent.high)
+        if allocation is None or allocation.read_only:
+            return
+        cells, starters = self._cells(allocation), source.starters(transfer.positions) + self.base
+        if cells.written:
+            at, runs, size = extent.runs()
+            who = starters[runs]
+            self.flat(machine, transfer.group, cells, at - allocation.start, size, who, who, allocation, write=False)
+            return
+        kept = self.launch.copied.setdefault(allocation.number, [])
+        kept.append((extent, starters, self.now))
+        if len(kept) > KEPT:
+            self._note_copied(allocation, allocation.start, allocation.end)
+
+    def _note_copied(self, allocation: Allocation, low: int, high: int) -> None:
+        """Note copies that have read memory in ``[low, high)`` as its readers."""
+        kept = self.launch.copied.pop(allocation.number, None)
+        if kept is None:
+            return
+        near = [(extent, who, time) for extent, who, time in kept if extent.low < high and low < extent.high]
+        if len(near) < len(kept):
+            self.launch.copied[allocation.number] = [one for one in kept if not any(one is other for other in near)]
+        cells = self._cells(allocation)
+        for extent, starters, time in near:
+            at, runs, size = extent.runs()
+            cells.fit(size)
+            who = np.repeat(starters[runs], size // cells.granule)
+            index = (at - allocation.start)[:, None] // cells.granule + np.arange(size // cells.granule)
+            self._note_readers(cells, index.reshape(-1), who, who, time << SHIFT | who)
+
+    def _stored(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
+        """Check what copies write in global memory."""
+        allocation = machine.launch.memory.find(target.low, target.high)
+        if allocation is None or allocation.read_only:
+            return
+        self._note_copied(allocation, target.low, target.high)
+        group, (at, runs, size) = transfer.group, target.runs()
+        if self.sources.busy and len(at):
+            for use, found in self.sources.met(at, size, at.shape, None):
+                lanes = np.isin(group.selection.positions, transfer.positions[runs[found]])
+                self.report_source(machine, group, int(at[found][0]), lanes, use)
+        outer, who = self.note, transfer.positions[runs] + self.base
+        if transfer.reduces:
+            self.note = Note(GPU)
+            self.launch.begin(self.launch.events[-1], GPU)
+        cells = self._cells(allocation)
+        self.flat(machine, group, cells, at - allocation.start, size, who, who, allocation, write=True)
+        masks: list[Array | None] = [None, None]
+        if self.doubts and not transfer.reduces:
+            which = changed(machine, transfer, allocation)
+            masks = [np.isin(group.selection.positions, transfer.positions[receivers]) for receivers in which]
+        self.settle(machine, group, *masks)
+        self.note = outer
 
     def _copy(
         self,

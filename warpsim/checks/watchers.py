@@ -220,12 +220,18 @@ class RaceWatcher(Watcher):
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting copies as accesses of the threads that start them."""
+        races = self._at(machine, transfer.group)
         if late(machine) or transfer.kind != "cp.async":
-            self._at(machine, transfer.group).copies(machine, transfer)
+            races.copies(machine, transfer)
+        races.sources.enter(machine, transfer)
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Order copies before what their threads do next."""
         self._anew(machine).waited(transfer, which)
+
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Note that copies may be complete."""
+        machine.batch.notes[RACE].sources.changed = True
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Release copies through their mbarriers."""

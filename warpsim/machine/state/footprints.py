@@ -42,7 +42,9 @@ class Footprint:
 
 @attrs.define(eq=False)
 class GlobalTarget:
-    """The target of a store, within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each receiver's address."""
+    """Global memory that copies write (or read), within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each
+    receiver's address.
+    """
 
     low: int
     high: int
@@ -71,8 +73,9 @@ class GlobalTarget:
         if self.boxes is not None:
             return self.boxes.spread()
         assert self.address is not None
-        address = (self.address[:, None] + np.arange(0, self.nbytes, GRANULE)).reshape(-1)
-        return address, np.repeat(np.arange(len(self.address)), self.nbytes // GRANULE), GRANULE
+        size = min(self.nbytes & -self.nbytes, GRANULE)
+        address = (self.address[:, None] + np.arange(0, self.nbytes, size)).reshape(-1)
+        return address, np.repeat(np.arange(len(self.address)), self.nbytes // size), size
 
     def runs(self) -> tuple[Array, Array, int]:
         """Addresses (ascending), receivers and size of runs; of 16 bytes if whole ones are written."""
