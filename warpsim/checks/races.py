@@ -147,8 +147,8 @@ class Races(RaceCells):
         if allocation.read_only:
             return
         cells = self._cells(allocation)
-        if access.writes:
-            place = access.place
+        if access.writes and (self.sources.busy or allocation.number in self.launch.copied):
+            place = access.places
             self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
             if self.sources.busy:
                 shape = group.selection.shape
