@@ -196,44 +196,56 @@ def _by_components(edges: Edges) -> list[int]:
     return order
 
 
-def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
-    """Tarjan's strongly connected components of the subgraph, in topological order; ties as in the code."""
-    allowed = set(nodes)
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    found: list[list[int]] = []
-    for root in sorted(allowed, reverse=True):
-        if root in index:
-            continue
-        work: list[tuple[int, list[int]]] = [(root, sorted(e for e in edges[root] if e in allowed))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            node, pending = work[-1]
-            if pending:
-                following = pending.pop()
-                if following not in index:
-                    index[following] = low[following] = len(index)
-                    stack.append(following)
-                    on_stack.add(following)
-                    work.append((following, sorted(e for e in edges[following] if e in allowed)))
-                elif following in on_stack:
-                    low[node] = min(low[node], index[following])
+class _Components:
+    """Tarjan's search for strongly connected components of the subgraph of some nodes."""
+
+    def __init__(self, nodes: set[int], edges: Edges) -> None:
+        self.nodes, self.edges = nodes, edges
+        self.index: dict[int, int] = {}
+        self.low: dict[int, int] = {}
+        self.stack: list[int] = []
+        self.on_stack: set[int] = set()
+        self.work: list[tuple[int, list[int]]] = []
+        self.found: list[list[int]] = []
+
+    def enter(self, node: int) -> None:
+        """Number a node, and put the nodes behind it aside."""
+        self.index[node] = self.low[node] = len(self.index)
+        self.stack.append(node)
+        self.on_stack.add(node)
+        self.work.append((node, sorted(e for e in self.edges[node] if e in self.nodes)))
+
+    def walk(self, root: int) -> None:
+        """Visit all nodes behind one; components are found in reverse topological order."""
+        self.enter(root)
+        while self.work:
+            node, pending = self.work[-1]
+            if not pending:
+                self._leave(node)
                 continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[node])
-            if low[node] == index[node]:
-                component = []
-                while True:
-                    member = stack.pop()
-                    on_stack.discard(member)
-                    component.append(member)
-                    if member == node:
-                        break
-                found.append(component)
-    found.reverse()
-    return found
+            following = pending.pop()
+            if following not in self.index:
+                self.enter(following)
+            elif following in self.on_stack:
+                self.low[node] = min(self.low[node], self.index[following])
+
+    def _leave(self, node: int) -> None:
+        self.work.pop()
+        if self.work:
+            above = self.work[-1][0]
+            self.low[above] = min(self.low[above], self.low[node])
+        if self.low[node] == self.index[node]:
+            component = [self.stack.pop()]
+            while component[-1] != node:
+                component.append(self.stack.pop())
+            self.on_stack.difference_update(component)
+            self.found.append(component)
+
+
+def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
+    """Strongly connected components of a subgraph, in topological order; ties as in the code."""
+    search = _Components(set(nodes), edges)
+    for root in sorted(search.nodes, reverse=True):
+        if root not in search.index:
+            search.walk(root)
+    return search.found[::-1]

@@ -117,62 +117,90 @@ def _runs(blocks: list[Block]) -> Iterator[list[Block]]:
 
 def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, tuple[_Product, int, bool]]:
     """The fusions in a run with registers ``live`` at its end: sum -> (product, operand, negated)."""
-    holds: dict[int, tuple[_Product, bool]] = {}
-    users: dict[int, list[_Product]] = {}  # the products that have a register as a factor, until it is overwritten
-    sums: dict[int, list[_Product]] = {}
+    products = _Products()
     places = range(run[0].first, run[-1].last)
     dead = _dead(function, places, live)
     for at in places:
         instruction = function.code[at]
+        if not products.holds and instruction.traits.contraction is None:  # most instructions
+            products.overwrite(reads_and_writes(instruction)[1])
+        else:
+            products.follow(at, instruction, dropped=at in dead)
+    for r in live & products.holds.keys():
+        products.holds[r][0].fusible = False
+    return _chosen(products.sums)
+
+
+class _Products:
+    """The products of a run, followed through its code."""
+
+    def __init__(self) -> None:
+        self.holds: dict[int, tuple[_Product, bool]] = {}
+        """The registers that hold a product, perhaps negated."""
+        self.users: dict[int, list[_Product]] = {}
+        """The products that have a register as a factor, until it is overwritten."""
+        self.sums: dict[int, list[_Product]] = {}
+        """The products that each sum may be fused with."""
+
+    def overwrite(self, registers: tuple[int, ...]) -> None:
+        """Registers get other contents."""
+        for r in registers:
+            self.holds.pop(r, None)
+            for product in self.users.pop(r, ()):
+                product.written = True
+
+    def follow(self, at: int, instruction: Instruction, *, dropped: bool) -> None:
+        """Note what an instruction does with products. ``dropped``: the assembler drops it; here it still writes."""
         reads, writes = reads_and_writes(instruction)
-        if not holds and instruction.traits.contraction is None:  # most instructions
-            for r in writes:
-                for overwritten in users.pop(r, ()):
-                    overwritten.written = True
-            continue
-        kind = _kind(instruction)
-        product_here = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
-        if at in dead:  # the assembler drops it; here it still writes
-            kind, reads = (), ()
-        held = {r: holds[r] for r in reads if r in holds} if holds else {}
+        kind = () if dropped else _kind(instruction)
+        makes = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
+        held = [] if dropped else [self.holds[r] for r in dict.fromkeys(reads) if r in self.holds]
         copied: tuple[_Product, bool] | None = None
-        if kind and not product_here:
-            sums[at] = []
-            for number, operand in enumerate(instruction.operands[1:]):
-                product, negative = (
-                    holds.get(operand.register.index, (None, False)) if isinstance(operand, Reg) else (None, False)
-                )
-                if product is not None and product.kind == kind and product not in sums[at]:
-                    product.late |= product.written
-                    sums[at].append(product)
-                    product.uses.append((at, number, negative))
-                elif product is not None:
-                    product.fusible = False
+        if kind and not makes:
+            self._sum(at, instruction, kind)
         elif held and _is_copy(instruction):
-            product, negative = next(iter(held.values()))
+            product, negative = held[0]
             copied = product, negative ^ (instruction.traits.contraction is Contraction.NEGATION)
         else:
-            for product, _ in held.values():
-                product.fusible = False
+            _keep(held)
         if instruction.guard is not None:
-            for r in set(writes) & holds.keys():
-                holds[r][0].fusible = False
-        for r in writes:
-            holds.pop(r, None)
-            for product in users.pop(r, ()):
-                product.written = True
+            _keep([self.holds[r] for r in set(writes) & self.holds.keys()])
+        self.overwrite(writes)
         if copied is not None:
-            holds[writes[0]] = copied
-        elif kind and product_here and instruction.guard is None:
-            made_of, over = instruction.traits.factors, bool(set(reads) & set(writes))
-            product = _Product(at, instruction.operands[1:], kind, made_of, written=over)
-            holds[writes[0]] = product, False
-            for factor in product.factors:
-                for r in registers_of(factor):
-                    users.setdefault(r, []).append(product)
-    for r in live & holds.keys():
-        holds[r][0].fusible = False
-    return _chosen(sums)
+            self.holds[writes[0]] = copied
+        elif makes and instruction.guard is None:
+            self._product(at, instruction, kind)
+
+    def _sum(self, at: int, instruction: Instruction, kind: tuple[str, ...]) -> None:
+        """Note the products that a sum adds."""
+        found: list[_Product] = []
+        self.sums[at] = found
+        for number, operand in enumerate(instruction.operands[1:]):
+            if not isinstance(operand, Reg) or operand.register.index not in self.holds:
+                continue
+            product, negative = self.holds[operand.register.index]
+            if product.kind == kind and product not in found:
+                product.late |= product.written
+                found.append(product)
+                product.uses.append((at, number, negative))
+            else:
+                product.fusible = False
+
+    def _product(self, at: int, instruction: Instruction, kind: tuple[str, ...]) -> None:
+        """Note a product, which its destination holds from now on."""
+        reads, writes = reads_and_writes(instruction)
+        over = bool(set(reads) & set(writes))
+        product = _Product(at, instruction.operands[1:], kind, instruction.traits.factors, written=over)
+        self.holds[writes[0]] = product, False
+        for factor in product.factors:
+            for r in registers_of(factor):
+                self.users.setdefault(r, []).append(product)
+
+
+def _keep(products: list[tuple[_Product, bool]]) -> None:
+    """Products that something else uses cannot be fused."""
+    for product, _ in products:
+        product.fusible = False
 
 
 def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, bool]]:

@@ -61,8 +61,33 @@ class Graph:
 
 def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
     """The immediate dominator of each node reachable from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
-    number = [-1] * len(successors)
-    order, parent = [root], [-1] * len(successors)
+    order, number, parent = _depth_first(successors, root)
+    forest = _Forest(list(number))
+    semi = forest.semi
+    waiting: list[list[int]] = [[] for _ in successors]
+    found = [-1] * len(successors)
+    for node in reversed(order[1:]):
+        reached = [semi[forest.least(source)] for source in predecessors[node] if number[source] >= 0]
+        semi[node] = min([semi[node], *reached])
+        waiting[order[semi[node]]].append(node)
+        above = parent[node]
+        forest.ancestor[node] = above
+        for other in waiting[above]:
+            lowest = forest.least(other)
+            found[other] = lowest if semi[lowest] < semi[other] else above
+        waiting[above].clear()
+    for node in order[1:]:
+        if found[node] != order[semi[node]]:
+            found[node] = found[found[node]]
+    return found
+
+
+def _depth_first(successors: list[list[int]], root: int) -> tuple[list[int], list[int], list[int]]:
+    """The nodes reachable from ``root`` in the order of a depth-first search; the place of each there (else -1); and
+    its parent in the tree.
+    """
+    number, parent = [-1] * len(successors), [-1] * len(successors)
+    order = [root]
     number[root] = 0
     work = [(root, iter(successors[root]))]
     while work:
@@ -74,13 +99,20 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
         number[following], parent[following] = len(order), node
         order.append(following)
         work.append((following, iter(successors[following])))
-    semi = list(number)
-    label, ancestor = list(range(len(successors))), [-1] * len(successors)
-    waiting: list[list[int]] = [[] for _ in successors]
-    found = [-1] * len(successors)
+    return order, number, parent
 
-    def least(node: int) -> int:
+
+class _Forest:
+    """The nodes handled so far, each below its ``ancestor``; ``semi`` are the places of their semidominators."""
+
+    def __init__(self, semi: list[int]) -> None:
+        self.semi = semi
+        self.ancestor = [-1] * len(semi)
+        self._label = list(range(len(semi)))
+
+    def least(self, node: int) -> int:
         """The node with the least semidominator on the path to the root of the forest; compresses the path."""
+        ancestor, label, semi = self.ancestor, self._label, self.semi
         way = []
         while ancestor[node] >= 0 and ancestor[ancestor[node]] >= 0:
             way.append(node)
@@ -92,19 +124,3 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
             ancestor[below] = ancestor[above]
             node = below
         return label[node]
-
-    for node in reversed(order[1:]):
-        for source in predecessors[node]:
-            if number[source] >= 0:
-                semi[node] = min(semi[node], semi[least(source)])
-        waiting[order[semi[node]]].append(node)
-        above = parent[node]
-        ancestor[node] = above
-        for other in waiting[above]:
-            lowest = least(other)
-            found[other] = lowest if semi[lowest] < semi[other] else above
-        waiting[above].clear()
-    for node in order[1:]:
-        if found[node] != order[semi[node]]:
-            found[node] = found[found[node]]
-    return found
