@@ -20,7 +20,7 @@ MEANING = {
 
 def pages() -> dict[str, str]:
     """The text of the page by its place in the site."""
-    from warpsim.isa import spec, unsupported
+    from warpsim.isa import registry, unsupported
 
     evidence: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for line in ORACLES.read_text(encoding="utf-8").splitlines():
@@ -40,7 +40,7 @@ How the arithmetic of tensor cores and approximate units was established is in [
     ]
     by_chapter: dict[str, list[str]] = defaultdict(list)
     for root in sorted(evidence):
-        declared = spec.forms(root)
+        declared = registry.forms(root)
         home = (
             declared[0].function.__module__.rsplit(".", 1)[-1] if declared and hasattr(declared[0], "function") else ""
         )

@@ -3,18 +3,18 @@
 import pytest
 
 from warpsim.errors import InternalError
-from warpsim.isa import matching, spec, syntax
+from warpsim.isa import matching, registry, syntax
 from warpsim.isa.matching import candidates, satisfies
-from warpsim.isa.spec import instruction
+from warpsim.isa.registry import instruction
 from warpsim.types import TYPES
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch):
     """Each test declares into a registry of its own."""
-    registry = spec.Registry()
-    monkeypatch.setattr(spec, "REGISTRY", registry)
-    monkeypatch.setattr(matching, "REGISTRY", registry)
+    empty = registry.Registry()
+    monkeypatch.setattr(registry, "REGISTRY", empty)
+    monkeypatch.setattr(matching, "REGISTRY", empty)
     matching._candidates.cache_clear()
     yield
     matching._candidates.cache_clear()

@@ -8,7 +8,7 @@ import numpy as np
 
 import warpsim
 from warpsim.host.cases import Case
-from warpsim.isa import spec
+from warpsim.isa import registry
 from warpsim.isa.evidence import MEANING, _table
 from warpsim.program import build  # noqa: F401 - declares all instructions
 from warpsim.testing.fidelity import Forms
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_list_is_that_of_the_instructions():
     """Every form is in it, and none that is gone."""
-    forms = {(root, form.syntax) for root in spec.opcodes() for form in spec.forms(root)}
+    forms = {(root, form.syntax) for root in registry.opcodes() for form in registry.forms(root)}
 
     assert set(_table()) == forms
     assert {e.standing for e in _table().values()} <= set(MEANING)

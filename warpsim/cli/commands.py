@@ -121,9 +121,9 @@ def command_info(options: Namespace) -> int:
 
 
 def _isa(options: Namespace) -> int:
-    from warpsim.isa import spec, unsupported
+    from warpsim.isa import registry, unsupported
 
-    table = {root: [f.syntax for f in spec.forms(root)] for root in sorted(spec.opcodes())}
+    table = {root: [f.syntax for f in registry.forms(root)] for root in sorted(registry.opcodes())}
     missing = sorted(unsupported.OPCODES)
     if options.json:
         document({"supported": table, "unsupported": missing})

@@ -3,7 +3,7 @@ them.
 
 A declaration is the manual's syntax block above a function on arrays::
 
-    @instruction("add.type d, a, b; ...", anchor="...", traits=...)     spec, syntax: blocks to `Form`
+    @instruction("add.type d, a, b; ...", anchor="...", traits=...)     registry, spec, syntax: blocks to `Form`
     def add(op, a, b): ...                                              integer, floating, warp, mma, wgmma ...
 
     cp.async.wait_group 0 -> `matching`: the forms that a spelling may be, each with its `Op` (modifiers), the types and

@@ -8,7 +8,8 @@ import attrs
 
 from warpsim.isa.atomic_updates import UPDATES, Update, add_flushed, cas, half_update, shared_update, update_of
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Access, Traits, Undefined
 
 Lanes = Any

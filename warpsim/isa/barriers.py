@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
 
 Lanes = Any

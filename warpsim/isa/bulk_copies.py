@@ -6,7 +6,8 @@ from typing import Any
 
 from warpsim.isa.atomic_updates import Reduction
 from warpsim.isa.ports import BulkPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Asynchronous, Family, Stage, Traits
 
 Lanes = Any

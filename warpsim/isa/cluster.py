@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.ports import BulkPort
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Access, Asynchronous, Family, Traits, Undefined
 
 Lanes = Any

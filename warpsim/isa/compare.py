@@ -8,7 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics.bits import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType

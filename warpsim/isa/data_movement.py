@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ClusterPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.types import TYPES, ScalarType
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.contractible import contractible, quotient, reciprocal
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.isa.contractible import contractible
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, convert
 from warpsim.numerics.floating import extreme, odd_sum

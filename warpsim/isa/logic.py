@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics import integer
 

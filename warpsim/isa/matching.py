@@ -14,7 +14,8 @@ import attrs
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
-from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
+from warpsim.isa.registry import REGISTRY
+from warpsim.isa.spec import Form, Gate, Limit, Op, OperandSpec, plain
 from warpsim.isa.traits import Traits, completed
 from warpsim.types import TYPES, ScalarType
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Matrix, Traits, Undefined
 
 Lanes = Any

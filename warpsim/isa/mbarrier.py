@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ObjectsPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Mbarrier, Order, Traits
 from warpsim.layout import mbarriers
 

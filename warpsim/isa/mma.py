@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import DevicePort
-from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Gate, Op, Scope
 from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated, matrix, plain_matrix

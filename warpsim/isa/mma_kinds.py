@@ -9,7 +9,8 @@ import numpy as np
 
 from warpsim.isa import mma, mma_sp
 from warpsim.isa.ports import DevicePort, ReportPort
-from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
+from warpsim.isa.registry import Function, instruction
+from warpsim.isa.spec import Gate, Op, Scope
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated
 from warpsim.numerics.operands import expand

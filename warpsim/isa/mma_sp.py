@@ -21,7 +21,8 @@ from warpsim.isa.mma import (
     words,
 )
 from warpsim.isa.ports import DevicePort, ReportPort
-from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
+from warpsim.isa.registry import Function, instruction
+from warpsim.isa.spec import Gate, Op, Scope
 from warpsim.layout import fragments, registers
 from warpsim.numerics.operands import expand
 

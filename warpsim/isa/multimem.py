@@ -11,7 +11,8 @@ from typing import Any
 from warpsim.isa.atomic_updates import half_update, update_of
 from warpsim.isa.atomics import atomic
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 
 Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-multimem"

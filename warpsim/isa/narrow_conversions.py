@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.convert import CVT, converts
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.numerics import convert
 from warpsim.numerics.bits import BF16, F32, halves
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.ports import MapFencesPort, ObjectsPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Fence, Traits
 
 

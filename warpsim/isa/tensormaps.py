@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op
 from warpsim.numerics import video
 
 Lanes = Any

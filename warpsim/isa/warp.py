@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ReportPort
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Traits, Undefined
 from warpsim.types import TYPES
 

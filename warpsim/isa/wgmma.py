@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort
-from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Gate, Op, Scope
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Stage, Traits, Undefined
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix

@@ -9,7 +9,8 @@ import numpy as np
 
 from warpsim.isa.mma import product_of_integers
 from warpsim.isa.ports import DevicePort
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.registry import instruction
+from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Matrix, Traits, Undefined
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout

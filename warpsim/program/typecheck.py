@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 import warpsim.isa  # noqa: F401  declares the instructions
-from warpsim.isa import matching, spec, unsupported
+from warpsim.isa import matching, registry, spec, unsupported
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
@@ -73,14 +73,14 @@ class Checker:
         return found, node.guard.negated
 
     def _no_form(self, node: ast.Instruction, text: str) -> None:
-        known = spec.forms(node.opcode)
+        known = registry.forms(node.opcode)
         if not known:
             if node.opcode in unsupported.OPCODES:
                 self.problems.add(
                     "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
                 )
             else:
-                close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
+                close = difflib.get_close_matches(node.opcode, registry.opcodes(), 1)
                 self.problems.add(
                     "syntax",
                     node.span,
