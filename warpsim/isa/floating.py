@@ -355,7 +355,9 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
         r = np.where(np.isnan(a) | np.isnan(b), r.dtype.type(np.nan), r)
     if sign is not None:
         r = np.where(sign, -r, r)
-    return floating.canonical(r) if r.dtype == np.float32 else floating.nan64(r, b, a)
+    if r.dtype != np.float32:
+        return floating.nan64(r, b, a)
+    return floating.canonical(r) if op.NaN or sign is not None else r
 
 
 @instruction(

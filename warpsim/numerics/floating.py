@@ -79,7 +79,8 @@ def saturate(x: Array) -> Array:
 
 
 def extreme(a: Array, b: Array, *, is_least: bool) -> Array:
-    """The minimum or maximum of two: -0 is less than +0, and a number wins over a NaN.
+    """The minimum or maximum of two: -0 is less than +0, and a number wins over a NaN; of two NaNs as f32, the
+    canonical one.
 
     np.fmin and np.fmax depend on the processor: on Arm, a signalling NaN wins.
     """
@@ -89,7 +90,8 @@ def extreme(a: Array, b: Array, *, is_least: bool) -> Array:
             return r
     first = (a < b) if is_least else (a > b)
     first |= (a == b) & (np.signbit(a) if is_least else ~np.signbit(a))
-    return np.where(first | np.isnan(b), a, b)
+    r = np.where(first | np.isnan(b), a, b)
+    return canonical(r) if r.dtype == F32 else r
 
 
 def odd_sum(p: Array, c: Array) -> Array:
@@ -172,7 +174,7 @@ def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
     Each pass works in place, because a third f64 array would evict the other two from the cache.
     """
     if few(a) and few(b) and few(c):
-        return _fma_of_few(a.astype(F64) * b.astype(F64), c.astype(F64))
+        return _fma_of_few(a, b, c)
     shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
     p, s = WORKSPACE.take("product", shape, F64), WORKSPACE.take("sum", shape, F64)
     np.copyto(s, c)
@@ -190,8 +192,9 @@ def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
     return canonical(r)
 
 
-def _fma_of_few(p: Array, c: Array) -> Array:
-    """p + c as f32, in few calls."""
+def _fma_of_few(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c as f32, in few calls."""
+    p, c = a.astype(F64) * b.astype(F64), c.astype(F64)
     s = p + c
     r = s.astype(F32)
     bits = s.view(np.int64) << _BELOW

@@ -90,6 +90,8 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     step = _plain(instruction, target, tuple(pairs), linear=linear)
     if len(pairs) == 2:
         return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear)
+    if len(pairs) == 3 and not linear:
+        return _of_three(instruction, target, (pairs[0], pairs[1], pairs[2]), step)
     return _of_affine(instruction, target, tuple(pairs), step) if linear else step
 
 
@@ -108,6 +110,7 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     op, function = instruction.op, instruction.form.function
     d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
     (i, one), (j, other) = first, second
+    one_size, other_size = one.itemsize, other.itemsize
 
     def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
         env = group.env
@@ -127,9 +130,9 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
             else:
                 return general(machine, group)
             if a.dtype is not one:
-                a = retype(a, one)
+                a = a.view(one) if a.itemsize == one_size else retype(a, one)
             if b.dtype is not other:
-                b = retype(b, other)
+                b = b.view(other) if b.itemsize == other_size else retype(b, other)
             result = function(op, a, b)
             if result.ndim == 0:
                 result = np.asarray(result).reshape(1)
@@ -144,6 +147,39 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
                 result = _fit_linear(result, width, signed=signed)
         else:
             return general(machine, group)
+        env[d] = result
+        group.dirty.add(d)
+        return None
+
+    return step
+
+
+def _of_three(
+    instruction: Instruction,
+    target: Reg,
+    pairs: tuple[Source, Source, Source],
+    general: Step,
+) -> Step:
+    """The same for three registers, arrays of which at most two are uniform."""
+    op, function = instruction.op, instruction.form.function
+    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    (i, one), (j, other), (k, third) = pairs
+
+    def step(machine: Machine, group: Group) -> object:
+        env = group.env
+        a, b, c = env[i], env[j], env[k]
+        if type(a) is not np.ndarray or type(b) is not np.ndarray or type(c) is not np.ndarray:
+            return general(machine, group)
+        if a.dtype is not one or b.dtype is not other or c.dtype is not third:
+            return general(machine, group)
+        sizes = a.size, b.size, c.size
+        if 1 in sizes:
+            if max(sizes) == 1:
+                return general(machine, group)
+            a, b, c = [x.reshape(()) if x.size == 1 else x for x in (a, b, c)]
+        result = function(op, a, b, c)
+        if result.dtype.itemsize != width:
+            result = _fit(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
