@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -364,6 +366,30 @@ def test_files_of_several_launches():
         assert os.path.exists(path)
 
     assert not os.path.exists(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
+def test_files_of_a_killed_process(tmp_path):
+    """What a killed process has left is deleted by the next; what is in use or young, and other files, stay."""
+    killed = (
+        "import os, signal, sys\nfrom warpsim.parallel import shipping\nshipping.IN_MEMORY = sys.argv[1]\n"
+        "files = shipping.Files()\nprint(files._take(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    left = subprocess.run([sys.executable, "-c", killed, tmp_path], capture_output=True, text=True).stdout.strip()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shipping, "IN_MEMORY", str(tmp_path))
+        files = shipping.Files()
+        used = files._take()
+        assert os.path.exists(left)  # young
+        other = tmp_path / "warpsim-mine"
+        other.write_bytes(b"")
+        for path in (left, used, other):
+            os.utime(path, (0, 0))
+        shipping.sweep(str(tmp_path))
+
+    assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(used), "warpsim-mine"])
+    files.end()
+    assert os.listdir(tmp_path) == ["warpsim-mine"]
 
 
 def test_arrays_in_a_file(tmp_path):

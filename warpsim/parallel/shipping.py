@@ -7,8 +7,10 @@ import copy
 import mmap
 import os
 import pickle
+import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +19,18 @@ from typing import Any, Protocol
 import attrs
 import numpy as np
 
+if sys.platform != "win32":
+    import fcntl
+
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Array
 
 ALIGNMENT = 64
 IN_MEMORY = "/dev/shm"
 """Directory of files that use no disk, on Linux."""
+PREFIX, SUFFIX = "warpsim-", ".memory"
+YOUNG = 60.0
+"""Seconds in which a file may not be locked yet."""
 
 
 class Memory(Protocol):
@@ -93,12 +101,14 @@ def taken_apart(memory: GlobalMemory) -> tuple[bytes, list[Array]]:
 
 
 class Files:
-    """Files (``paths``) with memory that several processes map; deleted together with this object."""
+    """Files (``paths``, each with a descriptor that holds a lock) with memory that several processes map; deleted
+    together with this object. Those of a process that was killed are deleted by the next one that makes some.
+    """
 
     def __init__(self) -> None:
         self._free: list[str] = []
         self._lock = threading.Lock()
-        self.paths: list[str] = []
+        self.paths: dict[str, int] = {}
         self.end = weakref.finalize(self, _unlink, self.paths)
         """Deletes them."""
 
@@ -122,10 +132,12 @@ class Files:
         with self._lock:
             if self._free:
                 return self._free.pop()
-            folder = IN_MEMORY if os.path.isdir(IN_MEMORY) and os.access(IN_MEMORY, os.W_OK) else None
-            handle, path = tempfile.mkstemp(prefix="warpsim-", dir=folder)
-            os.close(handle)
-            self.paths.append(path)
+            usable = os.path.isdir(IN_MEMORY) and os.access(IN_MEMORY, os.W_OK)
+            folder = IN_MEMORY if usable else tempfile.gettempdir()
+            sweep(folder)
+            handle, path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
+            self.paths[path] = handle
+            _locked(handle)
             return path
 
 
@@ -142,7 +154,35 @@ def _write(path: str, buffers: list[Array]) -> tuple[tuple[int, int], ...]:
     return tuple(places)
 
 
-def _unlink(paths: list[str]) -> None:
-    for path in paths:
+def sweep(folder: str) -> None:
+    """Delete the files of processes that have ended without doing so: nobody holds their locks."""
+    if sys.platform == "win32":
+        return
+    for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - YOUNG:
+                handle = os.open(path, os.O_RDWR)
+                try:
+                    if _locked(handle):
+                        path.unlink()
+                finally:
+                    os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Lock a file until its descriptor is closed; False if another process has."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _unlink(paths: dict[str, int]) -> None:
+    for path, handle in paths.items():
+        with contextlib.suppress(OSError):
+            os.close(handle)
         with contextlib.suppress(OSError):
             Path(path).unlink()
+    paths.clear()
