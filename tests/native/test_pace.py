@@ -10,10 +10,11 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native import cache
+from warpsim.native import cache, later
 from warpsim.native.behind import Behind, behind
 from warpsim.native.codes import Code
 from warpsim.native.compiler import compiler
+from warpsim.native.engine import Compiled
 
 PTX = """.version 8.0
 .target sm_80
@@ -26,9 +27,10 @@ mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.
 
 @pytest.fixture(autouse=True)
 def empty_folder(monkeypatch, tmp_path, at_once):
-    """A folder without objects, and the usual pace."""
+    """A folder without objects, and the usual pace in a process that has run a while."""
     monkeypatch.delenv("WARPSIM_COMPILE")
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(later, "LITTLE", -1.0)
 
 
 def launch(module, engine, salt):
@@ -66,7 +68,7 @@ def test_behind_the_launches_and_from_the_disk():
 
 
 def test_a_share_of_the_time(monkeypatch):
-    """Engine ``auto`` compiles when that takes a fifth of the time that the function took, not before."""
+    """Engine ``auto`` compiles when that takes an eighth of the time that the function took, not before."""
     monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
     module = warpsim.load(PTX.replace("SALT", "6"))
     launch(module, "auto", 6)
@@ -106,3 +108,18 @@ def test_the_end_of_the_process():
     threading.Timer(0.05, go.set).start()
     jobs.stop()
     assert done == ["first"]
+
+
+def test_a_short_launch(monkeypatch):
+    """What engine ``auto`` needs is made once launches have taken a while, and then serves them."""
+    made = []
+    monkeypatch.setattr(later, "taken", later.Taken)
+    monkeypatch.setattr(Compiled, "over", lambda self: made.append(self))
+    module = warpsim.load(PTX.replace("SALT", "8"))
+    monkeypatch.setattr(later, "LITTLE", 3600.0)
+    launch(module, "auto", 8)
+    assert made == []
+
+    monkeypatch.setattr(later, "LITTLE", -1.0)
+    launch(module, "auto", 8)
+    assert len(made) == 1

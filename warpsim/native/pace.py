@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import sys
 from functools import lru_cache
 
 STEP, LANE = 8e-6, 1e-9
@@ -14,7 +15,9 @@ LINES = 40
 """Lines of LLVM's text that an instruction takes, about."""
 BEGIN, WRITE = 0.05, 1e-3
 """Seconds that a unit takes beside its lines, and for each instruction until they are written."""
-WITHIN, BEHIND = 1 / 5, 50.0
+FIRST = 0.12
+"""Seconds until LLVM is there."""
+WITHIN, BEHIND = 1 / 8, 50.0
 """Seconds of compiling for each second that was interpreted: within a launch, and behind one that asked for it."""
 
 
@@ -56,4 +59,5 @@ def rate() -> Rate:
 
 def cost(size: int, *, kept: bool) -> float:
     """Seconds that a unit of so many instructions takes; ``kept``: its object lies on disk."""
-    return BEGIN + size * WRITE + (0.0 if kept else rate().of(size * LINES))
+    first = 0.0 if "llvmlite" in sys.modules else FIRST
+    return first + BEGIN + size * WRITE + (0.0 if kept else rate().of(size * LINES))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.window import Watcher
+from warpsim.native.later import Later
 
 if TYPE_CHECKING:
     from warpsim.native.engine import Compiled
@@ -35,7 +36,7 @@ STEPS = frozenset(
 
 def compiled_for(
     engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None, *, joins: bool = True
-) -> Compiled | None:
+) -> Compiled | Later | None:
     """Compiled code for a launch, None where the interpreter runs it alone. ``noted`` is told what units access of global
     memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
     if engine == "interpreter":
@@ -47,18 +48,22 @@ def compiled_for(
     heard = _heard(tuple([(w.events, w.compiled) for w in watchers]))
     usual = not state.settings.by_warp and state.schedule is None
     units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
-    from warpsim.native.engine import Compiled
-    from warpsim.native.pace import pace_of
 
-    return Compiled(
-        state.device,
-        noted,
-        pace=pace_of(engine),
-        collectives=not heard & COLLECTIVES,
-        units=units,
-        barriers=not heard & BARRIERS,
-        joins=joins,
-    )
+    def make() -> Compiled:
+        from warpsim.native.engine import Compiled
+        from warpsim.native.pace import pace_of
+
+        return Compiled(
+            state.device,
+            noted,
+            pace=pace_of(engine),
+            collectives=not heard & COLLECTIVES,
+            units=units,
+            barriers=not heard & BARRIERS,
+            joins=joins,
+        )
+
+    return make() if engine == "compiled" else Later(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)
