@@ -33,7 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--warpsim-max-seconds", metavar="S", help="wall-clock time that a launch may take (600; inf: any)")
     group.addoption("--warpsim-checks", metavar="RULES", help="the checks of launches that name none")
     group.addoption("--warpsim-target", metavar="SM", help="the GPU of launches that name none, for example sm_90a")
-    group.addoption("--warpsim-async", choices=MODES, help="when asynchronous effects appear; both: run tests twice")
+    group.addoption(
+        "--warpsim-async",
+        choices=MODES,
+        help="when asynchronous effects appear; both: run cases, and tests with warpsim_device or the marker, twice",
+    )
     group.addoption("--warpsim-schedule", metavar="SEED", type=int, help="another legal order of warps and CTAs")
     group.addoption(
         "--warpsim-coverage", metavar="DIR", help="write which PTX and CUDA lines ran: lcov.info, index.html"

@@ -1,6 +1,7 @@
 """Recording at the driver, with a driver that is no GPU's: memory and names from a dictionary, arguments as ctypes structures."""
 
 import ctypes
+import sys
 import types
 
 import numpy as np
@@ -191,11 +192,18 @@ def test_variables_of_a_text():
 
 
 def test_without_a_gpu(tmp_path, monkeypatch):
-    """A machine without a driver is told so; `warpsim record` runs a program all the same."""
+    """A machine without a driver is told so; `warpsim record` runs a program all the same, but that is no success."""
     monkeypatch.setenv("PYTHONPATH", "")
     with pytest.raises(warpsim.LaunchError, match="needs a machine with an NVIDIA driver"):
         recording(tmp_path)
     assert main(["record", "-o", str(tmp_path), "--", "/no/such/program"]) == 2
+    monkeypatch.setenv(capture_session.FOLDER, str(tmp_path))
+    monkeypatch.setenv(capture_session.REFUSED, str(tmp_path / "refused"))
+    capture_session.start_from_environment()
+    assert (tmp_path / "refused").exists()
+    monkeypatch.delenv(capture_session.FOLDER)
+    for text, status in (("pass", 2), ("raise SystemExit(7)", 7)):
+        assert main(["record", "-o", str(tmp_path), "--", sys.executable, "-c", text]) == status
 
 
 def test_what_record_starts_records_itself_until_its_end(tmp_path, monkeypatch, capsys):

@@ -18,6 +18,8 @@ from warpsim.errors import LaunchError, WarpsimError
 FOLDER = "WARPSIM_RECORD"
 KERNELS = "WARPSIM_RECORD_KERNELS"
 MOST = "WARPSIM_RECORD_LAUNCHES"
+REFUSED = "WARPSIM_RECORD_REFUSED"
+"""A file that a process makes which cannot record."""
 START = """# made by `warpsim record`: what it starts records itself
 import importlib.util, os, sys
 from warpsim.capture.session import start_from_environment
@@ -101,6 +103,8 @@ def start_from_environment() -> None:
         session.__enter__()
     except WarpsimError as problem:
         print(f"warpsim record: {problem}", file=sys.stderr)
+        if refused := os.environ.get(REFUSED):
+            Path(refused).touch()
         return
 
     def end() -> None:
@@ -115,7 +119,7 @@ def start_from_environment() -> None:
 
 def record_command(command: list[str], folder: str, kernels: str = "*", launches: int | None = None) -> int:
     """Run a Python program and record its launches, and those of every Python program that it starts; returns its exit
-    status.
+    status, or 2 if it is good but nothing could be recorded.
     """
     with tempfile.TemporaryDirectory(prefix="warpsim-record-") as place:
         (Path(place) / "sitecustomize.py").write_text(START, encoding="utf-8")
@@ -126,12 +130,21 @@ def record_command(command: list[str], folder: str, kernels: str = "*", launches
             "PYTHONPATH": os.pathsep.join(paths),
             FOLDER: os.path.abspath(folder),
             KERNELS: kernels,
+            REFUSED: os.path.join(place, "refused"),
             "CUPY_COMPILE_WITH_PTX": "1",
             "CUPY_CACHE_DIR": os.path.join(place, "cupy"),
         }
         if launches is not None:
             env[MOST] = str(launches)
         try:
-            return subprocess.run(command, env=env, check=False).returncode
+            before = _written(folder)
+            status = subprocess.run(command, env=env, check=False).returncode
+            nothing = os.path.exists(env[REFUSED]) and _written(folder) == before
+            return status or (2 if nothing else 0)
         except OSError as problem:
             raise LaunchError(f"cannot run {command[0]}: {problem}") from None
+
+
+def _written(folder: str) -> dict[Path, int]:
+    """The cases of a folder, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in Path(folder).glob("*/case.json")}
