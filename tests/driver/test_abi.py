@@ -289,6 +289,27 @@ def test_attributes():
     assert found == {97: 227 * 1024, 16: 132, 10: 32}
 
 
+def test_management(monkeypatch):
+    """NVML counts and names the GPUs that CUDA does; a handle is of one that exists, a text fits its buffer."""
+    monkeypatch.setenv("WARPSIM_DEVICE", "sm_90a,sm_80")
+    count, gpu, other, text = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.create_string_buffer(96)
+    assert call("nvmlInit_v2") == call("nvmlDeviceGetCount_v2", count) == 0
+    assert count.value == 2
+    assert call("nvmlDeviceGetHandleByIndex_v2", 1, gpu) == 0
+    assert call("nvmlDeviceGetHandleByIndex_v2", 2, other) == 2
+    names = []
+    for name, words in (("nvmlDeviceGetName", (gpu.value, text, 96)), ("cuDeviceGetName", (text, 96, 1))):
+        assert call("cuInit", 0) == call(name, *words) == 0
+        names.append(text.value)
+    assert names[0] == names[1]
+    assert b"A100" in names[0]
+    assert call("nvmlDeviceGetName", gpu.value, text, 4) == 7
+    assert call("nvmlDeviceGetName", 3, text, 96) == call("nvmlDeviceGetName", 0, text, 96) == 2
+    assert call("nvmlDeviceGetUUID", gpu.value, text, 96) == 0
+    assert [len(part) for part in text.value.split(b"-")] == [3, 8, 4, 4, 4, 12]
+    assert ctypes.string_at(call("nvmlErrorString", 7)) == b"Insufficient Size"
+
+
 def test_what_a_fatbin_wrapper_registers():
     """A kernel and a variable of a program, by the addresses of their stubs."""
     text = ctypes.create_string_buffer((HEAD + ".visible .global .u32 v = 3;\n" + RAW).encode())

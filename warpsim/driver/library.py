@@ -26,6 +26,7 @@ LIBRARIES = {
     "libnvJitLink.so.12": ("nvjitlink", ()),
     "libnvrtc.so.13": ("nvrtc", ()),
     "libnvrtc.so.12": ("nvrtc", ()),
+    "libnvidia-ml.so.1": ("nvml", ()),
 }
 """The libraries' files, their functions, and compiler options."""
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}

@@ -26,6 +26,7 @@ MODULES = (
     "rt_others",
     "linking",
     "compiling",
+    "management",
 )
 _KEPT: list[Any] = []
 _STARTED: list[str] = []

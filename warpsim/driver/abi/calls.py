@@ -33,12 +33,12 @@ class Call:
     plain: bool = False
 
 
-CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, "nvrtc": {}}
+CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, "nvrtc": {}, "nvml": {}}
 """Functions by library and name."""
 
 
 def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function one of ``libcuda`` (a name that begins with ``cu``) or of ``libcudart`` (``cuda``, ``__cuda``)."""
+    """Make a function one of ``libcuda`` (a name that begins with ``cu``), ``libcudart`` (``cuda``, ``__cuda``) or another."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -53,6 +53,8 @@ def _library(name: str) -> str:
         return "cudart"
     if name.startswith("nvrtc"):
         return "nvrtc"
+    if name.startswith("nvml"):
+        return "nvml"
     return "nvjitlink" if "nvJitLink" in name else "cuda"
 
 

@@ -50,7 +50,7 @@ static int gone(void) /* Python has ended before the program: destructors come a
 }
 static u text_or(const char *name, const char *text, u code) /* some functions give a text, and no status */
 {
-    static const char *const texts[] = {"cudaGetErrorString", "cudaGetErrorName", "nvrtcGetErrorString"};
+    static const char *const texts[] = {"cudaGetErrorString", "cudaGetErrorName", "nvrtcGetErrorString", "nvmlErrorString"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcmp(name, texts[i]))
             return (u)(uintptr_t)text;
