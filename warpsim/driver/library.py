@@ -97,7 +97,7 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
 def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
     script = work / "versions"
     script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
-    versioned = (f"-Wl,--version-script={script}",) if library != "cuda" else ()
+    versioned = (f"-Wl,--version-script={script}",) if library not in ("cuda", "nvml") else ()
     words = ["-O0", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{name}", *versioned, *more]
     words += [f'-DLIBRARY="{library}"', f'-DCALLS="{library}.h"', f'-DPYTHON_LIBRARY="{python}"', f"-I{work}"]
     _run(*words, str(SOURCES / "shim.c"), "-o", str(work / name), "-lpthread", "-ldl")
