@@ -97,9 +97,12 @@ def test_fuzzing(tmp_path):
 
     fuzz(warpsim.load(SAXPY / "kernel.ptx")["saxpy"], saxpy_launches(), oracle=oracle, runs=5, schedules=1)
     wrong = warpsim.load(unguarded((SAXPY / "kernel.ptx").read_text()))["saxpy"]
-    with pytest.raises(AssertionError, match="out-of-bounds"):
+    with pytest.raises(AssertionError, match="out-of-bounds") as info:
         fuzz(wrong, saxpy_launches(), runs=20, schedules=1, directory=tmp_path / "found")
 
+    assert [str(frame.path) for frame in info.traceback.filter(info)] == [
+        __file__
+    ]  # neither warpsim's nor hypothesis's
     found = Case.read(tmp_path / "found")
     assert "out-of-bounds" in run_case(tmp_path / "found").error
     assert found.description["params"][0]["value"] == 1

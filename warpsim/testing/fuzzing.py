@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -98,7 +99,15 @@ def fuzz(
             problem.add_note(f"the launch was written to {os.fspath(directory)}") if hasattr(
                 problem, "add_note"
             ) else None
-        raise
+        raise problem.with_traceback(_from_check(problem.__traceback__)) from problem.__cause__
+
+
+def _from_check(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without what lies between `fuzz` and the launch, if a launch went wrong."""
+    at = trace
+    while at is not None and at.tb_frame.f_code is not _check.__code__:
+        at = at.tb_next
+    return at or trace
 
 
 def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int, checks: Any) -> None:
