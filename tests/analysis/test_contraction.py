@@ -119,8 +119,9 @@ TWICE = {88, 193}
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(100, quotients.COUNT, 100))]
 )
-def test_quotients_as_recorded(first):
+def test_quotients_as_recorded(first, monkeypatch):
     """A quotient is a product of a reciprocal, and fused like any other: as an H200 has it."""
+    monkeypatch.delenv("WARPSIM_COMPILE", raising=False)  # a hundred programs that run once: not worth a minute's wait
     given = np.frombuffer(quotients.inputs(first, 100), np.uint32).copy()
     found = np.zeros((100, 8), np.uint32)
     with np.load(TESTS / "data" / "quotients_h200.npz") as stored:
