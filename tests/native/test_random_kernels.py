@@ -146,7 +146,10 @@ class Writer:
             elif kind < 7:
                 self.access()
             elif kind == 7 and together:
-                self.line("bar.sync 0;")
+                if self.rng.random() < 0.7:
+                    self.line("bar.sync 0;")
+                else:
+                    self.meet()
             elif kind == 8 and together:
                 self.line(
                     f"shfl.sync.{self.rng.choice(['bfly', 'down', 'up'])}.b32 {self.reg()}, {self.reg()}, {self.rng.choice([1, 4, 16])}, {self.rng.choice([31, 0])}, -1;"
@@ -170,6 +173,19 @@ class Writer:
             self.block(depth, False)
         else:
             self.line(f"{other}:")
+        self.line(f"{end}:")
+
+    def meet(self) -> None:
+        """All threads of the CTA wait at one barrier, which stands in two places."""
+        other, end = self.label(), self.label()
+        self.condition("%q")
+        self.line(f"@%q bra {other};")
+        for last in (f"bra {end};", ""):
+            if self.rng.random() < 0.5:
+                self.arithmetic()
+            self.line(f"barrier.sync 0; {last}")
+            if last:
+                self.line(f"{other}:")
         self.line(f"{end}:")
 
     def loop(self, depth: int, together: bool) -> None:
