@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
+from warpsim.analysis.identities import identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
@@ -47,6 +48,11 @@ FOLDED = re.compile(
     re.VERBOSE,
 )
 """The operations that the assembler evaluates."""
+BY_ONE = re.compile(
+    r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | div\.(approx|full)(\.ftz)?\.f32", re.VERBOSE
+)
+"""Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
+ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "sin": (rounded.sin, None),
     "cos": (rounded.cos, None),
@@ -75,6 +81,8 @@ def fold(function: Function) -> Function:
 
 def _shows(instruction: Instruction) -> bool:
     """Whether the result depends on who computes an instruction: an approximation, or a candidate for fusing."""
+    if BY_ONE.fullmatch(instruction.text):
+        return True
     if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
     return "approx" in instruction.op.modifiers or instruction.text.startswith("div.full")
@@ -99,6 +107,24 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
         form=attrs.evolve(instruction.form, function=lambda op, a, b: meaning(op, a, divisor)),
         traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, rounded.rcp_ftz)),
     )
+
+
+def _times_one(source: int, instruction: Instruction, factor: int) -> Instruction:
+    """A product or quotient by one or minus one: no product that could be fused, but what it is made of still can."""
+    operand = instruction.operands[source]
+    assert isinstance(operand, Reg)
+    constant = _array(factor, instruction.operands[3 - source].type)  # type: ignore[union-attr, arg-type]
+    plain, text = (
+        _meaning(instruction) if instruction.form.root == "div" else instruction.form.function,
+        instruction.text,
+    )
+    negative = factor != ONES[instruction.op.modifiers[-1]]
+    moved = not (negative or {"ftz", "rn"} & set(instruction.op.modifiers))
+    found = identity(instruction, operand, None if moved else lambda op, value: plain(op, value, constant))
+    if text == "mul.ftz.f16":
+        return attrs.evolve(found, traits=PLAIN)
+    kind = Contraction.NEGATION if negative else Contraction.IDENTITY
+    return attrs.evolve(found, traits=attrs.evolve(found.traits, contraction=kind))
 
 
 PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
@@ -214,10 +240,25 @@ class Constants:
         self.changes.pop(at, None)
         if made is not None:
             self.changes[at] = _constant, made[0]
+        elif (found := self._one(instruction, state)) is not None:
+            self.changes[at] = functools.partial(_times_one, found[0]), found[1]
         elif instruction.form.root == "div" and self.computed[at]:
             divisor = self._operand(instruction.operands[2], state)
             if divisor is not None:
                 self.changes[at] = _by_constant, divisor
+
+    def _one(self, instruction: Instruction, state: State) -> tuple[int, int] | None:
+        """The source that an instruction multiplies or divides by one or minus one, and that factor."""
+        if instruction.guard is not None or not BY_ONE.fullmatch(instruction.text):
+            return None
+        one = ONES[instruction.op.modifiers[-1]]
+        negative = one | 1 << (instruction.operands[0].type.bits - 1)  # type: ignore[union-attr]
+        factors = (one,) if "rn" in instruction.op.modifiers else (one, negative)
+        for source in (1, 2) if instruction.form.root == "mul" else (1,):
+            factor = self._operand(instruction.operands[3 - source], state)
+            if factor is not None and factor in factors and isinstance(instruction.operands[source], Reg):
+                return source, factor
+        return None
 
     def _made(self, instruction: Instruction, state: State) -> list[int] | None:
         """The bits that an instruction writes to its registers."""

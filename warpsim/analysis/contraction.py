@@ -6,8 +6,9 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 * `div.approx`, `div.full`, and `rcp.approx` without `.ftz`, end in a product of the reciprocal and its scale. It counts like any
   other product.
 * Product and sum have the same type and flushing; the sum may saturate or have a guard, the product may not.
-* Every use of the product is such a sum, in the same run of instructions without a branch, possibly through `mov` and `neg`. No sum
-  has the product as both operands. Uses by dead code do not count.
+* Every use of the product is such a sum, in the same run of instructions without a branch, possibly through `mov`, `neg` and
+  operations that the assembler drops (see `identities`). No sum has the product as both operands. Uses by dead code do not count.
+* Of operations that flush, only one may change or drop a sign between product and sum: a dropped one, a `neg`, or the sum's own minus.
 * Sums take their products in code order; in f32 and f64, those with one use first. Of two products, a sum takes the one with fewer
   uses, or the first; the other is then a plain term, and no later sum takes it.
 """
@@ -40,6 +41,9 @@ class _Product:
     fusible: bool = True
     written: bool = False
     late: bool = False
+
+
+_Held = tuple[_Product, bool, int]
 
 
 def contract(function: Function) -> Function:
@@ -135,8 +139,8 @@ class _Products:
     """The products of a run, followed through its code."""
 
     def __init__(self) -> None:
-        self.holds: dict[int, tuple[_Product, bool]] = {}
-        """The registers that hold a product, perhaps negated."""
+        self.holds: dict[int, _Held] = {}
+        """The registers that hold a product: whether negated, and through how many operations that flush."""
         self.users: dict[int, list[_Product]] = {}
         """The products that have a register as a factor, until it is overwritten."""
         self.sums: dict[int, list[_Product]] = {}
@@ -155,12 +159,13 @@ class _Products:
         kind = () if dropped else _kind(instruction)
         makes = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
         held = [] if dropped else [self.holds[r] for r in dict.fromkeys(reads) if r in self.holds]
-        copied: tuple[_Product, bool] | None = None
+        copied: _Held | None = None
         if kind and not makes:
             self._sum(at, instruction, kind)
         elif held and _is_copy(instruction):
-            product, negative = held[0]
-            copied = product, negative ^ (instruction.traits.contraction is Contraction.NEGATION)
+            product, negative, flushed = held[0]
+            negates = instruction.traits.contraction is Contraction.NEGATION
+            copied = product, negative ^ negates, flushed + ("ftz" in instruction.op.modifiers)
         else:
             _keep(held)
         if instruction.guard is not None:
@@ -178,8 +183,9 @@ class _Products:
         for number, operand in enumerate(instruction.operands[1:]):
             if not isinstance(operand, Reg) or operand.register.index not in self.holds:
                 continue
-            product, negative = self.holds[operand.register.index]
-            if product.kind == kind and product not in found:
+            product, negative, flushed = self.holds[operand.register.index]
+            minus = number == 1 and instruction.traits.contraction is Contraction.DIFFERENCE
+            if product.kind == kind and product not in found and flushed + (flushed and minus) <= 1:
                 product.late |= product.written
                 found.append(product)
                 product.uses.append((at, number, negative))
@@ -191,15 +197,15 @@ class _Products:
         reads, writes = reads_and_writes(instruction)
         over = bool(set(reads) & set(writes))
         product = _Product(at, instruction.operands[1:], kind, instruction.traits.factors, written=over)
-        self.holds[writes[0]] = product, False
+        self.holds[writes[0]] = product, False, 0
         for factor in product.factors:
             for r in registers_of(factor):
                 self.users.setdefault(r, []).append(product)
 
 
-def _keep(products: list[tuple[_Product, bool]]) -> None:
+def _keep(products: list[_Held]) -> None:
     """Products that something else uses cannot be fused."""
-    for product, _ in products:
+    for product, _, _ in products:
         product.fusible = False
 
 
@@ -224,7 +230,7 @@ def _chosen(sums: dict[int, list[_Product]]) -> dict[int, tuple[_Product, int, b
 
 def _kind(instruction: Instruction) -> tuple[str, ...]:
     """Flushing and type of a product or sum that may be fused; empty for any other instruction."""
-    if instruction.traits.contraction in (None, Contraction.NEGATION):
+    if instruction.traits.contraction in (None, Contraction.NEGATION, Contraction.IDENTITY):
         return ()
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
         return ()
@@ -236,8 +242,8 @@ def _is_product(instruction: Instruction) -> bool:
 
 
 def _is_copy(instruction: Instruction) -> bool:
-    """A `mov` or `neg` of a whole register."""
-    moves = instruction.traits.copies or instruction.traits.contraction is Contraction.NEGATION
+    """A `mov` or `neg` of a whole register, or an operation that the assembler drops."""
+    moves = instruction.traits.copies or instruction.traits.contraction in (Contraction.NEGATION, Contraction.IDENTITY)
     return moves and instruction.guard is None and all(isinstance(o, Reg) for o in instruction.operands)
 
 

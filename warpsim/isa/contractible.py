@@ -11,13 +11,14 @@ _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction
 
 
 def contractible(op: Op) -> Traits:
-    """For add, sub, mul and neg: those without a rounding modifier; a product must not be saturated. A bf16 neg is
-    itself a product.
+    """For add, sub, mul and neg: those without a rounding modifier; a product must not be saturated. A neg of bf16x2, or
+    one of halves that flushes, is itself a product.
     """
     root, *words = op.text.split(".")
     type = words.pop()
     if root == "neg":
-        return Traits(contraction=Contraction.NEGATION if type in TYPES and not type.startswith("bf16") else None)
+        product = type == "bf16x2" or ("ftz" in words and type.startswith("f16"))
+        return Traits(contraction=Contraction.NEGATION if type in TYPES and not product else None)
     plain = type in TYPES and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
     return Traits(contraction=_ROLES.get(root) if plain else None, absorbs=root == "mul")
 

@@ -94,6 +94,7 @@ class Contraction(enum.Enum):
     SUM = "a + b"
     DIFFERENCE = "a - b"
     NEGATION = "-a"
+    IDENTITY = "a"
 
 
 class Mbarrier(enum.Flag):

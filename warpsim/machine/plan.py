@@ -18,6 +18,7 @@ import numpy as np
 from warpsim.analysis.constants import fold
 from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, calls_into, polling_functions
+from warpsim.analysis.identities import drop_identities
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
@@ -76,7 +77,7 @@ class FunctionPlan:
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
         if not kernel.program.debug:
-            function = contract(fold(function))
+            function = contract(fold(drop_identities(function)))
         self.function = function
         self.name = function.name
         self.kernel = kernel

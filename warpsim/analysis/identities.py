@@ -1,0 +1,82 @@
+"""Operations whose result is their source, or its negation: the assembler drops them.
+
+This shows in two places: a NaN keeps its bits, and a product is fused with a sum behind such an operation (see
+`contraction`). Observed in code made by ptxas 13.0: the minimum and the maximum of a value and itself, and the negation
+of a negation, in straight code, also through `mov`. (A product by one: see `constants`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from warpsim.analysis.flow import Block, blocks_of, reads_and_writes
+from warpsim.isa.spec import Op
+from warpsim.isa.traits import PLAIN, Contraction
+from warpsim.program.program import Function, Instruction, Reg
+
+REPEATED = frozenset(f"{root}.{type}" for root in ("min", "max") for type in ("f16", "f32", "ftz.f32", "f64"))
+NEGATED = frozenset(f"neg.{type}" for type in ("f16", "f16x2", "bf16", "f32", "f64"))
+Held = tuple[Reg, str]
+"""A register with the value that another holds, and the negation that lies between them, if any."""
+
+
+def drop_identities(function: Function) -> Function:
+    """Replace minima and maxima of one value, and negations of negations, by their sources."""
+    if not any(i.text in REPEATED or i.text in NEGATED for i in function.code):
+        return function
+    code = list(function.code)
+    for block in blocks_of(function, entered=True)[0]:
+        _drop(code, block)
+    return attrs.evolve(function, code=tuple(code))
+
+
+def _drop(code: list[Instruction], block: Block) -> None:
+    held: dict[int, Held] = {}
+    holders: dict[int, list[int]] = {}  # of each register's value; also some that have been overwritten since
+    for at in range(block.first, block.last):
+        instruction = code[at]
+        found = _held(instruction, held)
+        if found is not None and not found[1] and not instruction.traits.copies:
+            code[at] = identity(instruction, found[0], _flushed(instruction))
+        _, writes = reads_and_writes(instruction)
+        for register in writes:
+            held.pop(register, None)
+            for other in holders.pop(register, ()):
+                if other in held and held[other][0].register.index == register:
+                    del held[other]
+        if found is not None and instruction.guard is None and found[0].register.index not in writes:
+            held[writes[0]] = found
+            holders.setdefault(found[0].register.index, []).append(writes[0])
+
+
+def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
+    """The value that the result of an instruction is, if that is known."""
+    text, operands = instruction.text, instruction.operands
+    copies = instruction.traits.copies and len(operands) == 2
+    if not (copies or text in REPEATED or text in NEGATED) or not all(
+        isinstance(o, Reg) and not o.negated for o in operands
+    ):
+        return None
+    values = [held.get(o.register.index, (o, "")) for o in operands[1:] if isinstance(o, Reg)]
+    if text in NEGATED:
+        ((source, negation),) = values
+        return None if negation not in ("", text) else (source, "" if negation else text)
+    return values[0] if all(v[0].register is values[0][0].register and v[1] == values[0][1] for v in values) else None
+
+
+def _flushed(instruction: Instruction) -> Callable[[Op, Any], Any] | None:
+    """What is left of a minimum or maximum of one value: nothing, unless it flushes."""
+    plain = instruction.form.function
+    return (lambda op, value: plain(op, value, value)) if "ftz" in instruction.op.modifiers else None
+
+
+def identity(instruction: Instruction, source: Reg, meaning: Callable[[Op, Any], Any] | None = None) -> Instruction:
+    """The instruction with one source; its result is the source's bits, or what ``meaning`` makes of them."""
+    spec, operands = instruction.form.operands, instruction.operands
+    source = attrs.evolve(source, type=operands[1].type if isinstance(operands[1], Reg) else source.type)
+    form = attrs.evolve(instruction.form, function=meaning or (lambda op, value: value), operands=(spec[0], spec[-1]))
+    traits = attrs.evolve(PLAIN, contraction=Contraction.IDENTITY)
+    return attrs.evolve(instruction, form=form, traits=traits, operands=(operands[0], source))
