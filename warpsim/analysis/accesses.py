@@ -16,8 +16,7 @@ from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Family, Matrix, Stage
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
-from warpsim.program.program import Addr, Imm, Instruction, Vec
-from warpsim.types import StateSpace
+from warpsim.program.program import Addr, Imm, Instruction, Variable, Vec
 
 READ, WRITE, OBJECT = "read", "write", "object"
 SHARED, GLOBAL = "shared", "global"
@@ -141,7 +140,7 @@ def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array)
 
 def _size(instruction: Instruction) -> int:
     """Bytes that each lane of a load, store or atomic accesses."""
-    type = getattr(instruction.op, "type", None)
+    type = instruction.op.get("type")
     count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("v2", "v4", "v8")), 1)
     return (type.bytes if type is not None else 1) * count
 
@@ -157,9 +156,8 @@ def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -
         return named[0 if name == "dst" else -1] if named else GLOBAL
     if named:
         return named[0]
-    base = getattr(operand.base, "space", None)
-    if isinstance(base, StateSpace):
-        return base.value
+    if isinstance(operand.base, Variable):
+        return operand.base.space.value
     return SHARED if address.exact and address.symbols else "generic"
 
 

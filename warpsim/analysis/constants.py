@@ -23,7 +23,7 @@ from warpsim.analysis.identities import identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
+from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec, type_of
 from warpsim.types import ScalarType
 
 State = dict[int, int | None]
@@ -291,7 +291,7 @@ class Constants:
             return (value ^ _mask(operand.type) if operand.negated else value) & _mask(operand.type)
         if isinstance(operand, Vec):
             parts = [self._operand(o, state) for o in operand.elements]
-            types = [getattr(o, "type", None) for o in operand.elements]
+            types = [type_of(o) for o in operand.elements]
             total = at = 0
             for part, type in zip(parts, types, strict=True):
                 if part is None or type is None:

@@ -31,7 +31,19 @@ from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Mbarrier, Modular, Traits
-from warpsim.program.program import Addr, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
+from warpsim.program.program import (
+    Addr,
+    Imm,
+    Instruction,
+    Operand,
+    Param,
+    Reg,
+    Special,
+    SymbolAddress,
+    Variable,
+    Vec,
+    type_of,
+)
 from warpsim.types import ScalarType, StateSpace
 
 Read = Callable[[int], Value]
@@ -150,7 +162,7 @@ class Evaluator:
         if isinstance(operand, Vec):
             parts = [self._argument(e, read) for e in operand.elements]
             return None if any(p is None for p in parts) else tuple(parts)
-        value, type = self.operand(operand, read), getattr(operand, "type", None)
+        value, type = self.operand(operand, read), type_of(operand)
         if not value.exact or type is None or type.bits > 64:
             return None
         if type.kind == "p":

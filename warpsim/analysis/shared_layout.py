@@ -7,7 +7,7 @@ import re
 import attrs
 
 from warpsim.isa.traits import Ending
-from warpsim.program.program import Function, FunctionRef, Imm, Program, Reg, SymbolAddress, Variable
+from warpsim.program.program import Addr, Function, FunctionRef, Imm, Operand, Program, Reg, SymbolAddress, Variable
 from warpsim.types import StateSpace
 
 
@@ -80,6 +80,13 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
     )
 
 
+def _symbol(operand: Operand) -> object:
+    """What an operand names in memory, if anything."""
+    if isinstance(operand, Addr):
+        return operand.base
+    return operand.symbol if isinstance(operand, SymbolAddress) else None
+
+
 def _reachable_names(program: Program, entry: Function) -> set[str]:
     """Shared variables named by the kernel or a function that it may call."""
     seen: set[str] = set()
@@ -95,9 +102,9 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
             for operand in instruction.operands:
                 if isinstance(operand, (Reg, Imm)):
                     continue
-                base = getattr(operand, "base", None) or getattr(operand, "symbol", None)
-                if isinstance(base, Variable) and base.space is StateSpace.SHARED:
-                    names.add(base.unique)
+                symbol = _symbol(operand)
+                if isinstance(symbol, Variable) and symbol.space is StateSpace.SHARED:
+                    names.add(symbol.unique)
                 if isinstance(operand, FunctionRef):
                     work.append(operand.name)
                 elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):

@@ -15,7 +15,8 @@ from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import Block, reads_and_writes, registers_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Matrix
-from warpsim.program.program import Function, Instruction, Reg
+from warpsim.program.program import Function, Instruction, Reg, Vec
+from warpsim.types import ScalarType
 
 RULE = "fragment-mismatch"
 ADVICE = "shape, layout and type of wmma.load, wmma.mma and wmma.store must agree (wmma.mma)"
@@ -157,7 +158,7 @@ def _shape(instruction: Instruction) -> str:
 
 
 def _name(type: object, default: str) -> str:
-    return getattr(type, "name", default)
+    return type.name if isinstance(type, ScalarType) else default
 
 
 def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
@@ -167,7 +168,7 @@ def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
             fragments = state.get(register, frozenset())
             if fragments and expected not in fragments:
                 operand = instruction.operands[place]
-                elements = getattr(operand, "elements", (operand,))
+                elements = operand.elements if isinstance(operand, Vec) else (operand,)
                 name = next(e.register.name for e in elements if isinstance(e, Reg) and e.register.index == register)
                 return Mismatch(name, expected, sorted(fragments, key=str)[0])
     return None

@@ -320,7 +320,7 @@ def _padding(group: Group, instruction: Instruction, address: Address, memory: U
     op, target = instruction.op, instruction.operands[0]
     if memory is None or instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []
-    space = getattr(op, "space", None) or ""
+    space = op.get("space") or ""
     if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
         return []
     place = address.places

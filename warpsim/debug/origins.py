@@ -248,7 +248,7 @@ def _read_by(operand: Operand, instruction: Instruction) -> list[str]:
 
 def _read_at(operand: Addr, instruction: Instruction) -> list[str]:
     """The register of an address, and what a load finds there."""
-    base, type = operand.base, getattr(instruction.op, "type", None)
+    base, type = operand.base, instruction.op.get("type")
     if isinstance(base, Param):
         return [base.name]
     found = [base.register.name] if isinstance(base, Reg) else []

@@ -174,6 +174,11 @@ class Arguments:
 Operand = Reg | Imm | Special | SymbolAddress | Addr | Vec | Discard | LabelRef | FunctionRef | Targets | Arguments
 
 
+def type_of(operand: Operand) -> ScalarType | None:
+    """The type with which an operand is read or written; None if it has none of its own."""
+    return operand.type if isinstance(operand, (Reg, Imm, Special, SymbolAddress, Discard)) else None
+
+
 @attrs.frozen
 class Instruction:
     """One typed instruction.

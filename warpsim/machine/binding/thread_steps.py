@@ -33,6 +33,7 @@ from warpsim.program.program import (
     Special,
     SymbolAddress,
     Vec,
+    type_of,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | 
     target = instruction.operands[0]
     regs = target.elements if isinstance(target, Vec) else (target,)
     setters = [destination(r) for r in regs]
-    types = [getattr(r, "type", None) for r in regs]
+    types = [type_of(r) for r in regs]
     first = next(t for t in types if t is not None)
 
     def step(machine: Machine, group: Group) -> None:
