@@ -91,6 +91,32 @@ def test_wrong_loads(body):
     assert outcome(text, "compiled", 2)[0] == outcome(text, "interpreter", 2)[0]
 
 
+SPARSE = {
+    "mma.sp": """mov.b32 %r0, 0; mov.f32 %f1, 0f00000000; mov.b32 %r1, 0x44444445;
+mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f1,%f1,%f1,%f1}, {%r0,%r0,%r0,%r0}, {%r0,%r0,%r0,%r0}, {%f1,%f1,%f1,%f1}, %r1, 0;""",
+    "wgmma.sp": """mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1; mov.b32 %r1, 0; mov.pred %p1, 0;
+mov.u32 %r4, tile; shr.u32 %r4, %r4, 4; cvt.u64.u32 %d4, %r4; or.b64 %d4, %d4, 0x1000080000; wgmma.fence.sync.aligned;
+wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1,%f2,%f3,%f4}, %d4, %d4, %r1, 0, %p1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;""",
+}
+
+
+@pytest.mark.parametrize("body", SPARSE.values(), ids=SPARSE)
+def test_wrong_metadata_is_reported_once(body):
+    """Positions are looked at for the machine code, which leaves two equal indices to the arrays."""
+    text = """.version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry k() {
+.reg .b32 %r<9>; .reg .b64 %d<5>; .reg .f32 %f<8>; .reg .pred %p<3>; .shared .align 128 .b8 tile[4096];"""
+    found = [
+        warpsim.load(f"{text}\n{body} ret; }}")["k"](
+            1, 128, (), checks="matrix", on_finding="collect", engine=engine
+        ).findings
+        for engine in ("interpreter", "compiled")
+    ]
+
+    assert [f.rule for f in found[0]] == ["sparse-metadata"]
+    assert [f.count for f in found[1]] == [f.count for f in found[0]]
+
+
 TILES = """.version 8.4
 .target sm_90
 .address_size 64

@@ -140,6 +140,10 @@ def described(arrays: Any) -> list[int]:
     return words
 
 
+def _reported(*_: Any, **__: Any) -> None:
+    """What is wrong with the metadata was reported when its positions were asked for."""
+
+
 @attrs.frozen(eq=False)
 class _Warps:
     """Floats of mma, mma.sp and wmma."""
@@ -151,9 +155,9 @@ class _Warps:
     def __call__(
         self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, *, device: Any, **ports: Any
     ) -> Any:
-        def itself() -> Any:
+        def itself(**more: Any) -> Any:
             sparse = () if e is None else (e, f)
-            return self.function(op, a, b, c, *sparse, device=device, **ports)
+            return self.function(op, a, b, c, *sparse, device=device, **(ports | more))
 
         given = (*a, *b, *c)
         if device.numerics != "exact" or any(r.dtype.itemsize != 4 for r in given):
@@ -171,7 +175,7 @@ class _Warps:
             where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])
             table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
-                return itself()
+                return itself(report=_reported)
         d = np.empty((plan.results, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
         arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
         first, (step, *strides) = d.ctypes.data, d.strides
@@ -251,7 +255,7 @@ class _Warpgroups:
         if where is not None:
             table = np.ascontiguousarray(where, np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
-                return self.function(op, *operands, **ports)
+                return self.function(op, *operands, **(ports | {"report": _reported}))
         left, right = _lines(left), _lines(right)
         count, groups = len(accumulator), n * m
         stack = accumulator.view(WORD)
