@@ -541,3 +541,15 @@ def test_a_test_before_an_atomic_through_another_register(pointer):
     assert races(body.replace("exch.b32 %r5, [%rd1]", "exch.b32 %r5, [%rd6+4]")) == []
     stored = body.replace("exch.b32 %r5, [%rd1]", "exch.b32 %r5, [%rd1+4]") + " st.global.u32 [%rd1], 1;"
     assert races(stored) != []
+
+
+@pytest.mark.parametrize("values", ["%r10", "%r1"])
+def test_a_store_that_ends_the_launch(values):
+    """Of a store that both races and leaves its array, the lanes before the faulty ones write."""
+    data = np.zeros(60, np.uint32)
+    body = f"mov.u32 %r10, 5; and.b32 %r11, %r1, 63; mul.wide.u32 %rd6, %r11, 4; add.u64 %rd6, %rd1, %rd6;\nst.global.u32 [%rd6], {values};"
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(HEAD + body + "\nret;\n}\n")["k"](1, 128, (data, data), checks="all")
+
+    assert caught.value.findings[0].rule == "out-of-bounds"
+    assert data.tolist() == ([5] * 60 if values == "%r10" else list(range(60)))

@@ -42,6 +42,7 @@ from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
+    from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
     from warpsim.machine.state.transfers import Transfer
@@ -88,6 +89,7 @@ class RaceWatcher(Watcher):
     def __init__(self) -> None:
         self._notes: dict[int, Note] = {}
         self._doubted: list[tuple[Callable[[], Array], Array]] = []
+        self._doubting: Selection | None = None
 
     def _at(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
@@ -134,11 +136,13 @@ class RaceWatcher(Watcher):
                 reads=access.kind == ATOMIC,
             )
         if access.differs is not None and races.doubts:
+            if self._doubting is not group.selection:  # a store that faulted has left doubts behind
+                self._doubted, self._doubting = [], group.selection
             self._doubted.append((access.differs, access.differs()))
 
     def memory_written(self, machine: Machine, group: Group) -> None:
         """Forgive stores that changed nothing."""
-        if self._doubted:
+        if self._doubted and self._doubting is group.selection:
             changed, lost = self._doubted[0][1], self._doubted[0][0]()
             for differs, before in self._doubted[1:]:
                 changed, lost = changed | before, lost | differs()
