@@ -30,6 +30,7 @@ LINES = {
     "or.b32 {d}, %t, 64; xor.b32 {d}, {d}, 32;": lambda t, c: (t | 64) ^ 32,
     "shl.b32 {d}, %c, 3; and.b32 {d}, {d}, %t;": lambda t, c: c << 3 & t,
     "mul.lo.u32 {d}, %t, 4; st.local.u32 [mine], {d}; ld.local.u32 {d}, [mine]; and.b32 {d}, {d}, -128;": lambda t, c: 4 * t & -128,
+    "shl.b32 {d}, %c, 5; add.u32 {d}, {d}, %c; or.b32 {d}, {d}, %l;": lambda t, c: 33 * c | t & 31,
     "rem.u32 {d}, %t, 7;": lambda t, c: t % 7,
     "sub.u32 {d}, %t, 50; rem.s32 {d}, {d}, 7;": lambda t, c: (t - 50) - 7 * int((t - 50) / 7),
     "sub.u32 {d}, %t, 50; div.s32 {d}, {d}, 7;": lambda t, c: int((t - 50) / 7),
@@ -46,10 +47,11 @@ def test_values_of_threads(grid):
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 out) {{
-.reg .b32 %r<{len(LINES)}>, %t, %c, %i; .reg .b64 %o, %d; .reg .pred %p; .local .b32 mine;
+.reg .b32 %r<{len(LINES)}>, %t, %c, %i, %l; .reg .b64 %o, %d; .reg .pred %p; .local .b32 mine;
 ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mad.lo.u32 %i, %c, 128, %t;
 mul.wide.u32 %d, %i, {4 * len(LINES)}; add.u64 %o, %o, %d; mov.u32 %i, 0;
 again:
+mov.u32 %t, %tid.x; and.b32 %l, %t, 31;
 {lines}
 {stores}
 add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 40; @%p bra again;
