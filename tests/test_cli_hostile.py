@@ -386,6 +386,7 @@ def test_full_device(words):
     assert b"Exception ignored" not in done.stderr
 
 
+@pytest.mark.long
 def test_nobody_reads():
     """A reader that is gone ends the command without a word."""
     reader, writer = os.pipe()

@@ -21,7 +21,7 @@ import warpsim
 from warpsim.host.cases import run_case
 
 ROOT = Path(__file__).parents[1]
-SAMPLES = {"arguments": (1000, 70_000), "modules": (12, 20_000), "files": (60, 10_000)}
+SAMPLES = {"arguments": (500, 70_000), "modules": (12, 20_000), "files": (60, 10_000)}
 SEEDS = 10
 SECONDS = 30
 """Each draw takes milliseconds, and a launch is limited to a second; more than this is a hang."""

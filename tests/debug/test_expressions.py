@@ -187,3 +187,13 @@ def test_depth_of_expressions():
     with pytest.raises(DebugError, match="nests at most"):
         parse("-" * DEEPEST + "1")
     assert [parse(text).value for text in ("0f3FC00000", "0d3FF8000000000000")] == [1.5, 1.5]
+
+
+def test_a_signalling_nan_is_set_as_it_is():
+    """A value of the register's own type keeps its bits."""
+    made = Session(warpsim.load(TEXT)["k"], 1, 32, (bytes(range(16)), 0.5))
+    made.until(17)
+    given = np.full(32, 0x7F812345, np.uint32).view(np.float32)
+    made.set("%f0", given)
+
+    assert np.ma.getdata(made.evaluate("%f0")).view(np.uint32).tolist() == [0x7F812345] * 32

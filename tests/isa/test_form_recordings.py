@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
 
 import forms
 
-PARTS = 4
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])
 def test_bits(part: int) -> None:
-    """Every bit of every destination, and of the carry flag: every fourth form, and the rest."""
+    """Every bit of every destination, and of the carry flag: every eighth form, and the rest."""
     wrong = forms.differences(Path(__file__).parents[1] / "data" / "forms_h100.npz", part, PARTS)
 
     assert not wrong, "\n".join(wrong)

@@ -65,7 +65,7 @@ def try_mutations(seed, count):
 
 def test_sample():
     """Some."""
-    try_mutations(1, 120)
+    try_mutations(1, 60)
 
 
 @pytest.mark.long
