@@ -26,7 +26,8 @@ numerics/approx (ex2 at 2**-23), capture/session (a note).
 Of the 13 lines that survived the first run of all, what is left in three means the same (analysis/divergence, machine/arrivals,
 program/build). The other ten are killed in the mutants that were made of their lines, or of what has become of the lines:
 observe/matrices:38 is the check of registers in debug/matrices, whose last operand alone means the same; isa/mma_kinds:27 is
-`_kind_gate`, of which the mutants named below were run; numerics/plain_matrix:92 is a removed sum.
+`_kind_gate`, of which all 27 mutants are killed (by isa/test_mma_rules: a map knows little of functions whose results are kept,
+which a process enters once); numerics/plain_matrix:92 is a removed sum.
 """
 
 from __future__ import annotations
