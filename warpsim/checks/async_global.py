@@ -108,6 +108,10 @@ class GlobalUses:
                     lanes.reshape(-1)[index] = True
                     yield use, lanes
 
+    def reach(self, extent: GlobalTarget) -> bool:
+        """Whether anything in use may overlap."""
+        return any(low < extent.high and extent.low < high for low, high in self._ranges)
+
     def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
         """The memory in use that overlaps ``[low, high)``."""
         found = []
@@ -159,6 +163,8 @@ class GlobalStores(GlobalUses):
 
     def _meet(self, machine: Machine, transfer: Transfer, access: str, extent: GlobalTarget, starters: Array) -> None:
         """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
+        if not self.reach(extent):
+            return
         group, (place, runs, size) = transfer.group, extent.runs()
         for use, found in self.met(place, size, place.shape, None) if len(place) else ():
             first, who = int(place[found][0]), starters[runs[found]]
