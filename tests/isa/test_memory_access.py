@@ -186,3 +186,24 @@ def test_short_addresses_of_parameters_and_constants() -> None:
     warpsim.load(SHORT)["k"]((1,), (4,), (out, np.arange(8, dtype=np.uint32).tobytes()))
 
     assert [[1 + t, 1 + t, 10 + 10 * t, 10 + 10 * t] for t in range(4)] == out.tolist()
+
+
+@pytest.mark.parametrize("version", ["9.0", "9.1"])
+def test_volatile_local_memory(version: str) -> None:
+    """ptxas 13.4 refuses .volatile with .local below PTX 9.1, and accepts it for every target from then on."""
+    text = f""".version {version}
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) {{
+    .local .align 8 .b64 room; .reg .b64 a, b;
+    ld.param.u64 a, [p]; ld.global.b64 b, [a]; st.volatile.local.b64 [room], b; ld.volatile.local.b64 b, [room];
+    st.global.b64 [a+8], b; ret;
+}}"""
+    if version == "9.0":
+        with pytest.raises(warpsim.PtxError, match=r"9\.1"):
+            warpsim.load(text)
+        return
+    out = np.array([2**60 + 3, 0], np.uint64)
+    warpsim.load(text)["k"]((1,), (1,), (out,))
+
+    assert out[1] == 2**60 + 3

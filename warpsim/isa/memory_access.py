@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Gate, Op
 from warpsim.isa.traits import Access, Traits, Undefined
 from warpsim.types import TYPES
 
@@ -124,12 +124,16 @@ def _conflict(op: Op) -> str | None:
             if hint:
                 return f".{hint} does not apply to .{space}"
     ordered = "volatile" if op.get("volatile") else op.get("sem")
-    if ordered and space.split("::")[0] not in ("", "global", "shared"):
+    if ordered and space.split("::")[0] not in ("", "global", "shared", *(("local",) if ordered == "volatile" else ())):
         return f".{ordered} does not apply to .{space}"
     return None
 
 
-_OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES}
+def _local_volatile(op: Op) -> Gate | None:
+    return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
+
+
+_OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES, "gate": _local_volatile}
 
 
 @instruction(
