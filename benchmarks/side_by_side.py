@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("WARPSIM_COMPILE", "at-once")  # the run that warms up compiles all there is
 import numpy as np
 
 import warpsim

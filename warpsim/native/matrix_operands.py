@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from warpsim.native.matrix_text import WIDE, Text, real, same
-from warpsim.numerics.operands import _LOW as LOW
 from warpsim.numerics.operands import _WHOLE as WHOLE
 from warpsim.numerics.operands import FORMATS, NARROW, RAISED, ZERO
 
@@ -53,8 +52,6 @@ def decoded(text: Text, raw: str, source: Source, part: int) -> tuple[str, str, 
     width = 32 if kind == "tf32" else 1 + exponent + fraction
     if source.packed and kind != "tf32":
         width = source.slot * part + WHOLE.get(kind, source.slot)
-    else:
-        width += LOW.get(kind, 0) if source.packed else 0
     if width < 32:
         raw = text.op("shl", "i32", raw, same("i32", 32 - width))
     if exponent < 8:

@@ -12,6 +12,7 @@ from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
     DECLARING,
     MODULE_DIRECTIVES,
+    NAME_WORDS,
     RESERVED,
     TARGET_OPTIONS,
     TARGETS,
@@ -305,8 +306,8 @@ class _Parser(DirectiveParser):
                 raise s.problem(f"found the directive {s.shown()} where a modifier of {opcode} was expected")
             modifiers.append(texts[s.i][1:])
             s.i += 1
-        if opcode in TOGETHER:
-            self._check_name(opcode, len(modifiers))
+        if opcode in NAME_WORDS:
+            self._check_name(opcode, modifiers)
         operands: list[ast.Operand] = []
         if opcode == "call":
             operands = self._call()
@@ -340,12 +341,14 @@ class _Parser(DirectiveParser):
         span = self.s.span()
         return ast.Name(self.s.word(what), span)
 
-    def _check_name(self, opcode: str, count: int) -> None:
+    def _check_name(self, opcode: str, modifiers: list[str]) -> None:
         """Check that an instruction name of several words (wmma.load.a) contains no blanks."""
         s = self.s
-        first = s.i - count
-        for at in range(first, min(first + TOGETHER[opcode].get(s.texts[first], 1), s.i)):
-            if s.starts[at] != s.starts[at - 1] + len(s.texts[at - 1]):
+        first = s.i - len(modifiers)
+        for at in range(first, min(first + NAME_WORDS[opcode], s.i)):
+            if s.starts[at] == s.starts[at - 1] + len(s.texts[at - 1]):
+                continue
+            if ".".join((opcode, *modifiers[: at - first + 1])) in TOGETHER:
                 s.i = at
                 raise s.problem(f"found a blank before {s.shown()}, which is part of the instruction's name")
 
