@@ -67,6 +67,31 @@ def test_behind_the_launches_and_from_the_disk():
     assert compiler().compiled == before
 
 
+LOOPS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .pred %q;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, 0;
+A: add.u32 %r1, %r1, 3; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 3000; @%q bra A;
+B: xor.b32 %r1, %r1, %r2; sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra B;
+mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; }"""
+
+
+def test_where_a_unit_is_left():
+    """A unit that has to stop in the second loop leaves it to another: what begins within the first one does not stand for it."""
+    module = warpsim.load(LOOPS)
+    expected = [k + 9000 ^ 3000 for k in range(32)]  # 1 ^ 2 ^ ... ^ n is n, if n is a multiple of four
+    for _ in range(10):
+        words = np.zeros(32, np.uint32)
+        module["k"]((1,), (32,), (words,), engine="compiled")
+        assert words.tolist() == expected
+        assert behind().wait(60)
+
+    visits = sum(spot.visits for spot in native(module).spots.values())
+    module["k"]((1,), (32,), (words,), engine="compiled")
+    assert sum(spot.visits for spot in native(module).spots.values()) - visits < 10
+
+
 def test_a_share_of_the_time(monkeypatch):
     """Engine ``auto`` compiles when that takes an eighth of the time that the function took, not before."""
     monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)

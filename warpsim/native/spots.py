@@ -138,16 +138,23 @@ class Plans:
         return self.compiled + self.estimate(spot) <= self.interpreted * share
 
     def covers(self, place: Place) -> bool:
-        """Whether a place lies within a unit that begins elsewhere and has not run yet: one that has, and is left there, does not
-        serve it."""
+        """Whether a place lies within a unit that begins elsewhere and may yet run: one that has, and is left there, does not serve
+        it, and one that begins within such a unit may never be asked for.
+        """
+        ready = {p for p, spot in list(self.spots.items()) if any(c is not WAITING for c in list(spot.codes.values()))}
+        units = [p for p in self._around(place) if p not in ready]
+        return any(ready.isdisjoint(self._around(unit)) for unit in units)
+
+    def _around(self, place: Place) -> list[Place]:
+        """Where units begin that a place lies within, of its kind and beginning elsewhere."""
         block, at, *rest = place
+        found = []
         for other, spot in list(self.spots.items()):
-            ready = any(code is not WAITING for code in list(spot.codes.values()))
-            if spot.shape is not None and not ready and list(other[2:]) == rest:
-                piece = spot.shape.pieces.get(block)
-                if piece is not None and piece.first <= at < max(piece.last, 1):
-                    return True
-        return False
+            piece = None if spot.shape is None else spot.shape.pieces.get(block)
+            same = other != place and list(other[2:]) == rest
+            if same and piece is not None and piece.first <= at < max(piece.last, 1):
+                found.append(other)
+        return found
 
     @cached_property
     def _name(self) -> str:
