@@ -80,6 +80,24 @@ mul u, x0, x1; mul v, x2, x3; MIN w, u, u; add y, w, v;
 mul u, x0, x1; MIN v, u, x2; add y, v, x2;
 MIN u, x0, x0; mul v, x1, x2; add y, u, v;
 """.strip().splitlines()
+BETWEEN = """
+mul u, x0, x1; neg v, u; MIN w, v, v; add y, w, x2;
+mul u, x0, x1; neg v, u; MIN w, v, v; neg k, w; add y, k, x2;
+neg u, x0; MIN v, u, u; mov y, v;
+mul.f32 u, x0, x1; MIN.ftz.f32 v, u, u; add.f32 y, v, x2;
+mul.f32 u, x0, x1; neg.ftz.f32 v, u; add.f32 y, v, x2;
+mul.f32 u, x0, x1; mul.ftz.f32 v, u, 0f3F800000; add.f32 y, v, x2;
+mul.ftz.f32 u, x0, x1; neg.f32 v, u; add.ftz.f32 y, v, x2;
+mul.ftz.f32 u, x0, x1; neg.f32 v, u; sub.ftz.f32 y, x2, v;
+mul.ftz.f32 u, x0, x1; MIN.f32 v, u, u; add.ftz.f32 y, v, x2;
+mul.ftz.f32 u, x0, x1; MIN.f32 v, u, u; sub.ftz.f32 y, x2, v;
+mul.ftz.f32 u, x0, x1; mul.f32 v, u, 0f3F800000; sub.ftz.f32 y, x2, v;
+neg.ftz.f32 u, x0; neg.f32 v, u; mov y, v;
+neg.f32 u, x0; neg.ftz.f32 v, u; mov y, v;
+MIN.ftz.f32 u, x0, x0; MIN.f32 v, u, x0; mov y, v;
+MIN.ftz.f32 u, x0, x0; MIN.f32 v, u, u; mov y, v;
+MIN.f32 u, x0, x0; MIN.ftz.f32 v, u, x0; mov y, v;
+""".strip().splitlines()
 QUOTIENTS = """
 div u, x0, K; mov y, u;
 div u, x0, K; mul v, x1, x2; add y, u, v;
@@ -101,6 +119,9 @@ def programs():
         if plain == "f32":
             roots = ("div.approx", "div.full")
             texts += [t.replace("div", r).replace("K", str(v)) for v in ones for r in roots for t in QUOTIENTS]
+        texts += [
+            t.replace("MIN", root) for root in ("min", "max") for t in (BETWEEN if type == "f32" else BETWEEN[:3])
+        ]
         for text in texts:
             yield type, " ".join(_typed(line, type) for line in text.split("; "))
 
@@ -114,7 +135,7 @@ def _typed(line, type):
         number = next((o for o in operands.split(", ") if o.isdigit()), None)
         if number is not None:
             before, operands = f"mov{TYPES[type]} k, {number}; ", operands.replace(number, "k")
-    name = f"mov{TYPES[type]}" if root == "mov" else f"{root}.{type}"
+    name = f"mov{TYPES[type]}" if root == "mov" else root if root.endswith("f32") else f"{root}.{type}"
     return f"{before}{guard}{name} {operands};"
 
 

@@ -53,6 +53,7 @@ BY_ONE = re.compile(
 )
 """Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
+MINUS_ONES = {"f16": 0xBC00, "bf16": 0xBF80, "f32": 0xBF800000, "f64": 0xBFF0 << 48}
 UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "sin": (rounded.sin, None),
     "cos": (rounded.cos, None),
@@ -113,15 +114,12 @@ def _times_one(source: int, instruction: Instruction, factor: int) -> Instructio
     """A product or quotient by one or minus one: no product that could be fused, but what it is made of still can."""
     operand = instruction.operands[source]
     assert isinstance(operand, Reg)
-    constant = _array(factor, instruction.operands[3 - source].type)  # type: ignore[union-attr, arg-type]
-    plain, text = (
-        _meaning(instruction) if instruction.form.root == "div" else instruction.form.function,
-        instruction.text,
-    )
+    constant = _array(factor, operand.type)
+    plain = _meaning(instruction) if instruction.form.root == "div" else instruction.form.function
     negative = factor != ONES[instruction.op.modifiers[-1]]
     moved = not (negative or {"ftz", "rn"} & set(instruction.op.modifiers))
     found = identity(instruction, operand, None if moved else lambda op, value: plain(op, value, constant))
-    if text == "mul.ftz.f16":
+    if instruction.text == "mul.ftz.f16":
         return attrs.evolve(found, traits=PLAIN)
     kind = Contraction.NEGATION if negative else Contraction.IDENTITY
     return attrs.evolve(found, traits=attrs.evolve(found.traits, contraction=kind))
@@ -251,9 +249,8 @@ class Constants:
         """The source that an instruction multiplies or divides by one or minus one, and that factor."""
         if instruction.guard is not None or not BY_ONE.fullmatch(instruction.text):
             return None
-        one = ONES[instruction.op.modifiers[-1]]
-        negative = one | 1 << (instruction.operands[0].type.bits - 1)  # type: ignore[union-attr]
-        factors = (one,) if "rn" in instruction.op.modifiers else (one, negative)
+        type = instruction.op.modifiers[-1]
+        factors = (ONES[type],) if "rn" in instruction.op.modifiers else (ONES[type], MINUS_ONES[type])
         for source in (1, 2) if instruction.form.root == "mul" else (1,):
             factor = self._operand(instruction.operands[3 - source], state)
             if factor is not None and factor in factors and isinstance(instruction.operands[source], Reg):

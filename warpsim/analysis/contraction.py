@@ -8,7 +8,8 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 * Product and sum have the same type and flushing; the sum may saturate or have a guard, the product may not.
 * Every use of the product is such a sum, in the same run of instructions without a branch, possibly through `mov`, `neg` and
   operations that the assembler drops (see `identities`). No sum has the product as both operands. Uses by dead code do not count.
-* Of operations that flush, only one may change or drop a sign between product and sum: a dropped one, a `neg`, or the sum's own minus.
+* No operation between product and sum flushes where the product does not. Of those that flush, only one may change or drop a
+  sign: a dropped one, a `neg`, or the sum's own minus.
 * Sums take their products in code order; in f32 and f64, those with one use first. Of two products, a sum takes the one with fewer
   uses, or the first; the other is then a plain term, and no later sum takes it.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import attrs
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of
+from warpsim.analysis.identities import flushes
 from warpsim.isa.contracted import fused
 from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Contraction
@@ -44,6 +46,7 @@ class _Product:
 
 
 _Held = tuple[_Product, bool, int]
+"""The product that a register holds, whether negated, and through how many operations that flush."""
 
 
 def contract(function: Function) -> Function:
@@ -140,7 +143,7 @@ class _Products:
 
     def __init__(self) -> None:
         self.holds: dict[int, _Held] = {}
-        """The registers that hold a product: whether negated, and through how many operations that flush."""
+        """The registers that hold a product."""
         self.users: dict[int, list[_Product]] = {}
         """The products that have a register as a factor, until it is overwritten."""
         self.sums: dict[int, list[_Product]] = {}
@@ -162,10 +165,10 @@ class _Products:
         copied: _Held | None = None
         if kind and not makes:
             self._sum(at, instruction, kind)
-        elif held and _is_copy(instruction):
+        elif held and _is_copy(instruction) and (not flushes(instruction) or "ftz" in held[0][0].kind):
             product, negative, flushed = held[0]
             negates = instruction.traits.contraction is Contraction.NEGATION
-            copied = product, negative ^ negates, flushed + ("ftz" in instruction.op.modifiers)
+            copied = product, negative ^ negates, flushed + flushes(instruction)
         else:
             _keep(held)
         if instruction.guard is not None:
@@ -185,7 +188,7 @@ class _Products:
                 continue
             product, negative, flushed = self.holds[operand.register.index]
             minus = number == 1 and instruction.traits.contraction is Contraction.DIFFERENCE
-            if product.kind == kind and product not in found and flushed + (flushed and minus) <= 1:
+            if product.kind == kind and product not in found and flushed + minus <= 1:
                 product.late |= product.written
                 found.append(product)
                 product.uses.append((at, number, negative))

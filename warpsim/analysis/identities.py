@@ -39,21 +39,24 @@ def _drop(code: list[Instruction], block: Block) -> None:
     for at in range(block.first, block.last):
         instruction = code[at]
         found = _held(instruction, held)
-        if found is not None and not found[1] and not instruction.traits.copies:
-            code[at] = identity(instruction, found[0], _flushed(instruction))
+        source = None if found is None else _dropped(instruction, found)
+        if source is not None:
+            code[at] = identity(instruction, source, _flushed(instruction))
         _, writes = reads_and_writes(instruction)
         for register in writes:
             held.pop(register, None)
             for other in holders.pop(register, ()):
                 if other in held and held[other][0].register.index == register:
                     del held[other]
-        if found is not None and instruction.guard is None and found[0].register.index not in writes:
+        if found is None or instruction.guard is not None or flushes(instruction):
+            continue
+        if found[0].register.index not in writes:
             held[writes[0]] = found
             holders.setdefault(found[0].register.index, []).append(writes[0])
 
 
 def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
-    """The value that the result of an instruction is, if that is known."""
+    """The value that the result of an instruction is, subnormals apart, if that is known."""
     text, operands = instruction.text, instruction.operands
     copies = instruction.traits.copies and len(operands) == 2
     if not (copies or text in REPEATED or text in NEGATED) or not all(
@@ -67,10 +70,23 @@ def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
     return values[0] if all(v[0].register is values[0][0].register and v[1] == values[0][1] for v in values) else None
 
 
+def _dropped(instruction: Instruction, found: Held) -> Reg | None:
+    """The register that the assembler uses instead of the result ``found``; None if it keeps the instruction."""
+    source = instruction.operands[1]
+    if instruction.text in REPEATED and isinstance(source, Reg):
+        return source
+    return found[0] if instruction.text in NEGATED and not found[1] else None
+
+
+def flushes(instruction: Instruction) -> bool:
+    """Whether an instruction makes subnormals zeros."""
+    return "ftz" in instruction.op.modifiers
+
+
 def _flushed(instruction: Instruction) -> Callable[[Op, Any], Any] | None:
     """What is left of a minimum or maximum of one value: nothing, unless it flushes."""
     plain = instruction.form.function
-    return (lambda op, value: plain(op, value, value)) if "ftz" in instruction.op.modifiers else None
+    return (lambda op, value: plain(op, value, value)) if flushes(instruction) else None
 
 
 def identity(instruction: Instruction, source: Reg, meaning: Callable[[Op, Any], Any] | None = None) -> Instruction:
