@@ -166,13 +166,15 @@ class GlobalStores(GlobalUses):
         if not self.reach(extent):
             return
         group, (place, runs, size) = transfer.group, extent.runs()
+        allocation = machine.launch.memory.find(extent.low, extent.high) if access == "write" else None
+        changes: Array | None = None
         for use, found in self.met(place, size, place.shape, None) if len(place) else ():
             first, who = int(place[found][0]), starters[runs[found]]
             if access == "atomic" and use.copy.reduces:
                 continue  # each reduction is atomic
-            allocation = machine.launch.memory.find(extent.low, extent.high)
-            if access == "write" and not use.copy.reduces and allocation is not None:
-                changes = transfer.positions[changed(machine, transfer, allocation)[0]]
+            if allocation is not None and not use.copy.reduces:
+                if changes is None:
+                    changes = transfer.positions[changed(machine, transfer, allocation)[0]]
                 if not np.isin(who, changes).any():
                     continue
             self._report(machine, group, access, first, np.isin(group.selection.positions, who), use)
