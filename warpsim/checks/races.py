@@ -228,9 +228,9 @@ class Races(RaceCells):
         kept = self.launch.copied.pop(allocation.number, None)
         if kept is None:
             return
-        near = [(extent, who, time) for extent, who, time in kept if extent.low < high and low < extent.high]
+        near = [one for one in kept if one[0].low < high and low < one[0].high]
         if len(near) < len(kept):
-            self.launch.copied[allocation.number] = [one for one in kept if not any(one is other for other in near)]
+            self.launch.copied[allocation.number] = [one for one in kept if one[0].low >= high or low >= one[0].high]
         cells = self._cells(allocation)
         for extent, starters, time in near:
             at, runs, size = extent.runs()
