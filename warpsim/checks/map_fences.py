@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD
 from warpsim.checks.proxies import Proxies
 from warpsim.checks.proxy_findings import RULE
-from warpsim.machine.reporting import finding_at
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -109,20 +107,15 @@ def _report(
     change: int,
     active: Array | None,
 ) -> None:
-    thread = change & THREAD
-    event, owner = proxies.shared_state.events[change >> SHIFT], proxies.shared_state.owner(thread)
-    assert event is not None
+    earlier = proxies.shared_state.access(change >> SHIFT, change & THREAD)
     lacking = "acquire of its own" if _is_released(proxies, change) else "release of the thread that changed it"
-    position = (thread - owner.base) // owner.n_ctas
-    place = finding_at(machine.launch, event)
     machine.fault(
         RULE,
         f"the tensor map at byte {address - allocation.start} of {allocation.name} was changed in line"
-        f" {event.span.line}, and the CTA uses it without a"
-        f" fence.proxy.tensormap::generic.{lacking.split()[0]} {lacking.split(' ', 1)[1]}",
+        f" {earlier.instruction.span.line}, and the CTA uses it without a fence.proxy.tensormap::generic.{lacking}",
         group,
         active,
         address=address,
-        other=attrs.evolve(place, message="changed here", warp=position >> 5, lanes=(position & 31,)),
+        other=earlier.finding(machine, "changed here"),
         advice=ADVICE,
     )

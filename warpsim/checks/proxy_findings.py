@@ -33,6 +33,12 @@ class Earlier:
     lane: int
     met: bool
 
+    def finding(self, machine: Machine, message: str) -> Finding:
+        """The access as the other party of a finding."""
+        place = finding_at(machine.launch, self.instruction)
+        found: Finding = attrs.evolve(place, message=message, warp=self.warp, lanes=(self.lane,))
+        return found
+
 
 def report_access(
     machine: Machine,
@@ -59,9 +65,6 @@ def report_access(
     was = "written" if kind == "write" else "read"
     how = "by cp.async" if by_copy else "through the generic proxy"
     name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
-    other: Finding = attrs.evolve(
-        finding_at(machine.launch, event), message=f"{was} here", warp=earlier.warp, lanes=(earlier.lane,)
-    )
     machine.fault(
         RULE,
         f"{name} is {'written' if write else 'read'} through the async proxy; warp {earlier.warp}, lane"
@@ -69,7 +72,7 @@ def report_access(
         group,
         None if starters is None or kind == "read" else np.isin(group.selection.positions, starters),
         severity=severity,
-        other=other,
+        other=earlier.finding(machine, f"{was} here"),
         address=at,
         advice=ADVICE,
     )

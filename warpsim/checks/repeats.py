@@ -43,8 +43,8 @@ def _bytes_of(machine: Machine, transfer: Transfer) -> tuple[Array, Array, Array
 
 
 def changed(machine: Machine, transfer: Transfer, allocation: Allocation) -> tuple[Array, Array]:
-    """Masks of the receivers that change memory as it will be when the stores in flight have acted, and of those that store other
-    bytes than another receiver does at the same place.
+    """Masks of the receivers that change memory as it will be when the stores in flight have acted, and of those that
+    store other bytes than another receiver does at the same place.
     """
     address, values, receiver = _bytes_of(machine, transfer)
     old = allocation.data[address - allocation.start].copy()
