@@ -300,6 +300,36 @@ def test_linked_modules(gpu):
     assert read(gpu, out, np.uint32, 1)[0] == 7
 
 
+def test_static_libraries(gpu, monkeypatch):
+    """Of a library's objects those are linked that define what is missing; machine code and newer PTX are passed over."""
+
+    def function(name, value, declared=""):
+        return (
+            HEAD
+            + f"{declared}.visible .func (.param .b32 r) {name}() {{ .reg .b32 %r, %s; {value} st.param.b32 [r], %r; ret; }}"
+        )
+
+    six = ".extern .func (.param .b32 r) six();\n"
+    call = "{ .param .b32 got; call (got), six, (); ld.param.b32 %s, [got]; } add.u32 %r, %s, 1;"
+    texts = [
+        function("seven", call, six),
+        function("eight", "nonsense;"),
+        function("six", "mov.b32 %r, 66;").replace("sm_80", "sm_100"),
+        function("six", "mov.b32 %r, 6;"),
+    ]
+    units = [[SimpleNamespace(arch=80, text=lambda text=text: text.encode())] for text in texts]
+    monkeypatch.setattr(images.fatbin, "units", lambda image: units)
+    user = """.extern .func (.param .b32 r) seven();
+.visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r; .param .b32 got;
+    ld.param.u64 %d, [out]; { call (got), seven, (); } ld.param.b32 %r, [got]; st.global.b32 [%d], %r; ret; }"""
+    linker, out = driver.Linker(), gpu.memory.allocate(4)
+    linker.add(b"!<arch>\n", 80)
+    linker.add((HEAD + user).encode(), 80)
+
+    gpu.launch(gpu.load(linker.complete()).function("k"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
+    assert read(gpu, out, np.uint32, 1)[0] == 7
+
+
 @pytest.mark.parametrize(
     ("image", "result"),
     [

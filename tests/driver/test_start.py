@@ -149,3 +149,44 @@ __attribute__((destructor)) static void end(void)
     program = f"import ctypes; print(ctypes.CDLL({str(last)!r}).cudaFree(0), flush=True)"
 
     assert python(program, env) == ("0\n0 0 0 0 4 the simulator has ended\n", "", 0)
+
+
+def test_exceptions_around_a_call(runtime, tmp_path):
+    """One that is on its way is neither seen nor lost; one that interrupts a call is raised where the call returns, and
+    leaves no error behind."""
+    (tmp_path / "unwinding.c").write_text("""
+extern void *PyExc_ValueError;
+void PyErr_SetString(void *, const char *);
+int cudaFree(void *), cudaMalloc(void **, unsigned long);
+int unwind(void)
+{
+    void *made;
+    PyErr_SetString(PyExc_ValueError, "theirs");
+    return cudaMalloc(&made, 4) || cudaFree(made) || cudaFree((void *)16) != 1;
+}
+""")
+    other = tmp_path / "unwinding.so"
+    command = [*library.compiler(), "-shared", "-fPIC", str(tmp_path / "unwinding.c"), str(runtime), "-o", str(other)]
+    subprocess.run(command, check=True)
+    env = {"WARPSIM_PATH": str(Path(library.__file__).parents[2]), "LD_LIBRARY_PATH": str(runtime.parent)}
+    program = f"""
+import ctypes
+ours, theirs, made = ctypes.CDLL({str(runtime)!r}), ctypes.PyDLL({str(other)!r}), ctypes.c_void_p()
+def stop(*words):
+    raise KeyboardInterrupt("enough")
+def run(function, *words):
+    try:
+        print(function(*words))
+    except (ValueError, KeyboardInterrupt) as problem:
+        print(repr(problem))
+run(theirs.unwind)
+from warpsim.driver.abi.calls import PROCESS
+PROCESS.driver.memory.allocate = stop
+run(ours.cudaMalloc, ctypes.byref(made), 4)
+del PROCESS.driver.memory.allocate
+run(ours.cudaMalloc, ctypes.byref(made), 4)
+"""
+
+    out, err, status = python(program, env)
+    assert (out, status) == ("ValueError('theirs')\nKeyboardInterrupt('enough')\n0\n", 0)
+    assert err.count("\n") == 1  # cudaFree(16) is refused

@@ -9,7 +9,7 @@ import struct
 from warpsim.driver.results import DriverError, Result
 from warpsim.host import fatbin
 
-ELF = b"\x7fELF"
+ELF, ARCHIVE = b"\x7fELF", b"!<arch>\n"
 WRAPPER = 0x466243B1
 """__fatBinC_Wrapper_t: magic, version, the fatbin's address, and one more pointer."""
 LARGEST = 1 << 30
@@ -55,6 +55,14 @@ def _of_fatbin(image: bytes, sm: int) -> bytes:
     entries = [entry for unit in fatbin.units(image) for entry in unit]
     if not entries:
         raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds machine code and no PTX; {ADVICE}")
+    text = _newest(entries, sm)
+    if text is not None:
+        return text
+    have = ", ".join(f"compute_{entry.arch}" for entry in entries)
+    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm}")
+
+
+def _newest(entries: list[fatbin.Entry], sm: int) -> bytes | None:
     for entry in sorted(entries, key=lambda e: e.arch, reverse=True):
         try:
             text = entry.text().rstrip(b"\0")
@@ -62,8 +70,13 @@ def _of_fatbin(image: bytes, sm: int) -> bytes:
             raise DriverError(Result.NO_BINARY_FOR_GPU, str(problem)) from None
         if runs(text, sm):
             return text
-    have = ", ".join(f"compute_{entry.arch}" for entry in entries)
-    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm}")
+    return None
+
+
+def members(archive: bytes, sm: int) -> list[bytes]:
+    """The PTX of each object in a static library that has some for a GPU. Objects of machine code are passed over."""
+    texts = (_newest(unit, sm) for unit in fatbin.units(archive))
+    return [text for text in texts if text is not None]
 
 
 def runs(text: bytes, sm: int) -> bool:
@@ -103,6 +116,28 @@ def linked(texts: list[bytes]) -> bytes:
     merged = [_VARIABLE.sub(dropped, _DECLARED.sub(forward, body)) for body in bodies]
     head = b".version %d.%d\n.target %s\n.address_size 64\n" % (*version, target)
     return head + b"\n".join(merged)
+
+
+def needed(texts: list[bytes], members: list[bytes]) -> list[bytes]:
+    """The members of libraries that define what the modules, or members that they need, only declare."""
+    chosen: list[bytes] = []
+    while True:
+        have = [*texts, *chosen]
+        missing = set().union(*map(_declared, have)) - set().union(*map(_defined, have))
+        found = next((text for text in members if text not in chosen and _defined(text) & missing), None)
+        if found is None:
+            return chosen
+        chosen.append(found)
+
+
+def _declared(text: bytes) -> set[bytes]:
+    variables = {m[1] for m in _VARIABLE.finditer(text) if b".extern" in m[0]}
+    return variables | {m[2] for m in _DECLARED.finditer(text)}
+
+
+def _defined(text: bytes) -> set[bytes]:
+    variables = {m[1] for m in _VARIABLE.finditer(text) if b".extern" not in m[0]}
+    return variables | {m[2] for m in _DEFINED.finditer(text)}
 
 
 _SIGNATURE = rb"(?:\([^)]*\)\s*)?([\w$%]+)"

@@ -146,11 +146,16 @@ class Linker:
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
+        self.members: list[bytes] = []
+        """Modules of static libraries, which are linked where they are needed."""
         self.result: Any = None
 
     def add(self, image: bytes, sm: int) -> None:
-        """Add a module."""
-        self.texts.append(images.ptx_of(image, sm))
+        """Add a module, or a static library."""
+        if image.startswith(images.ARCHIVE):
+            self.members += images.members(image, sm)
+        else:
+            self.texts.append(images.ptx_of(image, sm))
 
     def add_file(self, path: str, sm: int) -> None:
         """Add a module from a file."""
@@ -165,4 +170,4 @@ class Linker:
         """The linked module as PTX, which the driver loads in place of machine code."""
         if not self.texts:
             raise DriverError(Result.INVALID_VALUE, "nothing to link")
-        return images.linked(self.texts) + b"\0"
+        return images.linked([*self.texts, *images.needed(self.texts, self.members)]) + b"\0"

@@ -7,7 +7,7 @@ import ctypes
 import importlib
 from typing import Any
 
-from warpsim.driver.abi.calls import CALLS, PROCESS, TYPES, Call, guarded
+from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, TYPES, Call, guarded
 
 MODULES = (
     "cu_context",
@@ -46,7 +46,7 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
         library: ``cuda`` or ``cudart``.
         names: address of ``count`` C strings' addresses.
         stubs: address of the entry points' addresses, in the same order.
-        table: address of the slots to fill.
+        table: address of the slots to fill, and of one more, for the address of `INTERRUPT`.
         count: how many there are.
         embedded: the program is no Python program.
     """
@@ -54,6 +54,7 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
     calls = declared(library)
     array = ctypes.c_uint64 * count
     slots, entries = array.from_address(table), array.from_address(stubs)
+    ctypes.c_uint64.from_address(table + ctypes.sizeof(array)).value = ctypes.addressof(INTERRUPT)
     for index, where in enumerate(array.from_address(names)):
         name = ctypes.string_at(where).decode()
         found = calls[name]

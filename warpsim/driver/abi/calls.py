@@ -195,10 +195,9 @@ def guarded(declared: Call) -> Callable[..., int]:
             print(f"warpsim: {declared.name} failed; please report it:", file=sys.stderr)
             traceback.print_exc()
             return int(Result.UNKNOWN)
-        except BaseException as problem:  # Ctrl-C, the time limit of a test: C cannot pass it on; what follows fails
-            print(f"warpsim: {declared.name} was interrupted: {type(problem).__name__}", file=sys.stderr)
-            PROCESS.driver.error = Result.UNKNOWN
-            return int(Result.UNKNOWN)
+        except BaseException as problem:  # Ctrl-C, the time limit of a test
+            _raise_later(problem)
+            return 0
 
     if os.environ.get("WARPSIM_TRACE"):
         enter = _traced(declared.name, enter)
@@ -212,6 +211,16 @@ def guarded(declared: Call) -> Callable[..., int]:
         return code
 
     return remembering
+
+
+INTERRUPT = ctypes.c_uint64()
+"""The address of an exception, with a reference to it, that C cannot pass on: the libraries raise it when C returns."""
+
+
+def _raise_later(problem: BaseException) -> None:
+    if not INTERRUPT.value:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(problem.with_traceback(None)))
+        INTERRUPT.value = id(problem)
 
 
 def _traced(name: str, function: Callable[..., int]) -> Callable[..., int]:

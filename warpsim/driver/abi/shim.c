@@ -18,7 +18,7 @@ enum {
 #undef CALL
     COUNT
 };
-static u table[COUNT];
+static u table[COUNT + 1]; /* behind the functions, the address of what interrupted one of them */
 static const char *const names[] = {
 #define CALL(n, name) #name,
 #include CALLS
@@ -29,8 +29,10 @@ static int failed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void begin(void);
 static int (*initialized)(void), (*finalizing)(void);
-static void *(*state_of_thread)(void), *(*save)(void);
-static int (*ensure)(void);
+static void *(*state_of_thread)(void), *(*save)(void), *(*type_of)(void *);
+static int (*ensure)(void), (*call_later)(int (*)(void *), void *);
+static void (*release)(int), (*release_object)(void *), (*raise_object)(void *, void *);
+static void (*take_error)(void **, void **, void **), (*give_error)(void *, void *, void *);
 static __thread int known;
 static int ready(void)
 {
@@ -73,6 +75,34 @@ static u late(const char *name, const u *arguments)
     return text_or(name, "the simulator has ended", 4);
 }
 
+typedef struct { int state; void *type, *value, *trace; } Held;
+static Held hold(void)
+{ /* destructors call while an exception is on its way; Python's code must neither see nor replace it */
+    Held held = {ensure(), NULL, NULL, NULL};
+    take_error(&held.type, &held.value, &held.trace);
+    return held;
+}
+static int raise_interrupt(void *unused)
+{
+    u *slot = (u *)(uintptr_t)table[COUNT];
+    void *raised = (void *)(uintptr_t)*slot, *type;
+    *slot = 0;
+    if (!raised)
+        return 0;
+    raise_object(type = type_of(raised), raised);
+    release_object(type);
+    release_object(raised);
+    return -1;
+}
+static u let_go(Held held, u result)
+{
+    give_error(held.type, held.value, held.trace);
+    if (*(u *)(uintptr_t)table[COUNT]) /* C cannot pass it on: it is raised once the call has returned to Python */
+        call_later(raise_interrupt, NULL);
+    release(held.state);
+    return result;
+}
+
 #define P0 void
 #define P1 u a
 #define P2 P1, u b
@@ -107,7 +137,14 @@ static u late(const char *name, const u *arguments)
 #define A15 A14, o
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
-    EXPORT u name(P##n) { return !ready() ? text_or(#name, "the simulator did not start", 3) : gone() ? late(#name, (const u[]){0, A##n}) : ((u(*)(P##n))table[AT_##name])(A##n); }
+    EXPORT u name(P##n) { \
+        if (!ready()) \
+            return text_or(#name, "the simulator did not start", 3); \
+        if (gone()) \
+            return late(#name, (const u[]){0, A##n}); \
+        Held held = hold(); \
+        return let_go(held, ((u(*)(P##n))table[AT_##name])(A##n)); \
+    }
 #include CALLS
 #undef CALL
 
@@ -143,14 +180,14 @@ static void *python(void)
 static void *library;
 static void run(const char *code)
 {
-    void (*release)(int) = (void (*)(int))symbol(library, "PyGILState_Release");
     int (*simple)(const char *) = (int (*)(const char *))symbol(library, "PyRun_SimpleString");
     if (failed)
         return;
-    int state = ensure();
+    Held held = hold();
     if (simple(code))
         failed = 1;
-    release(state);
+    give_error(held.type, held.value, held.trace);
+    release(held.state);
 }
 
 static void end(void)
@@ -169,6 +206,13 @@ static void begin(void)
     state_of_thread = (void *(*)(void))symbol(library, "PyGILState_GetThisThreadState");
     save = (void *(*)(void))symbol(library, "PyEval_SaveThread");
     ensure = (int (*)(void))symbol(library, "PyGILState_Ensure");
+    release = (void (*)(int))symbol(library, "PyGILState_Release");
+    take_error = (void (*)(void **, void **, void **))symbol(library, "PyErr_Fetch");
+    give_error = (void (*)(void *, void *, void *))symbol(library, "PyErr_Restore");
+    raise_object = (void (*)(void *, void *))symbol(library, "PyErr_SetObject");
+    type_of = (void *(*)(void *))symbol(library, "PyObject_Type");
+    release_object = (void (*)(void *))symbol(library, "Py_DecRef");
+    call_later = (int (*)(int (*)(void *), void *))symbol(library, "Py_AddPendingCall");
     finalizing = (int (*)(void))dlsym(library, "Py_IsFinalizing");
     if (!finalizing)
         finalizing = (int (*)(void))dlsym(library, "_Py_IsFinalizing");
