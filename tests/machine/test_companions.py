@@ -7,7 +7,8 @@ import pytest
 
 import warpsim
 from warpsim.machine.control import part
-from warpsim.machine.selection import Shape, from_positions, split, union
+from warpsim.machine.selection import Shape, from_positions, union
+from warpsim.machine.splitting import split
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.window import READ, Watcher, Window

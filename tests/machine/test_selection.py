@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.selection import Lanes, Rect, Shape, from_positions, split, union
+from warpsim.machine.selection import Lanes, Rect, Shape, from_positions, union
+from warpsim.machine.splitting import KEPT, split
 from warpsim.machine.values import Affine
 
 U32 = np.dtype(np.uint32)
@@ -55,6 +56,24 @@ def test_cuts_that_stay_rectangles():
     assert [type(part) for part in split(whole, thread % 2 == 0)] == [Rect, Rect]
     assert [type(part) for part in split(whole, thread == 7)] == [Rect, Lanes]
     assert [type(part) for part in split(whole, np.array([True, False]).reshape(1, 1, 1, 2))] == [Rect, Rect]
+
+
+def test_the_same_cut_again():
+    """A second split by an equal mask returns the same parts; one by another mask, or of other threads, its own. A
+    batch caches a bounded number of them.
+    """
+    whole = Shape(1, 64, 1, 2).whole
+    thread = np.arange(64).reshape(1, 64, 1, 1)
+    first = split(whole, thread % 32 == 0)
+
+    assert all(a is b for a, b in zip(split(whole, thread % 32 == 0), first, strict=True))
+    assert members(split(whole, thread % 32 != 0)[0]) == members(first[1])
+    assert members(split(first[1], np.array([True, False]).repeat(62))[0]) == members(first[1])[:62]
+    half = split(whole, thread < 32)[0]
+    assert members(split(half, thread[:, :32] % 32 == 0)[0]) == [0, 1]
+    for n in range(1, 63):
+        assert members(split(whole, thread < n)[0]) == list(range(2 * n))
+    assert len(whole.batch_shape.splits) == KEPT
 
 
 @pytest.mark.parametrize(("shape", "selection"), CUT)

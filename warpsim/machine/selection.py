@@ -20,7 +20,7 @@ SMALL = 4096
 
 
 class Shape:
-    """The axes of a batch."""
+    """The axes of a batch, and what was derived from them: the next wave and the next launch split in the same ways."""
 
     def __init__(self, t1: int, t0: int, c1: int, c0: int) -> None:
         self.extents = (t1, t0, c1, c0)
@@ -28,6 +28,7 @@ class Shape:
         self.n_ctas = c1 * c0
         self.n = self.n_threads * self.n_ctas
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
+        self.splits: dict[tuple[tuple[Axis, ...], int, bytes], tuple[Selection, Selection]] = {}
 
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # immutable
@@ -340,62 +341,6 @@ def from_positions(batch: Shape, positions: Array) -> Selection:
     return Lanes(batch, positions)
 
 
-def _run(flags: Array) -> Axis | None:
-    """The single arithmetic run of true elements, or None."""
-    where = np.flatnonzero(flags)
-    n = len(where)
-    start = int(where[0])
-    if n == 1:
-        return start, 1, 1
-    step = int(where[1]) - start
-    if int(where[-1]) - start == step * (n - 1) and (n == 2 or bool((np.diff(where) == step).all())):
-        return start, step, n
-    return None
-
-
-def split(selection: Selection, mask: Array) -> tuple[Selection, Selection]:
-    """The threads where ``mask`` (broadcast over the group) is true, and the others; both are non-empty."""
-    if isinstance(selection, Rect) and mask.ndim == 4:
-        mask = _along_one_axis(mask)
-        varying = [axis for axis in range(4) if mask.shape[axis] > 1]
-        if len(varying) == 1:
-            axis = varying[0]
-            flags = mask.reshape(-1)
-            parts = []
-            for wanted in (flags, ~flags):
-                run = _run(wanted)
-                parts.append(
-                    _sliced(selection, axis, run)
-                    if run is not None
-                    else _masked(selection, mask, negate=wanted is not flags)
-                )
-            return parts[0], parts[1]
-    return _masked(selection, mask, negate=False), _masked(selection, mask, negate=True)
-
-
-def _along_one_axis(mask: Array) -> Array:
-    """The mask on the single axis along which it varies; unchanged if there are several."""
-    for axis in range(4):
-        line = mask[tuple([slice(None) if a == axis else slice(0, 1) for a in range(4)])]
-        if line.shape != mask.shape and line.size > 1 and bool((mask == line).all()):
-            return line
-    return mask
-
-
-def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
-    start, step, count = run
-    first, stride, _ = rect.axes[axis]
-    axes = list(rect.axes)
-    axes[axis] = (first + start * stride, stride * step, count)
-    return Rect(rect.batch_shape, tuple(axes))
-
-
-def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:
-    flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
-    chosen = selection.positions[~flags if negate else flags]
-    return Lanes(selection.batch_shape, chosen)
-
-
 def union(selections: list[Selection]) -> Selection:
     """All threads of disjoint selections."""
     if len(selections) == 1:
@@ -408,4 +353,4 @@ def union(selections: list[Selection]) -> Selection:
     return from_positions(batch, positions)
 
 
-__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "shape_of", "split", "union"]
+__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "shape_of", "union"]

@@ -26,7 +26,10 @@ def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int] | No
         height *= waves
     else:
         width *= waves
-    shape = shape_of(state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column))
+    axes = state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column)
+    if state.shape is None or state.shape.extents != axes:
+        state.shape = shape_of(*axes)
+    shape = state.shape
     numbers = np.arange(column, column + shape.extents[3])
     if row or shape.extents[2] > 1:
         numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + numbers).reshape(-1)

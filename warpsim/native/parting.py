@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.control import _compact, _fork
-from warpsim.machine.selection import Lanes, split
+from warpsim.machine.selection import Lanes
+from warpsim.machine.splitting import split
 from warpsim.native.tables import WarpTables
 from warpsim.native.units import Shape, live_at
 

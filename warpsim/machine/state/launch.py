@@ -11,6 +11,7 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.plan import BoundBlock, KernelPlan
+from warpsim.machine.selection import Shape
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
@@ -79,6 +80,8 @@ class LaunchState:
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """Number of batches begun."""
+    shape: Shape | None = None
+    """The axes of the batch begun last."""
     last_wave: int | None = None
     """Where a part of a launch ends: no batch from this number on begins; None for all."""
     started: bool = False
