@@ -27,7 +27,7 @@ class GlobalAccess(Port):
 
     def affine_view(self, base: Affine, offset: int, dtype: DType, count: int, *, write: bool) -> Array | None:
         """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
-        the checked path is needed.
+        the checked path is needed. Lanes that take no part must have the address of the others.
         """
         strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
         pattern = pattern_of(strides, base.extents, nbytes)
@@ -42,10 +42,10 @@ class GlobalAccess(Port):
                 return None
             allocation.own()
         if self.window.memory_accessed is not None and not write:
-            self.tell_global(READ, allocation, Affine(first, strides, base.extents, I64), nbytes, None)
+            self.tell_global(READ, allocation, Affine(first, strides, base.extents, I64), nbytes, self.active)
         if allocation.companion is not None:
             place = Affine(first, strides, base.extents, I64)
-            self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, None)
+            self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, self.active)
         at = first - allocation.start
         if count == 1:
             return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
