@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import warpsim
 from warpsim.host.cases import run_case
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -31,3 +33,42 @@ def test_late_effects_change_no_bit(name):
     assert result.error is None
     assert result.bits_equal
     assert [f.headline() for f in result.findings if f.severity != "note"] == []
+
+
+FAULTS = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a)
+{
+.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>;
+.shared .align 16 .b8 s[64]; .shared .align 8 .b64 bar;
+ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 37;
+@!%p1 mbarrier.init.shared.b64 [bar], 1;
+bar.sync 0;
+@%p1 bra WAIT;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16;
+"""
+WAIT = """
+WAIT:
+mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0;
+@!%p2 bra WAIT;
+ret;
+}
+"""
+
+
+LOAD = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%rd1+64], 16, [bar];"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group [%rd1+64], [s], 16; cp.async.bulk.commit_group;"
+COUNT = "mbarrier.complete_tx.shared::cta.relaxed.cluster.b64 [bar], 16;"
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize("copy", [LOAD, f"{STORE}\n{COUNT}", f"{STORE}\n{COUNT} cp.async.bulk.wait_group 0;"])
+def test_a_fault_is_of_the_thread_that_started_the_copy(effects, copy):
+    """Whoever waits, and wherever the thread is when the copy acts, the copy's own line and its thread are named."""
+    kernel = warpsim.load(FAULTS + copy + WAIT)["k"]
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(1, 64, (np.zeros(16, np.uint32),), async_effects=effects, checks=[])
+
+    (found,) = caught.value.findings
+    assert (found.rule, found.line, found.warp, found.lanes) == ("out-of-bounds", FAULTS.count("\n") + 1, 1, (5,))

@@ -30,19 +30,11 @@ def landed(machine: Machine, group: Group, active: Array | None, transfer: Trans
         if isinstance(work, (RunLoad, BoxLoad)):
             _land(machine, work, which)
         elif late(machine) and isinstance(work, ThreadCopy):
-            memory = _of_receivers(machine, work, which)
+            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
             copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
         elif late(machine) and isinstance(work, RemoteStore) and transfer.undefined is not None:
-            memory = _of_receivers(machine, work, which)
+            memory = UndefinedMemory(machine, transfer.group, transfer.lanes(which))
             store_remote(memory, work.dst, work.type, transfer.undefined, None)
-
-
-def _of_receivers(machine: Machine, work: ThreadCopy | RemoteStore, which: Which) -> UndefinedMemory:
-    assert work.group is not None
-    selection = work.group.selection
-    chosen = np.zeros(selection.n, np.bool_)
-    chosen[work.lanes[which]] = True
-    return UndefinedMemory(machine, work.group, chosen.reshape(selection.shape))
 
 
 def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:

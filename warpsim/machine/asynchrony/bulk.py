@@ -146,8 +146,7 @@ class BulkCopies(BulkReach):
         lanes, nbytes = self.lanes(), type.bytes * len(values)
         to = self.receivers(lanes, self.address(dst, lanes), self.address(bar, lanes), None)
         if self.inside(to.start, nbytes):
-            group = self.machine.stand_in(self.group) if transfers.late(self.machine) else None
-            work = RemoteStore(group, lanes.index, dst, type, values, operation)
+            work = RemoteStore(dst, type, values, operation)
             self._start(lanes, work, to, nbytes, asynchronous=False, reduces=operation is not None)
 
     # ---- starting ----------------------------------------------------------------------------

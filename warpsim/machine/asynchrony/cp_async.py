@@ -47,7 +47,7 @@ class AsyncGroups:
         transfer = Transfer(
             group,
             group.selection.positions.reshape(-1)[lanes],
-            ThreadCopy(machine.stand_in(group) if transfers.late(machine) else None, lanes, dst, src, nbytes, take),
+            ThreadCopy(lanes, dst, src, nbytes, take),
             writes=Footprint(owners, starts, nbytes),
             kind=KIND,
             asynchronous=False,

@@ -86,7 +86,7 @@ class MbarrierObjects:
             wanted = np.broadcast_to(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
             lanes = self._lanes()
             parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
-            transfers.observe(machine, self.group, self.active, columns, place, parities)
+            transfers.observe(machine, columns, place, parities)
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.window.mbarrier_read is not None:
             machine.window.mbarrier_read(machine, self.group, word, self.active)

@@ -42,7 +42,7 @@ U32 = np.dtype(np.uint32)
 
 
 def fetch(machine: Machine, group: Group, active: Array | None, work: Work, which: Which) -> None:
-    """Read the sources of some receivers. ``group`` are the threads of the current step."""
+    """Read the sources of some receivers, whose copies these threads of a group started."""
     if isinstance(work, (BoxStore, RunStore)):
         columns, start = work.source.columns[which][:, None], work.source.start[which]
         reach = BulkReach(machine, group, active)
@@ -54,9 +54,13 @@ def fetch(machine: Machine, group: Group, active: Array | None, work: Work, whic
 
 
 def deliver(machine: Machine, group: Group, active: Array | None, work: Work, which: Which) -> None:
-    """Write what was read, for some receivers."""
+    """Write what was read, for some receivers, whose copies these threads of a group started."""
     if isinstance(work, (ThreadCopy, RemoteStore)):
-        _replay(machine, group, active, work, which)
+        memory = Memory(machine, group, active)
+        if isinstance(work, ThreadCopy):
+            copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
+        else:
+            store_remote(memory, work.dst, work.type, work.values, work.operation)
     elif isinstance(work, BoxLoad):
         reach, to = BulkReach(machine, group, active), work.to
         values = reach.gather(work.boxes, to.lane[which])
@@ -104,20 +108,6 @@ def _load_runs(reach: BulkReach, work: RunLoad, which: Which) -> None:
 
 
 # ---- copies of single threads -------------------------------------------------------------------
-
-
-def _replay(machine: Machine, group: Group, active: Array | None, work: ThreadCopy | RemoteStore, which: Which) -> None:
-    """Redo the accesses of some lanes of the group that started the copies."""
-    memory = Memory(machine, group, active)
-    if work.group is not None:
-        selection = work.group.selection
-        chosen = np.zeros(selection.n, np.bool_)
-        chosen[work.lanes[which]] = True
-        memory = Memory(machine, work.group, chosen.reshape(selection.shape))
-    if isinstance(work, ThreadCopy):
-        copy_threads(memory, work.dst, work.src, work.nbytes, work.take)
-    else:
-        store_remote(memory, work.dst, work.type, work.values, work.operation)
 
 
 def copy_threads(memory: ThreadMemory, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:

@@ -51,7 +51,9 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
         transfer.phase = mbarriers.phase(_words(machine, transfer.signal.columns, transfer.signal.address))
     if window.async_issued is not None:
         window.async_issued(machine, transfer)
-    if not late(machine):
+    if late(machine):
+        transfer.group = machine.stand_in(group)  # which stays here while the threads go on
+    else:
         _act(machine, group, active, transfer, np.arange(len(transfer.positions)))
         transfer.work = None  # releases what was copied
     if kept(machine):
@@ -107,18 +109,16 @@ def wait(
                 machine.window.async_waited(machine, transfer, due[~transfer.free[due]])
             transfer.free[due] = True
             if not read_only:
-                _complete(machine, group, active, transfer, due)
+                _complete(machine, transfer, due)
             elif late(machine):
-                _fetch(machine, group, active, transfer, due)
+                _fetch(machine, transfer.group, transfer.lanes(due), transfer, due)
     _sweep(machine)
 
 
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-def observe(
-    machine: Machine, group: Group, active: Array | None, columns: Array, address: Array, parity: Array
-) -> None:
+def observe(machine: Machine, columns: Array, address: Array, parity: Array) -> None:
     """Handle threads that test their mbarriers for the end of the phase with ``parity``: complete the copies that alone
     are missing.
     """
@@ -134,15 +134,13 @@ def observe(
         for number, transfer in enumerate(list(state.open)):
             if transfer.signal is not None:
                 at, known = _find(keys, transfer.signal.keys)
-                _complete(
-                    machine, group, active, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at]))
-                )
+                _complete(machine, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
     stop = _ended(state.open, keys, mbarriers.phase(_words(machine, columns, address)))
     for number, transfer in enumerate(list(state.open)):
         if transfer.signal is not None:
             at, known = _find(keys, transfer.signal.keys)
             over = transfer.landed & (number <= stop[at])
-            _complete(machine, group, active, transfer, np.flatnonzero(known & transfer.open & over))
+            _complete(machine, transfer, np.flatnonzero(known & transfer.open & over))
     _sweep(machine)
 
 
@@ -204,18 +202,18 @@ def _fetch(machine: Machine, group: Group, active: Array | None, transfer: Trans
     transfer.fetched[which] = True
 
 
-def _complete(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
+def _complete(machine: Machine, transfer: Transfer, which: Which) -> None:
     if not len(which):
         return
     if transfer.signal is not None and transfer.signal.arrivals:
-        _complete_before(machine, group, active, transfer, which)
-    _land(machine, group, active, transfer, which)
+        _complete_before(machine, transfer, which)
+    _land(machine, transfer, which)
     if machine.window.async_visible is not None:
         machine.window.async_visible(machine, transfer, which)
     transfer.open[which] = False
 
 
-def _complete_before(machine: Machine, group: Group, active: Array | None, arrival: Transfer, which: Which) -> None:
+def _complete_before(machine: Machine, arrival: Transfer, which: Which) -> None:
     """Complete copies that an arrival is to follow before the arrival."""
     mine = np.zeros(machine.batch.shape.n, np.bool_)
     mine[arrival.positions[which]] = True
@@ -223,13 +221,13 @@ def _complete_before(machine: Machine, group: Group, active: Array | None, arriv
         if transfer is arrival:
             return
         if transfer.kind == CP_ASYNC:
-            _complete(machine, group, active, transfer, np.flatnonzero(transfer.open & mine[transfer.positions]))
+            _complete(machine, transfer, np.flatnonzero(transfer.open & mine[transfer.positions]))
 
 
-def _land(machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which) -> None:
+def _land(machine: Machine, transfer: Transfer, which: Which) -> None:
     which = which[~transfer.landed[which]]
     if len(which):
-        _act(machine, group, active, transfer, which)
+        _act(machine, transfer.group, transfer.lanes(which), transfer, which)
 
 
 def _shuffle(machine: Machine) -> None:
@@ -254,8 +252,8 @@ def land(machine: Machine, schedule: Schedule) -> None:
                     break
                 if earlier.kind == CP_ASYNC:
                     before = earlier.open & np.isin(earlier.positions, transfer.positions[which])
-                    _land(machine, earlier.group, None, earlier, np.flatnonzero(before))
-        _land(machine, transfer.group, None, transfer, which)
+                    _land(machine, earlier, np.flatnonzero(before))
+        _land(machine, transfer, which)
 
 
 def _count(machine: Machine, signal: Signal, which: Which) -> None:
@@ -282,7 +280,7 @@ def finish(machine: Machine) -> None:
     if late(machine):
         for transfer in state.open:
             if transfer.signal is None and transfer.writes is None:
-                _complete(machine, transfer.group, None, transfer, np.flatnonzero(transfer.open))
+                _complete(machine, transfer, np.flatnonzero(transfer.open))
     state.open = []
 
 

@@ -42,10 +42,9 @@ class Receivers:
 @attrs.frozen(eq=False)
 class ThreadCopy:
     """``cp.async``: ``nbytes`` from global to shared memory; ``take`` bytes (None: all) are read, the rest become zero.
-    Addresses and ``take`` are those of ``group`` (None: the current step's), whose ``lanes`` are the receivers.
+    Addresses and ``take`` are those of the transfer's group, whose ``lanes`` are the receivers.
     """
 
-    group: Group | None
     lanes: Array
     dst: Address
     src: Address
@@ -55,12 +54,10 @@ class ThreadCopy:
 
 @attrs.frozen(eq=False)
 class RemoteStore:
-    """``st.async`` and ``red.async``: values stored in the cluster's shared memory, or combined with it. ``group`` and
-    ``lanes`` as for `ThreadCopy`.
+    """``st.async`` and ``red.async``: values of the transfer's group, stored in the cluster's shared memory, or combined
+    with it.
     """
 
-    group: Group | None
-    lanes: Array
     dst: Address
     type: ScalarType
     values: tuple[Array, ...]
@@ -143,8 +140,9 @@ class Signal:
 
 @attrs.define(eq=False)
 class Transfer:
-    """Copies of one step. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory. ``work``
-    is gone once they have acted.
+    """Copies of one step, started by threads of ``group``, which stands there until the copies have acted, at
+    ``positions`` of the batch. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory.
+    ``work`` is gone once they have acted.
     """
 
     group: Group
@@ -175,6 +173,13 @@ class Transfer:
         self.fetched = ~self.open
         self.landed = ~self.open
         self.free = ~self.open
+
+    def lanes(self, which: Which) -> Array:
+        """A mask of the lanes of the group that started some of the copies."""
+        selection = self.group.selection
+        started = np.zeros(selection.batch_shape.n, np.bool_)
+        started[self.positions[which]] = True
+        return started[selection.positions]
 
 
 @attrs.define(eq=False)
