@@ -90,6 +90,7 @@ def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
             (first, second, tensor)[: len(kernel.params)],
             cluster=int(options["cluster"]) if "cluster" in options else None,
             checks=options.get("checks", "all"),
+            async_effects=options.get("effects", "eager"),
             on_finding="collect",
             max_instructions=20_000,
             watchers=watchers,

@@ -55,6 +55,26 @@ def test_pair(faulty, path):
     assert faulty.findings(faulty.Example.read(correct(path))) == ()
 
 
+LATE = [
+    p
+    for p in FAULTY
+    if re.search(r"async|bulk", p.read_text(encoding="utf-8") + correct(p).read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in LATE])
+def test_pair_with_late_effects(faulty, path):
+    """Where copies act as late as they may, the same is found at the same lines; data that has not come is found missing
+    besides."""
+    bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
+    bad.options["effects"] = good.options["effects"] = "at_wait"
+    found = {(f.line, f.rule, f.severity) for f in faulty.findings(bad)}
+
+    assert found >= marked(bad.module())
+    assert {rule for _, rule, _ in found - marked(bad.module())} <= {"uninitialised", "mbarrier"}
+    assert faulty.findings(good) == ()
+
+
 def test_the_coordinate_that_is_wrong(faulty):
     """Of several coordinates, the innermost is named."""
     (found, *_) = faulty.findings(faulty.Example.read(PAIRS / "tensor-map" / "coordinate-not-aligned.bad.ptx"))

@@ -107,7 +107,7 @@ def _report(
     change: int,
     active: Array | None,
 ) -> None:
-    earlier = proxies.shared_state.access(change >> SHIFT, change & THREAD)
+    earlier = proxies.shared_state.access("write", change >> SHIFT, change & THREAD)
     lacking = "acquire of its own" if _is_released(proxies, change) else "release of the thread that changed it"
     machine.fault(
         RULE,

@@ -16,13 +16,14 @@ import numpy as np
 
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
 from warpsim.checks.log import Log
-from warpsim.checks.proxy_findings import Earlier, report_access
+from warpsim.checks.proxy_findings import Earlier, Uses, report_access
+from warpsim.checks.sources import sources_of
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array, Place
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
-    from warpsim.machine.state.footprints import Footprint
+    from warpsim.machine.state.footprints import Footprint, GlobalTarget
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
@@ -47,13 +48,13 @@ class LaunchProxies:
         """The batch of a thread."""
         return self.batches[bisect.bisect(self.bases, thread) - 1]
 
-    def access(self, time: int, thread: int) -> Earlier:
-        """An access through the generic proxy."""
+    def access(self, kind: str, time: int, thread: int) -> Earlier:
+        """An access through the generic proxy: a ``write`` or a ``read``."""
         event, owner = self.events[time], self.owner(thread)
         assert event is not None
         position = thread - owner.base
         at = position // owner.n_ctas
-        return Earlier(event, at >> 5, at & 31, bool(owner.cta_time[position] > time))
+        return Earlier(kind, event, at >> 5, at & 31, bool(owner.cta_time[position] > time))
 
     def fenced(self, threads: Array, space: str) -> Array:
         """The time of the last fence of threads of any batch."""
@@ -173,8 +174,13 @@ class Proxies:
     # ---- the async proxy ---------------------------------------------------------------------
 
     def copies(self, machine: Machine, transfer: Transfer) -> None:
-        """Check what starting bulk copies read and write in shared memory."""
+        """Check what starting bulk copies read and write."""
         group, positions = transfer.group, transfer.positions
+        if self.shared_state.cells:
+            for source in sources_of(transfer):
+                self._globals(machine, group, source.extent, source.starters(positions), write=False)
+            if transfer.target is not None:
+                self._globals(machine, group, transfer.target, positions, write=True)
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not len(footprint.start):
                 continue
@@ -191,7 +197,7 @@ class Proxies:
                 continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
             where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
-            self._meet(machine, group, positions, self.cells, at, step, where, users, "shared", None, write=write)
+            self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
         """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
@@ -225,7 +231,7 @@ class Proxies:
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
-        self._meet(machine, group, None, self.cells, at, 16, where, users, "shared", None, write=False, lanes=128)
+        self._meet(machine, Uses(group, self.cells, at, where, 16, users, lanes=128))
 
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everyone: by each writing
@@ -262,88 +268,55 @@ class Proxies:
     def _now(self) -> int:
         return self.shared_state.events.n
 
-    def bulk_globals(
-        self, machine: Machine, group: Group, positions: Array, address: Array, nbytes: int, *, write: bool
-    ) -> None:
-        """Check runs of global memory that bulk copies of the step's threads access."""
-        if not len(address) or not self.shared_state.cells:
-            return
-        allocation = machine.launch.memory.find(int(address.min()), int(address.max()) + nbytes)
+    def _globals(self, machine: Machine, group: Group, extent: GlobalTarget, starters: Array, *, write: bool) -> None:
+        """Check the runs or boxes of global memory that bulk copies of these threads access."""
+        allocation = machine.launch.memory.find(extent.low, extent.high)
         cells = None if allocation is None else self.shared_state.cells.get(allocation.number)
         if allocation is None or cells is None:
             return
-        step = min(nbytes & -nbytes, 16)
-        at = address.reshape(-1, 1) - allocation.start + np.arange(0, nbytes, step)
-        users = np.broadcast_to(positions[:1], at.shape)
+        low, high = (place - allocation.start for place in (extent.low, extent.high))
+        if not cells.kinds["write"][low // cells.granule : -(-high // cells.granule)].any():
+            return
+        at, runs, size = extent.runs()
+        where = np.zeros(1, np.int64)
         self._meet(
-            machine, group, positions, cells, at, step, np.zeros(1, np.int64), users, "global", allocation, write=write
+            machine,
+            Uses(group, cells, at - allocation.start, where, size, starters[runs], allocation=allocation, write=write),
         )
 
-    def _meet(
-        self,
-        machine: Machine,
-        group: Group,
-        starters: Array | None,
-        cells: Cells,
-        at: Array,
-        nbytes: int,
-        where: Array,
-        users: Array,
-        space: str,
-        allocation: Allocation | None,
-        lanes: int = 1,
-        *,
-        write: bool,
-    ) -> None:
-        """Compare async accesses of ``users`` (the first of ``lanes`` threads) with earlier generic ones. The threads
-        at ``starters`` of the group (None: all) start them.
-        """
-        cells.fit(nbytes)
-        index = (at // cells.granule * cells.width + where).reshape(-1)
-        parts, users = np.arange(nbytes // cells.granule), users.reshape(-1)
-        place = index[:, None] + cells.width * parts
-        at = at.reshape(-1, 1) + (0 if allocation is None else cells.granule) * parts  # runs in an array are long
-        for kind in ("write", "read") if write else ("write",):
+    def _meet(self, machine: Machine, uses: Uses) -> None:
+        """Compare async accesses with earlier generic ones."""
+        cells = uses.cells
+        cells.fit(uses.nbytes)
+        index = (uses.at // cells.granule * cells.width + uses.columns).reshape(-1)
+        place = index[:, None] + cells.width * np.arange(uses.nbytes // cells.granule)
+        for kind in ("write", "read") if uses.write else ("write",):
             seen = cells.kinds.get(kind)
             if seen is not None:
-                self._check(
-                    machine, group, starters, seen[place], at, users, kind, space, allocation, lanes, write=write
-                )
-                if write:
+                self._check(machine, uses, seen[place], kind)
+                if uses.write:
                     cells.of(kind)[place] = 0
 
-    def _check(
-        self,
-        machine: Machine,
-        group: Group,
-        starters: Array | None,
-        seen: Array,
-        at: Array,
-        users: Array,
-        kind: str,
-        space: str,
-        allocation: Allocation | None,
-        lanes: int,
-        *,
-        write: bool,
-    ) -> None:
+    def _check(self, machine: Machine, uses: Uses, seen: Array, kind: str) -> None:
+        """Compare async accesses with what the cells of each have ``seen`` of generic ones."""
         run, part = np.nonzero(seen)
         if not len(run):
             return
-        times, threads, users, at = seen[run, part] >> SHIFT, seen[run, part] & THREAD, users[run], at[run, part]
-        n_ctas = self.n_ctas
+        times, threads, users = seen[run, part] >> SHIFT, seen[run, part] & THREAD, uses.users.reshape(-1)[run]
+        n_ctas, space = self.n_ctas, uses.space
         bad = self.shared_state.fenced(threads, space) <= times
         inside = (threads >= self.base) & (threads < self.base + self.n)
         column = users % n_ctas
         near = inside & ((threads - self.base) % n_ctas == column)
         bad &= ~(near & (self.floor[space][column] > times))
         if bad.any():
-            bad[bad] = ~self._fenced_by_user(users[bad], threads[bad] - self.base, times[bad], space, lanes)
+            bad[bad] = ~self._fenced_by_user(users[bad], threads[bad] - self.base, times[bad], space, uses.lanes)
         if not bad.any():
             return
         which = int(np.flatnonzero(bad)[0])
-        earlier = self.shared_state.access(int(times[which]), int(threads[which]))
-        report_access(machine, group, starters, earlier, int(at[which]), kind, allocation, write=write)
+        earlier = self.shared_state.access(kind, int(times[which]), int(threads[which]))
+        at = int(uses.at.reshape(-1)[run[which]]) + uses.cells.granule * int(part[which])
+        report_access(machine, uses, earlier, at, users[bad] if uses.lanes == 1 else None)
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether an accessing thread has synchronised after the write, or shares the writer's warp, and has fenced

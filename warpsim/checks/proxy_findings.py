@@ -13,6 +13,7 @@ from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
+    from warpsim.checks.cells import Cells
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
@@ -24,10 +25,11 @@ ADVICE = "add fence.proxy.async after the generic accesses, before the barrier t
 
 @attrs.frozen
 class Earlier:
-    """The access through the generic proxy: its thread, and whether a barrier has ordered what its CTA does now after
-    it.
+    """The access through the generic proxy, a ``write`` or a ``read``: its thread, and whether a barrier has ordered what
+    its CTA does now after it.
     """
 
+    kind: str
     instruction: Instruction
     warp: int
     lane: int
@@ -40,18 +42,31 @@ class Earlier:
         return found
 
 
-def report_access(
-    machine: Machine,
-    group: Group,
-    starters: Array | None,
-    earlier: Earlier,
-    at: int,
-    kind: str,
-    allocation: Allocation | None,
-    *,
-    write: bool,
-) -> None:
-    """Report that the threads at ``starters`` (None: all) access what was read or written (``kind``) earlier."""
+@attrs.frozen(eq=False)
+class Uses:
+    """Accesses of a step through the async proxy: of ``nbytes`` at each of ``at``, in ``columns`` of the ``cells`` of shared
+    memory or of an ``allocation``, by ``users`` (the first of ``lanes`` threads each).
+    """
+
+    group: Group
+    cells: Cells
+    at: Array
+    columns: Array
+    nbytes: int
+    users: Array
+    lanes: int = 1
+    allocation: Allocation | None = None
+    write: bool = False
+
+    @property
+    def space(self) -> str:
+        """Where they are."""
+        return "shared" if self.allocation is None else "global"
+
+
+def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, starters: Array | None) -> None:
+    """Report that the threads at ``starters`` (None: all) access what was read or written earlier."""
+    group, allocation, kind, write = uses.group, uses.allocation, earlier.kind, uses.write
     event = earlier.instruction
     by_copy = event.traits.is_async(Family.CP_ASYNC)
     copied = by_copy and present(group).traits.is_async(Family.WGMMA)
@@ -70,7 +85,7 @@ def report_access(
         f"{name} is {'written' if write else 'read'} through the async proxy; warp {earlier.warp}, lane"
         f" {earlier.lane} has {was} it {how} in line {event.span.line}, with no proxy fence in between",
         group,
-        None if starters is None or kind == "read" else np.isin(group.selection.positions, starters),
+        None if starters is None else np.isin(group.selection.positions, starters),
         severity=severity,
         other=earlier.finding(machine, f"{was} here"),
         address=at,

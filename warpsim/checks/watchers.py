@@ -306,12 +306,6 @@ class ProxyFences(Watcher):
         if not machine.delivering:
             self._account(machine).matrix(machine, group, address, columns, limits)
 
-    def global_tile_accessed(
-        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
-    ) -> None:
-        """Check what bulk copies access in global memory."""
-        self._account(machine).bulk_globals(machine, group, positions, address, nbytes, write=access != READ)
-
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note proxy fences; other fences synchronise."""
         traits = instruction.traits
