@@ -13,7 +13,7 @@ import pytest
 
 import warpsim
 from warpsim.driver import library
-from warpsim.driver.abi import binding, cu_entry, linking, rt_device, rt_launch
+from warpsim.driver.abi import cu_entry, linking, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, Call, guarded
 from warpsim.driver.abi.rt_errors import NAMES
 from warpsim.driver.graphs import Graph, Node
@@ -31,35 +31,7 @@ needs_compiler = pytest.mark.skipif(
 needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """A driver of its own for each test."""
-    for names in CALLS:
-        binding.declared(names)
-    monkeypatch.setattr(PROCESS, "_driver", None)
-    monkeypatch.setattr(PROCESS, "_contexts", [])
-    monkeypatch.setattr(PROCESS, "thread", type(PROCESS.thread)())
-    monkeypatch.setenv("WARPSIM_QUIET", "1")
-    monkeypatch.delenv("WARPSIM_DEVICE", raising=False)
-
-
-def call(name, *arguments):
-    """A function of a library as C calls it."""
-    found = next(calls[name] for calls in CALLS.values() if name in calls)
-    assert len(found.kinds) >= len(arguments)
-    return guarded(found)(
-        *(ctypes.addressof(a) if isinstance(a, (ctypes._SimpleCData, ctypes.Array)) else a for a in arguments)
-    )
-
-
-def load(text):
-    """A module's handle."""
-    image, module = ctypes.create_string_buffer(text.encode()), ctypes.c_uint64()
-    assert call("cuModuleLoadData", module, image) == 0
-    return module.value
-
-
-def test_driver_calls():
+def test_driver_calls(call, load):
     """Context, module, memory, launch and copy by their C names."""
     context, function, address, out = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint32()
     assert call("cuInit", 0) == 0
@@ -91,7 +63,7 @@ def test_driver_calls():
     assert call("cuMemAlloc_v2", address, 4) == 700
 
 
-def test_structures_of_copies():
+def test_structures_of_copies(call):
     """CUDA_MEMCPY2D and cudaMemcpy3DParms, by the offsets of cuda.h."""
     source, address = np.arange(32, dtype=np.uint8).reshape(4, 8), ctypes.c_uint64()
     assert call("cudaMalloc", address, 64) == 0
@@ -109,7 +81,7 @@ def test_structures_of_copies():
     assert out.sum() == source[1:3, 1:4].sum()
 
 
-def test_structures_of_copies_in_space():
+def test_structures_of_copies_in_space(call):
     """CUDA_MEMCPY3D by the offsets of cuda.h: two sides of 88 bytes, then width in bytes, height and depth."""
     source, out, host = np.arange(60, dtype=np.uint8).reshape(3, 4, 5), np.zeros((3, 4, 5), np.uint8), 1
     side = "<QQQQI4xQQQQQQ"
@@ -120,7 +92,7 @@ def test_structures_of_copies_in_space():
     assert out.sum() == source[1:, 1:3, 1:4].sum()
 
 
-def test_errors_of_the_run_time():
+def test_errors_of_the_run_time(call):
     """The last error is given once; one that sticks stays; names are the run time's own."""
     assert call("cudaMalloc", 0, 4) == 1
     assert call("cudaPeekAtLastError") == call("cudaGetLastError") == 1
@@ -131,7 +103,7 @@ def test_errors_of_the_run_time():
         assert ctypes.string_at(call("cudaGetErrorName", code)).decode() == name
 
 
-def test_pinned_memory():
+def test_pinned_memory(call):
     """What is given back is gone: a second time it is no pinned memory."""
     address = ctypes.c_uint64()
     assert call("cudaHostAlloc", address, 64, 0) == 0
@@ -139,7 +111,7 @@ def test_pinned_memory():
     assert call("cudaFreeHost", address.value) == 1
 
 
-def test_where_an_allocation_lies():
+def test_where_an_allocation_lies(call):
     """Base and size of what an address lies in; elsewhere nothing is found."""
     address, base, size = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
     assert call("cuInit", 0) == 0
@@ -150,7 +122,7 @@ def test_where_an_allocation_lies():
     assert call("cuMemGetAddressRange_v2", base, size, 4096) == 500
 
 
-def test_pointers():
+def test_pointers(call):
     """CU_POINTER_ATTRIBUTE_DEVICE_POINTER and HOST_POINTER: the host has no pointer to memory of the device."""
     device, pinned, found = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
     assert call("cudaMalloc", device, 64) == 0
@@ -162,7 +134,7 @@ def test_pointers():
     assert call("cuPointerGetAttribute", found, 3, 4096) == 1
 
 
-def test_what_comes_next_in_a_capture():
+def test_what_comes_next_in_a_capture(call):
     """A stream that is captured goes on behind the nodes that it is given, whole or besides its own."""
     stream, other, empty, graph = (ctypes.c_uint64() for _ in range(4))
     status, number, nodes, count = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
@@ -180,7 +152,7 @@ def test_what_comes_next_in_a_capture():
     assert call("cudaStreamEndCapture", stream.value, graph) == 0
 
 
-def test_edges_and_graphs_in_graphs():
+def test_edges_and_graphs_in_graphs(call):
     """cuGraphGetEdges gives both ends of each edge; a node that holds a graph gives it, and others give none."""
     graph, child, first, second, found, count = (ctypes.c_uint64() for _ in range(6))
     assert call("cuGraphCreate", graph, 0) == call("cuGraphCreate", child, 0) == 0
@@ -198,7 +170,7 @@ def test_edges_and_graphs_in_graphs():
     assert call("cuGraphChildGraphNodeGetGraph", first.value, found) == 1
 
 
-def test_im2col_maps():
+def test_im2col_maps(call):
     """cuTensorMapEncodeIm2col reads one corner after the other; another address changes nothing else."""
     words = [ctypes.create_string_buffer(struct.pack(f, *v)) for f, v in (
         ("<4Q", (64, 32, 16, 8)), ("<3Q", (128, 4096, 65536)), ("<2i", (-1, -2)), ("<2i", (3, 1)), ("<4I", (1, 1, 1, 1)))]  # fmt: skip
@@ -220,7 +192,7 @@ def test_im2col_maps():
     assert made.raw == bytes(expected.encode(3 << 20))
 
 
-def test_a_launch_with_attributes():
+def test_a_launch_with_attributes(call):
     """cudaLaunchConfig_t: grid, block, shared memory, stream, attributes, each where the structure has it."""
     text = ctypes.create_string_buffer((HEAD + RAW).encode())
     stub, out, stream = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint64()
@@ -246,7 +218,7 @@ def test_a_launch_with_attributes():
     assert struct.pack("<I", out.value) == struct.pack("<f", 3.5)
 
 
-def test_libraries_of_the_run_time():
+def test_libraries_of_the_run_time(call):
     """cudaLibrary: a kernel by name, its parameters, and a launch by its handle."""
     text, library, kernel = ctypes.create_string_buffer((HEAD + RAW).encode()), ctypes.c_uint64(), ctypes.c_uint64()
     assert call("cudaLibraryLoadData", library, text, 0, 0, 0, 0, 0, 0) == 0
@@ -278,7 +250,7 @@ def test_properties():
     assert struct.unpack_from("<i", new, 384) == (132,)
 
 
-def test_attributes():
+def test_attributes(call):
     """What cuDeviceGetAttribute says of an H100: 227 KiB of shared memory where a kernel asks, 132 SMs, warps of 32."""
     out = ctypes.c_uint32()
     found = {}
@@ -289,7 +261,7 @@ def test_attributes():
     assert found == {97: 227 * 1024, 16: 132, 10: 32}
 
 
-def test_management(monkeypatch):
+def test_management(call, monkeypatch):
     """NVML counts and names the GPUs that CUDA does; a handle is of one that exists, a text fits its buffer."""
     monkeypatch.setenv("WARPSIM_DEVICE", "sm_90a,sm_80")
     count, gpu, other, text = ctypes.c_uint32(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.create_string_buffer(96)
@@ -310,7 +282,7 @@ def test_management(monkeypatch):
     assert ctypes.string_at(call("nvmlErrorString", 7)) == b"Insufficient Size"
 
 
-def test_what_a_fatbin_wrapper_registers():
+def test_what_a_fatbin_wrapper_registers(call):
     """A kernel and a variable of a program, by the addresses of their stubs."""
     text = ctypes.create_string_buffer((HEAD + ".visible .global .u32 v = 3;\n" + RAW).encode())
     stub, shadow, out = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint32()
@@ -344,7 +316,7 @@ def test_versions_of_functions(monkeypatch):
     assert cu_entry.entry("cuLaunchHostFunc", 13010) == number["cuLaunchHostFunc_v2"]
 
 
-def test_options_of_a_link():
+def test_options_of_a_link(call):
     """nvJitLink is told the architecture by any of its options."""
     words = [ctypes.create_string_buffer(word) for word in (b"-O3", b"-lto", b"-arch=compute_80")]
     options, out = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, words)), ctypes.c_uint64()
@@ -425,7 +397,7 @@ def test_programs_in_c(tmp_path, monkeypatch, zig):
     assert report.read_text().count('"rule": "out-of-bounds"') == 1
 
 
-def test_a_kernel_that_cannot_be_had(tmp_path, monkeypatch):
+def test_a_kernel_that_cannot_be_had(call, tmp_path, monkeypatch):
     """Machine code alone is refused with an error in the report, whether or not the program looks at its code."""
     monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
     cubin = ctypes.create_string_buffer(b"\x7fELF" + bytes(64))
@@ -436,7 +408,7 @@ def test_a_kernel_that_cannot_be_had(tmp_path, monkeypatch):
     assert (tmp_path / "report").read_text().count('"error"') == 1
 
 
-def test_an_interrupted_call():
+def test_an_interrupted_call(call):
     """An interrupt cannot leave a function that C called: the library raises it later, and the driver goes on."""
     stop = KeyboardInterrupt("enough")
 
@@ -446,10 +418,10 @@ def test_an_interrupted_call():
     assert guarded(Call("cuCtxSynchronize", "", stopped))() == 0
     assert INTERRUPT.value == id(stop)
     INTERRUPT.value = 0
-    assert call("cuMemAlloc_v2", ctypes.c_uint64(), 4) == 0
+    assert call("cudaMalloc", ctypes.c_uint64(), 4) == 0
 
 
-def test_nodes_of_a_clone():
+def test_nodes_of_a_clone(call):
     """A clone has a node for each of the original's, with the same edges; another graph has none."""
     graph, clone, other, first, second, found = (ctypes.c_uint64() for _ in range(6))
     assert call("cudaGraphCreate", graph, 0) == call("cudaGraphCreate", other, 0) == 0

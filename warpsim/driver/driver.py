@@ -34,6 +34,7 @@ class Driver:
         quiet: do not print findings to standard error.
         ptx: a directory that receives the text of each module, under the name that findings use.
         options: more options for every launch: ``max_instructions``, ``max_seconds``, ``async_effects``.
+        current: what owns new memory and an error in a kernel: the C libraries have contexts.
     """
 
     def __init__(
@@ -48,13 +49,16 @@ class Driver:
         numerics: str = "exact",
         stdout: Callable[[str], object] | None = None,
         options: Mapping[str, Any] | None = None,
+        current: Callable[[], object] = lambda: None,
     ) -> None:
         self.devices = [Device(target, numerics=numerics, stdout=stdout or _to_stdout) for target in devices]
         for device in self.devices[1:]:
             device.memory = self.devices[0].memory
-        self.memory = Memory(self.devices[0])
+        self.memory = Memory(self.devices[0], current)
         self.report = Report(report, quiet=quiet)
         self.error = Result.SUCCESS
+        self._current = current
+        self._failed: object = None
         self.captures = 0
         self.stream = Stream(self)
         self._ptx = ptx
@@ -171,10 +175,15 @@ class Driver:
         if self.error:
             raise DriverError(self.error)
 
-    def reset(self) -> None:
-        """Clear the error, and free all memory."""
-        self.error = Result.SUCCESS
-        self.memory.reset()
+    def fail(self, error: Result) -> None:
+        """A kernel ended with an error, which sticks: all work is refused with it."""
+        self.error, self._failed = error, self._current()
+
+    def reset(self, owner: object = None) -> None:
+        """Clear the error, and free all memory; or only what belongs to one owner."""
+        if owner is None or self._failed is owner:
+            self.error = Result.SUCCESS
+        self.memory.reset(owner)
 
     # ---- short ways ------------------------------------------------------------------------------
 

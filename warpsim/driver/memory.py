@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 
 @attrs.define(eq=False)
 class Block:
-    """An allocation. ``keeps`` keeps its memory alive; ``ordinal`` is its device."""
+    """An allocation. ``keeps`` keeps its memory alive; ``ordinal`` is its device; it ends with its ``owner``."""
 
     address: int
     nbytes: int
@@ -45,6 +45,7 @@ class Block:
     ordinal: int
     keeps: Any
     number: int
+    owner: object
 
 
 @attrs.frozen
@@ -59,8 +60,9 @@ class Side:
 class Memory:
     """The address space shared by the devices of a driver and the host."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, current: Callable[[], object] = lambda: None) -> None:
         self.device = device
+        self._current = current
         self.space = device.memory
         self.blocks: dict[int, Block] = {}
         self.used = 0
@@ -118,7 +120,7 @@ class Memory:
 
     def _add(self, address: int, nbytes: int, kind: Kind, ordinal: int, keeps: Any) -> None:
         self._count += 1
-        self.blocks[address] = Block(address, nbytes, kind, ordinal, keeps, self._count)
+        self.blocks[address] = Block(address, nbytes, kind, ordinal, keeps, self._count, self._current())
 
     def _drop(self, block: Block) -> None:
         del self.blocks[block.address]
@@ -129,10 +131,11 @@ class Memory:
             keeper.free()
             self.used -= block.nbytes
 
-    def reset(self) -> None:
-        """Free everything."""
+    def reset(self, owner: object = None) -> None:
+        """Free everything, or only what belongs to one owner; the host may still use its pinned memory then."""
         for block in list(self.blocks.values()):
-            self._drop(block)
+            if owner is None or (block.owner is owner and block.kind is not Kind.PINNED):
+                self._drop(block)
 
     @staticmethod
     def _sized(nbytes: int, most: int = CAPACITY) -> None:

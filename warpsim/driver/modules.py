@@ -83,6 +83,8 @@ class DriverModule:
         self.driver, self.image, self.ordinal = driver, image, ordinal
         self.device: Device = driver.devices[ordinal]
         self.name = name
+        self.owner: object = None
+        """The context that it ends with."""
         self._module: Module | None = None
         self._functions: dict[str, Function] = {}
         self._lock = threading.RLock()

@@ -24,5 +24,8 @@ class Owner(Protocol):
     options: Mapping[str, Any]
     """Options of every launch."""
 
+    def fail(self, error: Result) -> None:
+        """A kernel ended with an error."""
+
     def file_of(self, text: str) -> str:
         """The file name that findings use for a module's text."""

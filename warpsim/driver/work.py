@@ -65,7 +65,7 @@ class Launch:
             raise DriverError(code, str(problem)) from None
         except ExecutionError as problem:
             for finding in problem.findings:
-                driver.error = of_finding(finding)
+                driver.fail(of_finding(finding))
                 driver.report.finding(finding, driver.error.driver_name)
             return
         for finding in result.findings:

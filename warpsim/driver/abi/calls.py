@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import threading
 import traceback
@@ -14,6 +15,7 @@ import attrs
 
 from warpsim.driver.abi.rt_errors import NAMES, RuntimeRefusal
 from warpsim.driver.driver import Driver
+from warpsim.driver.modules import DriverModule
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Stream
 from warpsim.errors import LaunchError
@@ -63,11 +65,12 @@ def _library(name: str) -> str:
 
 @attrs.define(eq=False)
 class Context:
-    """A context: a device, and whether it is the one that the run time uses."""
+    """A context: a device, and whether it is the one that the run time uses, and holds."""
 
     ordinal: int
     flags: int = 0
     primary: bool = False
+    held: bool = False
     active: int = 0
     handle: int = 0
     limits: dict[int, int] = attrs.field(factory=dict)
@@ -86,6 +89,8 @@ class Process:
         self.lock = threading.RLock()
         self.thread = threading.local()
         self.addresses: dict[str, int] = {}
+        self.endings: list[Callable[[Context], None]] = []
+        """What is done when a context ends."""
 
     @property
     def driver(self) -> Driver:
@@ -93,7 +98,9 @@ class Process:
         if self._driver is None:
             with self.lock:
                 if self._driver is None:
-                    self._driver = Driver.from_environment(stdout=_to_c if self.embedded else _to_python)
+                    self._driver = Driver.from_environment(
+                        stdout=_to_c if self.embedded else _to_python, current=self.owner
+                    )
                     self.put(self._driver.stream)
         return self._driver
 
@@ -122,6 +129,34 @@ class Process:
         if not self.stack:
             raise DriverError(Result.INVALID_CONTEXT)
         return self.stack[-1]
+
+    def choose(self, ordinal: int) -> None:
+        """Make a device's primary context current, and have the run time hold it."""
+        context = self.primary[ordinal]
+        if not context.held:
+            context.held = True
+            context.active += 1
+        self.stack[-1:] = [context]
+
+    def activate(self) -> None:
+        """The run time's calls make a context themselves: where none is current, and where it has been reset."""
+        if not self.stack:
+            self.choose(0)
+        elif self.stack[-1].primary and not self.stack[-1].held:
+            self.choose(self.stack[-1].ordinal)
+
+    def owner(self) -> Context:
+        """The context that new memory belongs to: the current one, or the first device's primary one."""
+        return self.stack[-1] if self.stack else self.primary[0]
+
+    def end(self, context: Context) -> None:
+        """Free what belongs to a context: memory, modules, and the error of its kernel."""
+        self.driver.reset(context)
+        for handle, thing in list(self.handles.items()):
+            if isinstance(thing, DriverModule) and thing.owner is context:
+                self.drop(handle, DriverModule).unload()
+        for ending in self.endings:
+            ending(context)
 
     def ordinal(self) -> int:
         """The device of the current context, the first where there is none."""
@@ -173,12 +208,25 @@ def _to_c(text: str) -> None:
     libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), ctypes.c_void_p.in_dll(libc, "stdout"))
 
 
+WORK = re.compile(
+    "(__)?cu(da)?(Mem|Malloc|Free|Host|Stream|Event|Launch|Module|Library(Load|Unload)|GraphLaunch|.*Synchronize)|warpsimM"
+)
+"""Calls that an earlier kernel's error ends: cuda.h has of the codes that stick, "any further CUDA work will return the
+same error"."""
+
+
 def guarded(declared: Call) -> Callable[..., int]:
     """A function as C calls it: no exception leaves it, and a refusal says why."""
     function = declared.function
+    works = WORK.match(declared.name) is not None and not declared.plain
+    starts = works and declared.name in CALLS["cudart"]
 
     def enter(*arguments: int) -> int:
         try:
+            if works and PROCESS.driver.error:
+                return int(PROCESS.driver.error)
+            if starts:
+                PROCESS.activate()
             result = function(*arguments)
             return 0 if result is None else int(result)
         except DriverError as problem:

@@ -132,14 +132,17 @@ def primary_retain(out: int, device: int) -> None:
 def primary_release(device: int) -> None:
     """cuDevicePrimaryCtxRelease."""
     context = PROCESS.primary[ordinal_of(device)]
+    if context.active == 1:
+        PROCESS.end(context)
     context.active = max(context.active - 1, 0)
 
 
 @call("I", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2")
 def primary_reset(device: int) -> None:
     """cuDevicePrimaryCtxReset."""
-    PROCESS.primary[ordinal_of(device)].active = 0
-    PROCESS.driver.reset()
+    context = PROCESS.primary[ordinal_of(device)]
+    context.active, context.held = 0, False
+    PROCESS.end(context)
 
 
 @call("IPP", "cuDevicePrimaryCtxGetState")
@@ -177,7 +180,7 @@ def context_destroy(handle: int) -> None:
     PROCESS.drop(handle, Context)
     if PROCESS.stack and PROCESS.stack[-1] is context:
         PROCESS.stack.pop()
-    PROCESS.driver.error = Result.SUCCESS
+    PROCESS.end(context)
 
 
 @call("P", "cuCtxSetCurrent")
@@ -249,8 +252,7 @@ def context_set_flags(flags: int) -> None:
 @call("", "cuCtxSynchronize")
 @call("P", "cuCtxSynchronize_v2")
 def context_synchronize(*handle: int) -> None:
-    """Wait for everything: it has been done, and here is what went wrong."""
-    PROCESS.driver.check()
+    """Wait for everything: it has been done."""
 
 
 @call("UP", "cuCtxSetLimit", "cudaDeviceSetLimit")

@@ -22,8 +22,7 @@ PITCH = 512
 def allocate(out: int, nbytes: int) -> None:
     """Device memory."""
     needs(out)
-    PROCESS.driver.check()
-    put64(out, PROCESS.driver.memory.allocate(nbytes, PROCESS.ordinal()))
+    put64(out, PROCESS.driver.memory.allocate(nbytes, PROCESS.context().ordinal))
 
 
 @call("P", "cuMemFree_v2", "cuMemFree")
@@ -36,7 +35,7 @@ def free(address: int) -> None:
 def allocate_pitch(out: int, pitch: int, width: int, height: int, element: int) -> None:
     """Rows that begin at multiples of 512 bytes."""
     step = -(-width // PITCH) * PITCH
-    put64(out, PROCESS.driver.memory.allocate(step * height, PROCESS.ordinal()))
+    put64(out, PROCESS.driver.memory.allocate(step * height, PROCESS.context().ordinal))
     put64(pitch, step)
 
 
@@ -45,7 +44,7 @@ def allocate_pitch(out: int, pitch: int, width: int, height: int, element: int) 
 def allocate_host(out: int, nbytes: int, flags: int = 0) -> None:
     """Pinned memory."""
     needs(out)
-    put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.ordinal()) if nbytes else 0)
+    put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0)
 
 
 @call("P", "cuMemFreeHost", "cudaFreeHost")
@@ -58,7 +57,7 @@ def free_host(address: int) -> None:
 def allocate_managed(out: int, nbytes: int, flags: int) -> None:
     """Managed memory."""
     needs(out)
-    put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.ordinal()))
+    put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal))
 
 
 @call("PPU", "cuMemHostRegister_v2", "cuMemHostRegister", "cudaHostRegister")
@@ -110,7 +109,6 @@ def address_range(base: int, size: int, address: int) -> None:
 
 def copy(target: int, source: int, nbytes: int, stream: int = 0) -> None:
     """Bytes from anywhere to anywhere."""
-    PROCESS.driver.check()
     PROCESS.driver.copy(target, source, nbytes, PROCESS.stream(stream))
 
 
@@ -143,7 +141,6 @@ def copy_2d(given: int, stream: int = 0) -> None:
     source = side(BOX.unpack(_structure(given, BOX.size)))
     target = side(BOX.unpack(_structure(given + BOX.size, BOX.size)))
     width, height = get64(given + 2 * BOX.size), get64(given + 2 * BOX.size + 8)
-    PROCESS.driver.check()
     PROCESS.driver.submit(Copy(_pitched(target, width), _pitched(source, width), width, height), PROCESS.stream(stream))
 
 
@@ -163,7 +160,6 @@ def side_3d(given: tuple[int, ...]) -> Side:
 @call("PP", "cuMemcpy3DAsync_v2", "cuMemcpy3DAsync")
 def copy_3d(given: int, stream: int = 0) -> None:
     """A copy of planes of rows."""
-    PROCESS.driver.check()
     PROCESS.driver.submit(work_3d(given), PROCESS.stream(stream))
 
 
@@ -184,7 +180,6 @@ def _structure(address: int, nbytes: int) -> bytes:
 
 def fill(address: int, value: int, unit: int, count: int, stream: int = 0, pitch: int = 0, rows: int = 1) -> None:
     """Elements of one value."""
-    PROCESS.driver.check()
     PROCESS.driver.submit(Fill(address, value, unit, count, pitch, rows), PROCESS.stream(stream))
 
 
@@ -338,13 +333,14 @@ def pool_nothing(*words: int) -> None:
 @call("PPPP", "cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync")
 def pool_allocate(out: int, nbytes: int, pool: int, stream: int) -> None:
     """Memory of a pool."""
-    allocate(out, nbytes)
+    allocate_async(out, nbytes, stream)
 
 
 @call("PPP", "cuMemAllocAsync", "cudaMallocAsync")
 def allocate_async(out: int, nbytes: int, stream: int) -> None:
-    """Memory in a stream's order."""
+    """Memory in a stream's order; it belongs to the device, not to a context."""
     allocate(out, nbytes)
+    PROCESS.driver.memory.blocks[get64(out)].owner = PROCESS.primary[PROCESS.ordinal()]
 
 
 @call("PP", "cuMemFreeAsync", "cudaFreeAsync")

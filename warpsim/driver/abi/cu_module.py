@@ -12,8 +12,9 @@ from warpsim.driver.results import DriverError, Result
 
 def load(image: bytes) -> DriverModule:
     """A module for the current device."""
-    PROCESS.driver.check()
-    return PROCESS.driver.load(image, PROCESS.ordinal())
+    module = PROCESS.driver.load(image, PROCESS.ordinal())
+    module.owner = PROCESS.owner()
+    return module
 
 
 @call("PP", "cuModuleLoadData", "cuModuleLoadFatBinary")

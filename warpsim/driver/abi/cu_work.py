@@ -41,7 +41,6 @@ def packed(function: Function, params: int, extra: int) -> bytes:
 
 def submit(work: Launch, stream: int) -> None:
     """Launch in a stream."""
-    PROCESS.driver.check()
     PROCESS.driver.submit(PROCESS.driver.checked(work), PROCESS.stream(stream))
 
 
@@ -111,7 +110,7 @@ def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
 def stream_create(out: int, flags: int, priority: int = 0) -> None:
     """A stream."""
     needs(out)
-    put64(out, PROCESS.put(Stream(PROCESS.driver, flags, priority, PROCESS.ordinal())))
+    put64(out, PROCESS.put(Stream(PROCESS.driver, flags, priority, PROCESS.context().ordinal)))
 
 
 @call("PUI", "cuStreamCreateWithPriority")
@@ -128,9 +127,8 @@ def stream_destroy(handle: int) -> None:
 
 @call("P", "cuStreamSynchronize", "cudaStreamSynchronize")
 def stream_synchronize(handle: int) -> None:
-    """Everything has been done; here is what went wrong."""
+    """Everything has been done."""
     PROCESS.stream(handle).synchronize()
-    PROCESS.driver.check()
 
 
 @call("P", "cuStreamQuery", "cudaStreamQuery")
@@ -340,9 +338,8 @@ def event_record(handle: int, stream: int, flags: int = 0) -> None:
 @call("P", "cuEventSynchronize", "cudaEventSynchronize")
 @call("P", "cuEventQuery", "cudaEventQuery")
 def event_synchronize(handle: int) -> None:
-    """It has been passed; here is what went wrong before it."""
+    """It has been passed."""
     PROCESS.get(handle, Event).synchronize()
-    PROCESS.driver.check()
 
 
 @call("PPP", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")

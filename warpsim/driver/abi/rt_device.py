@@ -7,7 +7,7 @@ import struct
 
 from warpsim.driver import properties
 from warpsim.driver.abi.calls import PROCESS, c_string, call, needs, put32, put_bytes
-from warpsim.driver.abi.cu_context import ordinal_of, uuid
+from warpsim.driver.abi.cu_context import ordinal_of, primary_reset, uuid
 from warpsim.driver.abi.rt_errors import NAMES, TEXTS
 from warpsim.driver.results import Result, text_of
 
@@ -64,10 +64,7 @@ def device_properties_12(out: int, device: int) -> None:
 
 def current() -> int:
     """The run time's device of this thread, whose primary context is made current."""
-    if not PROCESS.stack:
-        context = PROCESS.primary[0]
-        context.active += 1
-        PROCESS.stack.append(context)
+    PROCESS.activate()
     return PROCESS.stack[-1].ordinal
 
 
@@ -75,11 +72,7 @@ def current() -> int:
 @call("IUU", "cudaInitDevice")
 def set_device(device: int, *flags: int) -> None:
     """Choose a device."""
-    context = PROCESS.primary[ordinal_of(device)]
-    context.active += 1
-    if PROCESS.stack:
-        PROCESS.stack.pop()
-    PROCESS.stack.append(context)
+    PROCESS.choose(ordinal_of(device))
 
 
 @call("P", "cudaGetDevice")
@@ -116,15 +109,13 @@ def by_bus(out: int, text: int) -> None:
 
 @call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")
 def synchronize() -> None:
-    """Everything has been done; here is what went wrong."""
-    current()
-    PROCESS.driver.check()
+    """Everything has been done."""
 
 
 @call("", "cudaDeviceReset", "cudaThreadExit")
 def reset() -> None:
-    """Give everything back."""
-    PROCESS.driver.reset()
+    """The end of the current device's primary context."""
+    primary_reset(current())
     PROCESS.thread.last = 0
 
 

@@ -8,7 +8,7 @@ import struct
 import attrs
 
 from warpsim.driver import images, occupancy
-from warpsim.driver.abi.calls import PROCESS, c_string, call, get32, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.abi.calls import PROCESS, Context, c_string, call, get32, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.abi.cu_module import attribute, set_attribute
 from warpsim.driver.abi.cu_work import packed, submit, with_attributes
 from warpsim.driver.abi.rt_device import current
@@ -38,6 +38,14 @@ class Registered:
         return found
 
 
+def end(context: Context) -> None:
+    """A primary context ends with the program's modules on its device; their variables will begin anew."""
+    for thing in list(PROCESS.handles.values()):
+        if isinstance(thing, Registered) and context.primary and context.ordinal in thing.modules:
+            thing.modules.pop(context.ordinal).unload()
+
+
+PROCESS.endings.append(end)
 _FUNCTIONS: dict[int, tuple[Registered, str]] = {}
 _SYMBOLS: dict[int, tuple[Registered, str]] = {}
 
@@ -160,7 +168,6 @@ def _launch(
     *,
     cooperative: bool,
 ) -> None:
-    current()
     function = function_of(address)
     grid = grid_xy & 0xFFFFFFFF, grid_xy >> 32, grid_z
     block = block_xy & 0xFFFFFFFF, block_xy >> 32, block_z
@@ -182,7 +189,6 @@ def launch_cooperative(*words: int) -> None:
 @call("PPP", "cudaLaunchKernelExC")
 def launch_ex(config: int, address: int, params: int) -> None:
     """A launch with attributes."""
-    current()
     work = configured(config, address, params)
     start(work, get64(config + 32))
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from warpsim.driver.abi import cu_module
 from warpsim.driver.abi.calls import call, put64
-from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_launch import function_of
 
 
 @call("PPPPUPPU", "cudaLibraryLoadData")
 def load_data(out: int, image: int, *options: int) -> None:
     """A library from memory."""
-    current()
     cu_module.module_load_data(out, image)
 
 
 @call("PPPPUPPU", "cudaLibraryLoadFromFile")
 def load_file(out: int, path: int, *options: int) -> None:
     """A library from a file."""
-    current()
     cu_module.module_load(out, path)
 
 

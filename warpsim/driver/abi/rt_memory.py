@@ -7,7 +7,6 @@ import struct
 
 from warpsim.driver.abi.calls import PROCESS, call, needs, put64, put_bytes, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
-from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_launch import symbol
 from warpsim.driver.memory import Kind, Side
 from warpsim.driver.results import DriverError, Result
@@ -21,7 +20,6 @@ PARAMETERS = struct.Struct("<QQQQQQQQQQQQQQQQQQQI")
 def malloc(out: int, nbytes: int) -> None:
     """Device memory; none gives null."""
     needs(out)
-    current()
     if nbytes:
         allocate(out, nbytes)
     else:
@@ -31,8 +29,6 @@ def malloc(out: int, nbytes: int) -> None:
 @call("P", "cudaFree")
 def free(address: int) -> None:
     """Give memory back."""
-    current()
-    PROCESS.driver.check()
     PROCESS.driver.memory.free(address, Kind.DEVICE, Kind.MANAGED)
 
 
@@ -68,7 +64,6 @@ def set_3d(address: int, pitch: int, rows: int, value: int, width: int, height: 
 @call("PPPIP", "cudaMemcpyAsync")
 def memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -> None:
     """Bytes from anywhere to anywhere: the addresses say which sides they are of."""
-    current()
     copy(target, source, nbytes, stream)
 
 
@@ -92,7 +87,6 @@ def memcpy_2d(
     stream: int = 0,
 ) -> None:
     """Rows."""
-    PROCESS.driver.check()
     work = Copy(Side(target, target_pitch), Side(source, source_pitch), width, height)
     PROCESS.driver.submit(work, PROCESS.stream(stream))
 
@@ -101,7 +95,6 @@ def memcpy_2d(
 @call("PP", "cudaMemcpy3DAsync")
 def memcpy_3d(given: int, stream: int = 0) -> None:
     """Planes of rows."""
-    PROCESS.driver.check()
     PROCESS.driver.submit(box_work(given), PROCESS.stream(stream))
 
 
@@ -155,7 +148,6 @@ def symbol_size(out: int, name: int) -> None:
 @call("PIPP", "cudaMemsetAsync")
 def memset(address: int, value: int, nbytes: int, stream: int = 0) -> None:
     """Bytes of one value."""
-    current()
     fill(address, value & 0xFF, 1, nbytes, stream)
 
 

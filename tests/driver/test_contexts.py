@@ -1,0 +1,193 @@
+"""Contexts and errors: what sticks, which calls give it, and what ends with a context.
+
+Of the codes that stick, cuda.h says: "This leaves the process in an inconsistent state and any further CUDA work will return
+the same error." Of cuCtxDestroy: it "destroys and cleans up all resources associated with the context"; of
+cuDevicePrimaryCtxRelease: the primary context is reset when the last reference is released.
+"""
+
+import ctypes
+
+import pytest
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+RAW = ".visible .entry raw() { ret; }"
+INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS, TIMEOUT, LAUNCH_FAILED = 1, 201, 400, 700, 702, 719
+STRAY, TRAP, ENDLESS = "mov.b64 %d, 16; st.global.b32 [%d], 1;", "trap;", "L: bra L;"
+KERNELS = {
+    STRAY: ILLEGAL_ADDRESS,
+    "st.global.b32 [%d + 2], 1;": 716,
+    ENDLESS: TIMEOUT,
+    TRAP: LAUNCH_FAILED,
+}
+"""What a kernel does, and the code of a GPU."""
+
+
+@pytest.fixture
+def cuda(call, load):
+    """Calls of a program: contexts, memory, kernels, launches."""
+    return Program(call, load)
+
+
+class Program:
+    """A program of the driver's interface."""
+
+    def __init__(self, call, load):
+        self.call, self.load = call, load
+
+    def context(self):
+        """A new context, which is current."""
+        made = ctypes.c_uint64()
+        assert self.call("cuInit", 0) == 0
+        assert self.call("cuCtxCreate_v2", made, 0, 0) == 0
+        return made.value
+
+    def memory(self):
+        """Device memory of the current context."""
+        made = ctypes.c_uint64()
+        assert self.call("cuMemAlloc_v2", made, 16) == 0
+        return made.value
+
+    def function(self, body):
+        """A kernel of one parameter, in the current context."""
+        text = f".visible .entry k(.param .u64 x) {{ .reg .b64 %d; ld.param.u64 %d, [x]; {body} ret; }}"
+        made = ctypes.c_uint64()
+        assert self.call("cuModuleGetFunction", made, self.load(HEAD + text), ctypes.create_string_buffer(b"k")) == 0
+        return made.value
+
+    def launch(self, kernel, address=0, block=1, shared=0):
+        """Its status."""
+        value = ctypes.c_uint64(address)
+        params = (ctypes.c_uint64 * 1)(ctypes.addressof(value))
+        return self.call("cuLaunchKernel", kernel, 1, 1, 1, block, 1, 1, shared, 0, params, 0)
+
+
+@pytest.mark.parametrize(("body", "code"), KERNELS.items(), ids=["stray", "misaligned", "endless", "trap"])
+def test_errors_that_stick(cuda, call, body, code, monkeypatch):
+    """All work is refused with the kernel's error; what only asks is answered. The end of the context ends it."""
+    monkeypatch.setenv("WARPSIM_MAX_INSTRUCTIONS", "1000")
+    first, out = cuda.context(), ctypes.c_uint64()
+    address, kernel = cuda.memory(), cuda.function(body)
+    assert cuda.launch(kernel, address) == 0
+    for name, words in {
+        "cuCtxSynchronize": (),
+        "cuMemAlloc_v2": (out, 4),
+        "cuMemFree_v2": (address,),
+        "cuMemcpyDtoH_v2": (out, address, 4),
+        "cuMemsetD8_v2": (address, 0, 4),
+        "cuStreamCreate": (out, 0),
+        "cuStreamSynchronize": (0,),
+        "cuEventCreate": (out, 0),
+        "cuModuleLoadData": (out, ctypes.create_string_buffer((HEAD + RAW).encode())),
+        "cudaMalloc": (out, 4),
+        "cudaDeviceSynchronize": (),
+        "cudaGetLastError": (),
+        "cudaPeekAtLastError": (),
+    }.items():
+        assert (name, call(name, *words)) == (name, code)
+    assert cuda.launch(kernel, address) == code
+    assert call("cuCtxGetCurrent", out) == call("cuDeviceGet", out, 0) == call("cuDeviceGetAttribute", out, 16, 0) == 0
+    assert call("cuCtxDestroy_v2", first) == 0
+    cuda.context()
+    assert cuda.launch(cuda.function(""), 0) == call("cuCtxSynchronize") == 0
+
+
+def test_errors_that_do_not_stick(cuda, call):
+    """A refused call is over when it has returned: the context is as it was."""
+    cuda.context()
+    kernel, out = cuda.function(""), ctypes.c_uint64()
+    for code, again in (
+        (INVALID_VALUE, lambda: cuda.launch(kernel, 0, 2048)),
+        (INVALID_VALUE, lambda: cuda.launch(kernel, shared=60000)),
+        (INVALID_VALUE, lambda: call("cuMemFree_v2", 16)),
+        (2, lambda: call("cuMemAlloc_v2", out, 1 << 50)),
+        (218, lambda: call("cuModuleLoadData", out, ctypes.create_string_buffer((HEAD + "nonsense").encode()))),
+        (INVALID_HANDLE, lambda: cuda.launch(1)),
+    ):
+        assert again() == code
+        assert call("cuCtxSynchronize") == call("cudaPeekAtLastError") == 0
+        assert cuda.launch(kernel) == 0
+
+
+def test_a_context_owns_its_memory_and_modules(cuda, call):
+    """They end with it, and with no other."""
+    first = cuda.context()
+    kept, module = cuda.memory(), cuda.load(HEAD + RAW)
+    second = cuda.context()
+    lost, gone, out = cuda.memory(), cuda.load(HEAD + RAW), ctypes.c_uint64()
+    pooled, stray = ctypes.c_uint64(), cuda.function(STRAY)
+    assert call("cuMemAllocAsync", pooled, 4, 0) == 0
+    assert call("cuCtxDestroy_v2", second) == 0
+    assert call("cuCtxGetCurrent", out) == 0
+    assert out.value == first
+
+    assert [call("cuMemFree_v2", address) for address in (kept, lost, pooled.value)] == [0, INVALID_VALUE, 0]
+    name = ctypes.create_string_buffer(b"raw")
+    assert [call("cuModuleGetFunction", out, m, name) for m in (module, gone)] == [0, INVALID_HANDLE]
+    third = cuda.context()
+    stray = cuda.function(STRAY)
+    assert cuda.launch(stray) == 0
+    assert call("cuCtxSynchronize") == ILLEGAL_ADDRESS
+    other = cuda.context()
+    assert call("cuCtxDestroy_v2", other) == 0
+    assert call("cuCtxSynchronize") == ILLEGAL_ADDRESS  # it was not the one that failed
+    assert call("cuCtxDestroy_v2", third) == 0
+    assert call("cuCtxSynchronize") == 0
+
+
+def test_the_primary_context_is_counted(cuda, call):
+    """The last release ends it; the run time holds it once, however often it is chosen, until it is reset."""
+    made, out, flags, active = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint32(), ctypes.c_uint32()
+    assert call("cuInit", 0) == 0
+    for _ in range(2):
+        assert call("cuDevicePrimaryCtxRetain", made, 0) == 0
+    assert call("cuCtxSetCurrent", made.value) == 0
+    address = cuda.memory()
+    assert call("cuDevicePrimaryCtxRelease_v2", 0) == 0
+    assert call("cuMemsetD8_v2", address, 0, 4) == 0
+    assert call("cuDevicePrimaryCtxRelease_v2", 0) == 0
+    assert call("cuMemFree_v2", address) == INVALID_VALUE
+
+    for _ in range(2):
+        assert call("cudaSetDevice", 0) == call("cudaMalloc", out, 4) == 0
+    assert call("cuDevicePrimaryCtxGetState", 0, flags, active) == 0
+    assert active.value == 1
+    assert call("cuDevicePrimaryCtxRetain", made, 0) == call("cuDevicePrimaryCtxRelease_v2", 0) == 0
+    assert call("cudaMemset", out.value, 0, 4) == 0
+    assert call("cudaDeviceReset") == 0
+    assert call("cudaMemset", out.value, 0, 4) == INVALID_VALUE
+    assert call("cudaMalloc", out, 4) == 0
+    assert call("cuDevicePrimaryCtxGetState", 0, flags, active) == 0
+    assert active.value == 1
+
+
+def test_a_device_is_reset_alone(call, monkeypatch):
+    """Memory of another device, and pinned memory that the host still reads, stay."""
+    monkeypatch.setenv("WARPSIM_DEVICE", "sm_90a,sm_80")
+    one, other, pinned = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
+    assert call("cudaMalloc", one, 4) == call("cudaSetDevice", 1) == call("cudaMalloc", other, 4) == 0
+    assert call("cudaHostAlloc", pinned, 4, 0) == call("cudaDeviceReset") == 0
+    ctypes.c_uint32.from_address(pinned.value).value = 5
+    assert call("cudaMemset", other.value, 0, 4) == INVALID_VALUE
+    assert call("cudaMemset", one.value, 0, 4) == call("cudaFreeHost", pinned.value) == 0
+
+
+def test_variables_begin_anew_when_a_device_is_reset(call):
+    """A program's modules are loaded again, as it first did."""
+    text = ctypes.create_string_buffer((HEAD + ".visible .global .u32 v = 3;\n").encode())
+    shadow, out, five = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.c_uint32(5)
+    handle = call("__cudaRegisterFatBinary", text)
+    assert call("__cudaRegisterVar", handle, shadow, 0, ctypes.create_string_buffer(b"v"), 0, 4, 0, 0) == 0
+    assert call("cudaMemcpyToSymbol", shadow, five, 4, 0, 1) == 0
+    for expected in (5, 3):
+        assert call("cudaMemcpyFromSymbol", out, shadow, 4, 0, 2) == 0
+        assert out.value == expected
+        assert call("cudaDeviceReset") == 0
+
+
+def test_calls_that_need_a_context(call):
+    """Without one, the driver gives no memory, streams or pinned memory; the run time makes one."""
+    out = ctypes.c_uint64()
+    assert call("cuInit", 0) == 0
+    for name, words in {"cuMemAlloc_v2": (out, 4), "cuStreamCreate": (out, 0), "cuMemHostAlloc": (out, 4, 0)}.items():
+        assert (name, call(name, *words)) == (name, INVALID_CONTEXT)
+    assert call("cudaMallocManaged", out, 4, 1) == call("cuMemAlloc_v2", out, 4) == 0
