@@ -42,7 +42,7 @@ class Apart(Steps):
         found = self.slots.get(key)
         if found is None:
             type = key_type(self.emitter.shape, key)
-            uniform = isinstance(key, int) and key not in self.emitter.kinds.varying
+            uniform = isinstance(key, int) and key not in self.emitter.varying
             found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform=uniform)), type, uniform)
         return found
 

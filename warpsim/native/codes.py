@@ -11,9 +11,10 @@ import numpy as np
 
 from warpsim.native.compiler import LIGHT, compiler
 from warpsim.native.emit import Written, write
+from warpsim.native.forms import Key
 from warpsim.native.inputs import Given
 from warpsim.native.text import Manner
-from warpsim.native.units import Kinds, Known, Shape
+from warpsim.native.units import Known, Shape, varying_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
@@ -41,7 +42,7 @@ class Draft:
     """A unit in LLVM's text, to be compiled."""
 
     shape: Shape
-    kinds: Kinds
+    varying: frozenset[Key]
     given: Sequence[Given]
     manner: Manner
     written: Written
@@ -65,12 +66,14 @@ class Draft:
         return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
 
 
-def draft(known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Draft:
+def draft(known: Known, shape: Shape, given: Sequence[Given], manner: Manner) -> Draft:
     """Write a unit down."""
-    written = write("unit", known, shape, kinds, given, manner)
+    differing = frozenset(k for k, g in zip(shape.reads, given, strict=True) if g.how != "same")
+    varying = varying_of(known, shape, differing)
+    written = write("unit", known, shape, varying, given, manner)
     name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
     text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
-    return Draft(shape, kinds, given, manner, written, name, text)
+    return Draft(shape, varying, given, manner, written, name, text)
 
 
 def finish(made: Draft) -> Code:
@@ -84,7 +87,7 @@ def finish(made: Draft) -> Code:
     blocks = [(number, shape.plan.blocks[number]) for number in sorted(shape.pieces)]
     registers = shape.plan.function.registers
     outs = [
-        (number, slot, slot in made.kinds.varying, registers[slot].type.dtype)
+        (number, slot, slot in made.varying, registers[slot].type.dtype)
         for number, slot in enumerate(shape.outs)
         if slot in written.left
     ]

@@ -17,10 +17,11 @@ from warpsim.native.access import Access
 from warpsim.native.apart import Apart
 from warpsim.native.context import CONTEXT, NOWHERE
 from warpsim.native.facts import Facts
+from warpsim.native.forms import Key
 from warpsim.native.inputs import Given, Inputs
 from warpsim.native.meet import Meetings
 from warpsim.native.text import Manner, UnitText
-from warpsim.native.units import Kinds, Known, Shape
+from warpsim.native.units import Known, Shape
 from warpsim.native.values import Code, Val
 from warpsim.native.whole import Whole
 
@@ -45,11 +46,13 @@ class Written:
     """The registers that are read after an exit that it may take."""
 
 
-def write(name: str, known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner) -> Written:
+def write(
+    name: str, known: Known, shape: Shape, varying: frozenset[Key], given: Sequence[Given], manner: Manner
+) -> Written:
     """A unit in LLVM's text."""
     facts = Facts()
     for _ in range(ROUNDS):
-        emitter = Emitter(known, shape, kinds, given, manner, facts)
+        emitter = Emitter(known, shape, varying, given, manner, facts)
         text = emitter.text(name)
         if not facts.changed:
             access, outer = emitter.access, sorted(emitter.meetings.before)
@@ -71,9 +74,9 @@ class Emitter(UnitText):
     """Writes one unit. ``lives`` and ``outs`` are the order of descriptors in the context."""
 
     def __init__(
-        self, known: Known, shape: Shape, kinds: Kinds, given: Sequence[Given], manner: Manner, facts: Facts
+        self, known: Known, shape: Shape, varying: frozenset[Key], given: Sequence[Given], manner: Manner, facts: Facts
     ) -> None:
-        super().__init__(known, shape, kinds, manner, facts)
+        super().__init__(known, shape, varying, manner, facts)
         self.meetings = Meetings(self)
         self.access = Access(self)
         self.inputs = Inputs(self, given)
@@ -133,7 +136,7 @@ class Emitter(UnitText):
         self.group, self.member = code.slot("i64"), code.slot("i64")
         self.waiting, self.place, self.leaving = code.slot("i64"), code.slot("i32"), code.slot("i1")
         self.phase, self.source = code.slot("i64"), code.slot("i32")
-        self.results = {s: code.slot("i64") for s in self.shape.outs if s not in self.kinds.varying}
+        self.results = {s: code.slot("i64") for s in self.shape.outs if s not in self.varying}
         self.inputs.enter()
         self.access.enter()
         for pointer in (self.longest, self.group, *self.results.values()):
@@ -245,7 +248,7 @@ class Emitter(UnitText):
         code.line("br label %group")
         code.label("finish")
         for number, slot in enumerate(shape.outs):
-            if slot not in self.kinds.varying:
+            if slot not in self.varying:
                 value = code.make(f"load i64, ptr {self.results[slot]}")
                 code.line(f"store i64 {value}, ptr {self.descriptor('outs', number)}")
         self.put_word("longest", code.make(f"load i64, ptr {self.longest}"))

@@ -15,7 +15,7 @@ from warpsim.native.pace import BEHIND, WITHIN, Pace, rate
 from warpsim.native.spots import WAITING, Place, Plans, Request, Spot
 from warpsim.native.text import Manner
 from warpsim.native.trace import Untraceable
-from warpsim.native.units import Former, kinds_of
+from warpsim.native.units import Former
 from warpsim.native.values import Unlowerable
 
 LEAST = 3
@@ -35,9 +35,8 @@ def written(plans: Plans, spot: Spot, givens: tuple[Given, ...], manner: Manner)
     shape = spot.shape
     if shape is None:
         return None
-    varying = frozenset(k for k, g in zip(shape.reads, givens, strict=True) if g.how != "same")
     try:
-        return draft(plans.known, shape, kinds_of(plans.known, shape, varying), givens, manner)
+        return draft(plans.known, shape, givens, manner)
     except (Untraceable, Unlowerable):
         spot.shape = None
         return None

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from warpsim.native.context import APART, CONTEXT, NOWHERE
 from warpsim.native.facts import Facts
-from warpsim.native.forms import Traced
-from warpsim.native.units import Kinds, Known, Shape
+from warpsim.native.forms import Key, Traced
+from warpsim.native.units import Known, Shape
 from warpsim.native.values import Code, Val, memory, width
 
 
@@ -55,8 +55,8 @@ class UnitText:
     mask: str
     lanes: str
 
-    def __init__(self, known: Known, shape: Shape, kinds: Kinds, manner: Manner, facts: Facts) -> None:
-        self.known, self.shape, self.kinds, self.manner, self.facts = known, shape, kinds, manner, facts
+    def __init__(self, known: Known, shape: Shape, varying: frozenset[Key], manner: Manner, facts: Facts) -> None:
+        self.known, self.shape, self.varying, self.manner, self.facts = known, shape, varying, manner, facts
         self.plan = shape.plan
         self.code = Code()
         self.code.row = manner.row or 32
@@ -148,7 +148,7 @@ class UnitText:
             if slot not in live:
                 continue
             value: Val = values(slot)
-            if slot not in self.kinds.varying:
+            if slot not in self.varying:
                 wide = value if value.type == "i64" else code.convert("zext", value, "i64")
                 code.line(f"store i64 {wide.text}, ptr {self.results[slot]}")
                 continue

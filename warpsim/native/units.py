@@ -86,7 +86,7 @@ class Piece:
 
 @attrs.define(eq=False)
 class Shape:
-    """A unit without the kinds of its values. ``entry`` is its first piece; ``pieces`` those of whole blocks."""
+    """A unit. ``entry`` is its first piece; ``pieces`` those of whole blocks."""
 
     plan: FunctionPlan
     entry: Piece
@@ -290,16 +290,8 @@ class Former:
 # ---- what all lanes share -------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
-class Kinds:
-    """Which registers differ among lanes where blocks begin and end, and which blocks lanes enter apart."""
-
-    varying: frozenset[Key]
-    divergent: frozenset[int]
-
-
-def kinds_of(known: Known, shape: Shape, varying: frozenset[Key]) -> Kinds:
-    """What differs among lanes, if the given of the unit's inputs do."""
+def varying_of(known: Known, shape: Shape, varying: frozenset[Key]) -> frozenset[Key]:
+    """The registers that differ among lanes where blocks begin and end, if the given of the unit's inputs do."""
     plan = shape.plan
     found, apart = set(varying), set[int]()
     changed = True
@@ -327,7 +319,7 @@ def kinds_of(known: Known, shape: Shape, varying: frozenset[Key]) -> Kinds:
                 if not reached <= apart:
                     apart |= reached
                     changed = True
-    return Kinds(frozenset(found), frozenset(apart))
+    return frozenset(found)
 
 
 def reachable(shape: Shape, blocks: tuple[int, ...]) -> set[int]:

@@ -7,7 +7,7 @@ from warpsim.native.context import LOG_FULL, word
 # ---- the log --------------------------------------------------------------------------------------
 # Entries: what was there (in whole words), the address, the number of bytes; walked from the end.
 
-LOG = f"""
+_NOTE = f"""
 define i32 @ws_log(ptr %ctx, i64 %address, i64 %nbytes) {{
 entry:
 {word("log", "ptr")}{word("log_size")}{word("log_used")}
@@ -43,35 +43,14 @@ head:
   store i64 %after, ptr %p.log_used
   ret i32 0
 }}
+"""
 
-define i32 @ws_rollback(ptr %ctx) {{
-entry:
-{word("log", "ptr")}{word("log_used")}
-  br label %test
-test:
-  %used = phi i64 [ %log_used, %entry ], [ %before, %undo ]
-  %done = icmp eq i64 %used, 0
-  br i1 %done, label %end, label %undo
-undo:
-  %at = getelementptr i8, ptr %log, i64 %used
-  %h2 = getelementptr i8, ptr %at, i64 -8
-  %nbytes = load i64, ptr %h2
-  %h1 = getelementptr i8, ptr %at, i64 -16
-  %address = load i64, ptr %h1
-  %up = add i64 %nbytes, 7
-  %payload = and i64 %up, -8
-  %more = add i64 %payload, 16
-  %before = sub i64 %used, %more
-  %from = getelementptr i8, ptr %log, i64 %before
-  %to = inttoptr i64 %address to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %nbytes, i1 false)
-  br label %test
-end:
-  store i64 0, ptr %p.log_used
-  ret i32 0
-}}
 
-define i32 @ws_stored(ptr %ctx, i64 %first, i64 %last, ptr %marks) {{
+def _walk(head: str, each: str, last: str) -> str:
+    """A function that does ``each`` for every entry (its ``%address``, its ``%nbytes``, and what was there at ``%from``), and then
+    ``last``; ``each`` ends by jumps to ``next``."""
+    return f"""
+define i32 {head} {{
 entry:
 {word("log", "ptr")}{word("log_used")}
   br label %test
@@ -89,12 +68,41 @@ look:
   %payload = and i64 %up, -8
   %more = add i64 %payload, 16
   %before = sub i64 %used, %more
+  %from = getelementptr i8, ptr %log, i64 %before
+{each}
+next:
+  br label %test
+end:
+{last}
+}}
+"""
+
+
+_ROLLBACK = _walk(
+    "@ws_rollback(ptr %ctx)",
+    """
+  %to = inttoptr i64 %address to ptr
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %nbytes, i1 false)
+  br label %next
+""",
+    """
+  store i64 0, ptr %p.log_used
+  ret i32 0
+""",
+)
+_BETWEEN = """
   %behind = icmp sge i64 %address, %first
   %ahead = icmp slt i64 %address, %last
   %here = and i1 %behind, %ahead
   br i1 %here, label %mark, label %next
 mark:
   %place = sub i64 %address, %first
+"""
+"""Of entries that begin between two addresses: where their marks begin."""
+_STORED = _walk(
+    "@ws_stored(ptr %ctx, i64 %first, i64 %last, ptr %marks)",
+    f"""
+{_BETWEEN}
   %to = getelementptr i8, ptr %marks, i64 %place
   switch i64 %nbytes, label %many [ i64 4, label %four
                                     i64 8, label %eight ]
@@ -107,36 +115,13 @@ eight:
 many:
   call void @llvm.memset.p0.i64(ptr %to, i8 1, i64 %nbytes, i1 false)
   br label %next
-next:
-  br label %test
-end:
-  ret i32 0
-}}
-
-define i32 @ws_distinct(ptr %ctx, i64 %first, i64 %last, ptr %marks) {{
-entry:
-{word("log", "ptr")}{word("log_used")}
-  br label %test
-test:
-  %used = phi i64 [ %log_used, %entry ], [ %before, %next ]
-  %done = icmp eq i64 %used, 0
-  br i1 %done, label %good, label %look
-look:
-  %at = getelementptr i8, ptr %log, i64 %used
-  %h2 = getelementptr i8, ptr %at, i64 -8
-  %nbytes = load i64, ptr %h2
-  %h1 = getelementptr i8, ptr %at, i64 -16
-  %address = load i64, ptr %h1
-  %up = add i64 %nbytes, 7
-  %payload = and i64 %up, -8
-  %more = add i64 %payload, 16
-  %before = sub i64 %used, %more
-  %behind = icmp sge i64 %address, %first
-  %ahead = icmp slt i64 %address, %last
-  %here = and i1 %behind, %ahead
-  br i1 %here, label %mark, label %next
-mark:
-  %place = sub i64 %address, %first
+""",
+    "  ret i32 0",
+)
+_DISTINCT = _walk(
+    "@ws_distinct(ptr %ctx, i64 %first, i64 %last, ptr %marks)",
+    f"""
+{_BETWEEN}
   br label %byte
 byte:
   %k = phi i64 [ 0, %mark ], [ %k1, %new ]
@@ -150,11 +135,9 @@ new:
   %k1 = add i64 %k, 1
   %over = icmp eq i64 %k1, %nbytes
   br i1 %over, label %next, label %byte
-next:
-  br label %test
-good:
-  ret i32 1
 bad:
   ret i32 0
-}}
-"""
+""",
+    "  ret i32 1",
+)
+LOG = _NOTE + _ROLLBACK + _STORED + _DISTINCT
