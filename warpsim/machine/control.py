@@ -113,26 +113,27 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)
         parts = (
-            _compact(machine, group, np.flatnonzero(flags), live),
-            _compact(machine, group, np.flatnonzero(~flags), live),
+            compact(machine, group, np.flatnonzero(flags), live),
+            compact(machine, group, np.flatnonzero(~flags), live),
         )
     else:
         group.flush(live)
         yes, no = split(selection, mask)
-        parts = _fork(machine, group, yes), _fork(machine, group, no)
+        parts = fork(machine, group, yes), fork(machine, group, no)
     if machine.window.group_split is not None:
         machine.window.group_split(machine, group, parts)
     return parts
 
 
-def _fork(machine: Machine, group: Group, selection: Selection) -> Group:
+def fork(machine: Machine, group: Group, selection: Selection) -> Group:
+    """A group of some of a group's threads, at its place."""
     return machine.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
 
-def _compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | None) -> Group:
+def compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | None) -> Group:
     """Extract some lanes of a list of lanes, with their registers."""
     selection = from_positions(machine.batch.shape, group.selection.positions[keep])
-    child = _fork(machine, group, selection)
+    child = fork(machine, group, selection)
     child.back_edges, child.idle = group.back_edges, group.idle
     if not isinstance(selection, Lanes):
         group.flush(live)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 
 from warpsim.native.matrix_text import WIDE, Text, real, same
-from warpsim.numerics.operands import _WHOLE as WHOLE
-from warpsim.numerics.operands import FORMATS, NARROW, RAISED, ZERO
+from warpsim.numerics.operands import FORMATS, NARROW, RAISED, WHOLE, ZERO
 
 SPECIAL = frozenset(("f16", "bf16", "tf32", "e5m2", "e4m3"))
 """Types that have NaN."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.control import _compact, _fork
+from warpsim.machine.control import compact, fork
 from warpsim.machine.selection import Lanes
 from warpsim.machine.splitting import split
 from warpsim.native.tables import WarpTables
@@ -57,9 +57,9 @@ def leave(
         group.flush(live)
     for number in numbers:
         if whole:
-            part = _compact(machine, group, np.flatnonzero(ids == number), live)
+            part = compact(machine, group, np.flatnonzero(ids == number), live)
         else:
-            part = _fork(machine, group, split(group.selection, ids == number)[0])
+            part = fork(machine, group, split(group.selection, ids == number)[0])
             part.back_edges, part.idle = group.back_edges, group.idle
         part.block, part.at = places[number]
         machine.push(part)

@@ -35,7 +35,7 @@ def _fma(a: Any, b: Any, c: Any) -> Lane:
 
 def _fma32(a: Any, b: Any, c: Any) -> Any:
     if not any(isinstance(x, Lane) for x in (a, b, c)):
-        return _ORIGINAL["_fma_nearest"](a, b, c)
+        return _ORIGINAL["fma32"](a, b, c)
     return floating.canonical(_fma(a, b, c))  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ def _proxy() -> ModuleType:
     return module
 
 
-_ORIGINAL: dict[str, Any] = {"_fma_nearest": floating._fma_nearest, "fma64": floating.fma64}
+_ORIGINAL: dict[str, Any] = {"fma32": floating.fma32, "fma64": floating.fma64}
 _NUMPY = _proxy()
 _LOCK = threading.RLock()
 _BODIES = ("warpsim.isa.", "warpsim.numerics.")
@@ -79,11 +79,11 @@ def _stand_ins() -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if name.startswith(_BODIES) and vars(module).get("np") is np:
                 replace(module, "np", _NUMPY)
-        replace(floating, "_fma_nearest", _fma32)
+        replace(floating, "fma32", _fma32)
         replace(floating, "fma64", _fma64)
-        tables, squares = {k: Table(v) for k, v in approx._tables().items()}, Table(approx._squares())
-        replace(approx, "_tables", lambda: tables)
-        replace(approx, "_squares", lambda: squares)
+        tables, squares = {k: Table(v) for k, v in approx.coefficients().items()}, Table(approx.squares())
+        replace(approx, "coefficients", lambda: tables)
+        replace(approx, "squares", lambda: squares)
         try:
             yield
         finally:

@@ -21,13 +21,14 @@ SIGN = np.uint32(0x80000000)
 
 
 @lru_cache(maxsize=1)
-def _tables() -> dict[str, Array]:
+def coefficients() -> dict[str, Array]:
+    """Those of the functions' pieces, by their names."""
     with (files("warpsim.numerics") / "tables.npz").open("rb") as f, np.load(f) as stored:
         return {name: stored[name].astype(np.int64) for name in stored.files}
 
 
 @lru_cache(maxsize=1)
-def _squares() -> Array:
+def squares() -> Array:
     """The truncated square of every 17-bit number: partial products below 2^19 are dropped."""
     x = np.arange(1 << 17, dtype=np.int64)
     bits = [(x >> i) & 1 for i in range(17)]
@@ -42,9 +43,9 @@ def _squares() -> Array:
 
 
 def _interpolate(name: str, segment: Array, xl: Array, r: int, a: int, b: int) -> Array:
-    tables = _tables()
+    tables = coefficients()
     c0, c1, c2 = tables[f"{name}_C0"][segment], tables[f"{name}_C1"][segment], tables[f"{name}_C2"][segment]
-    return (c0 << 15) + r + a * c1 * xl + b * c2 * _squares()[xl]
+    return (c0 << 15) + r + a * c1 * xl + b * c2 * squares()[xl]
 
 
 def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
@@ -189,11 +190,11 @@ def tanh(x: Array) -> Array:
     k = _TANH_LOG[at]
     segment = _TANH_BASE[at] + (m >> (23 - k))
     xl = (m >> (6 - k)) & 0x1FFFF
-    tables = _tables()
+    tables = coefficients()
     s = (
         (tables["tanh_C0"][segment] << 17)
         + tables["tanh_C1"][segment] * xl
-        + 4 * tables["tanh_C2"][segment] * _squares()[xl]
+        + 4 * tables["tanh_C2"][segment] * squares()[xl]
     )
     length = np.frexp(np.maximum(s, 1).astype(np.float64))[1].astype(np.int64)
     shift = length - 24

@@ -160,7 +160,7 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     if a.dtype == F64:
         return fma64(a, b, c, mode)
     if mode == "rn":
-        return _fma_nearest(a, b, c)
+        return fma32(a, b, c)
     p = a.astype(F64) * b.astype(F64)
     c64 = c.astype(F64)
     r = narrow(odd_sum(p, c64), mode)
@@ -168,8 +168,8 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
 
 
-def _fma_nearest(a: Array, b: Array, c: Array) -> Array:
-    """The product is exact in f64; the sum is rounded twice only for ties and below the normal range.
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """a * b + c of f32. The product is exact in f64; the sum is rounded twice only for ties and below the normal range.
 
     Each pass works in place, because a third f64 array would evict the other two from the cache.
     """

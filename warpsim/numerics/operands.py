@@ -30,7 +30,7 @@ LEAST_SUM = 2 * (RAISED - 14)
 """The least sum of two such nonzero exponents; sums with a zero are below it."""
 ZERO = -1000
 """The exponent of a zero in bf16 and tf32; other exponents are -126 to 128."""
-_WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
+WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
 """Bits from a narrow type's sign to the low end of its byte in a register: padding is above, and for e2m1 also below.
 """
 
@@ -77,7 +77,7 @@ def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Fa
 
     if bits.dtype.itemsize == 4 and kind != "tf32":
         slot = 8 if kind in NARROW else 16
-        top = _WHOLE.get(kind, slot)
+        top = WHOLE.get(kind, slot)
         per = 32 // slot
         raw = scratch("values", (per, *bits.shape) if by_place else (len(bits), per, *bits.shape[1:]), np.int32)
         for place in range(per):
