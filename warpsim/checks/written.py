@@ -28,8 +28,8 @@ class WrittenBits(WordSpace):
 
     def __init__(self, size: int, n_columns: int) -> None:
         super().__init__(size, n_columns)
-        self.full = np.zeros(len(self.words), np.bool_)
-        self.open = len(self.words)
+        self.full = np.zeros(self.n_words, np.bool_)
+        self.open = self.n_words
         self._marked = 0
         self._looks = 0
 

@@ -21,19 +21,28 @@ class WordSpace:
 
     ``words`` and ``flat`` (the same, flattened) are for reading; call `own` before writing. A copy shares them until
     either side writes. ``companion`` is a memory of the same layout beside it, for watchers, which make, fill and read
-    it. It grows with it, and moves apply to both.
+    it. It grows with it, and moves apply to both. The words are made when they are needed, which they may never be where
+    compiled code works on a copy.
     """
+
+    __slots__ = ("companion", "flat", "n_columns", "n_words", "shared", "size", "words")
+    CACHES = frozenset({"flat", "shared"})
+    words: Array
+    flat: Array
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.size = size
         self.n_columns = n_columns
-        self.words = np.zeros((-(-size // 4), n_columns), np.uint32)
-        self.flat = self.words.reshape(-1)
+        self.n_words = -(-size // 4)
         self.companion: WordSpace | None = None
         self.shared = False
         """Whether a copy may have the same words, until `own` is called."""
 
-    CACHES = frozenset({"flat", "shared"})
+    def __getattr__(self, name: str) -> Array:
+        if name not in ("words", "flat"):
+            raise AttributeError(name)
+        self._have(np.zeros((self.n_words, self.n_columns), np.uint32))
+        return self.words if name == "words" else self.flat
 
     def __deepcopy__(self, memo: dict[int, object]) -> WordSpace:
         copied = copy.copy(self)
@@ -42,10 +51,12 @@ class WordSpace:
         return copied
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name not in ("flat", "shared")}
+        names = {*WordSpace.__slots__, *getattr(self, "__dict__", ())} - self.CACHES
+        return {name: getattr(self, name) for name in sorted(names)}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
+        for name, value in state.items():
+            setattr(self, name, value)
         self._have(self.words)
 
     def own(self) -> None:
@@ -54,7 +65,7 @@ class WordSpace:
             self._have(self.words.copy())
 
     def _have(self, words: Array) -> None:
-        self.words, self.flat, self.shared = words, words.reshape(-1), False
+        self.words, self.flat, self.shared, self.n_words = words, words.reshape(-1), False, len(words)
 
     def spare(self) -> None:
         """Scratch words for an access of any size at address 0, used by lanes with faulty addresses."""
