@@ -164,6 +164,3 @@ def _whole_ctas(machine: Machine, group: Group) -> bool:
 def _plausible(instruction: Instruction) -> bool:
     form = instruction.form
     return form.scope in (Scope.THREAD, Scope.WARP) and form.ports <= {"memory", "active", "report"}
-
-
-__all__ = ["Compiled"]

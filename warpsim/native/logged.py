@@ -36,7 +36,7 @@ def mark_stored(context: int, first: int, last: int, marks: int) -> None:
 
 def distinct(context: int, memory: GlobalMemory, first: int, last: int) -> bool:
     """Whether the unit has stored no byte of global memory between two addresses twice."""
-    for allocation in memory._allocations:
+    for allocation in memory.allocations:
         low, high = max(first, allocation.start), min(last, allocation.end)
         if low < high:
             host = allocation.data.ctypes.data + low - allocation.start

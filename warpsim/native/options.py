@@ -15,7 +15,6 @@ class Outcome(enum.Enum):
     REFUSED = "an access that the interpreter has to look at"
     DOUBT = "values that wrap round within a warp"
     AHEAD = "some have gone further than they may"
-    UNREADY = "a register that nothing has written"
     OVER = "the budget ends within"
 
 

@@ -52,11 +52,12 @@ class Private:
         ):
             if kept is None or space is None:
                 continue
-            words = kept[:, : len(space.words)].T
+            n_words = -(-space.size // 4)
+            words = kept[:, :n_words].T
             if len(self.columns) == space.n_columns:
-                space.words[...] = words
+                space.words[:n_words] = words
             else:
-                space.words[:, self.columns] = words
+                space.words[:n_words, self.columns] = words
 
 
 def enter(
@@ -67,7 +68,7 @@ def enter(
     space = machine.batch.shared
     marked: Any = space.companion
     tracked = marked is not None and bool(marked.open)
-    n_words, n_ctas = len(space.words), 1 if one_by_one else tables.n_ctas
+    n_words, n_ctas = -(-space.size // 4), 1 if one_by_one else tables.n_ctas
     half = -(-(n_words * 4 + PADDING) // 64) * 64
     if half % 4096 == 0:
         half += 64  # or the memories of all CTAs would lie in the same lines of the cache
@@ -85,10 +86,12 @@ def enter(
             data[...] = 0
         cleans[...] = 0 if tracked else space.size
     else:
-        data[:, :n_words] = (space.words if whole else space.words[:, columns]).T
+        words = space.words[:n_words]
+        data[:, :n_words] = (words if whole else words[:, columns]).T
         cleans[...] = space.size
         if tracked:
-            marks[:, :n_words] = (marked.words if whole else marked.words[:, columns]).T
+            words = marked.words[:n_words]
+            marks[:, :n_words] = (words if whole else words[:, columns]).T
             open_ = marks[:, :n_words] != ALL
             cleans[...] = np.where(open_.any(axis=1), open_.argmax(axis=1) * 4, space.size)
     scratch.put("private_bytes", half * 2)

@@ -6,19 +6,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
-from warpsim.machine.values import FLAT, Affine, retype
+from warpsim.machine.values import Affine, retype
 from warpsim.native import logged, private
 from warpsim.native.codes import Code
 from warpsim.native.context import CALL, CONTEXT, LOG_FULL, MET, PARTED, REFUSED
 from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
+from warpsim.native.memories import Memories, changed
 from warpsim.native.options import Outcome
 from warpsim.native.order import conflicts
 from warpsim.native.parting import all_leave, first_stop, leave
-from warpsim.native.tables import tables_of
-from warpsim.native.units import Shape
+from warpsim.native.tables import WarpTables, tables_of
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -94,13 +95,6 @@ def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
     return machine.launch.param_address + key[1] if kind == "parameters" else key[1]
 
 
-def is_uniform(value: Any) -> bool:
-    """Whether all lanes share a value, told without looking at its elements."""
-    if type(value) is int:
-        return True
-    return value.strides == FLAT if type(value) is Affine else value.size == 1
-
-
 def _signed(value: int) -> int:
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
@@ -126,14 +120,31 @@ def _describe(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return address, s1, s0, c1, c0, 1 if row else 2
 
 
+@attrs.define(eq=False)
+class _Call:
+    """One call of a unit: where its memory begins, and what it has left there."""
+
+    tables: WarpTables
+    n_groups: int
+    words: Any
+    """What it reads, what it leaves, and its counts."""
+    outs_at: int
+    counts_at: int
+    results: list[Any]
+    exits: Any
+    lanes: Any
+    ranges: Any
+    own: private.Private | None
+    found: dict[str, int] = attrs.field(factory=dict)
+    counts: list[int] = attrs.field(factory=list)
+
+
 class Runner:
     """Runs units for one launch."""
 
     def __init__(self, scratch: Scratch, noted: Noted | None = None) -> None:
         self.scratch, self.noted = scratch, noted
-        self._allocations: Any = None
-        self._address = 0
-        self._allocations_key: Any = None
+        self._memories = Memories()
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
         self.ended, self.stored = False, 0
@@ -152,13 +163,37 @@ class Runner:
     ) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
         ``through``: all threads have to come to the end."""
+        call = self._prepare(machine, group, code, values, limit, back_edges, through=through)
+        status = code.function(self.scratch.pointer)
+        if status:
+            outcome = _OUTCOMES.get(status, Outcome.REFUSED)
+        else:
+            outcome = self._looked_at(machine, group, code, call, limit, through=through)
+        if outcome is Outcome.DONE:
+            self._settle(machine, group, code, call)
+        else:
+            logged.take_back(self.scratch.pointer)
+        return outcome
+
+    def _prepare(
+        self,
+        machine: Machine,
+        group: Group,
+        code: Code,
+        values: list[Any],
+        limit: int,
+        back_edges: int,
+        *,
+        through: bool,
+    ) -> _Call:
+        """Describe what the unit is given."""
         shape, scratch, selection, context = code.shape, self.scratch, group.selection, self.scratch.context
         tables = tables_of(selection)
         per_group = tables.n // tables.n_ctas if shape.barriers else 1
         n_groups = tables.n // per_group
         context[:11] = n_groups, *tables.pointers
         if shape.touching:
-            self._spaces(machine, code, context)
+            self._memories.describe(machine, code, context)
         lives: list[int] = []
         for given, value in zip(code.given, values, strict=True):
             lives += _describe(value, given.how, selection.shape)
@@ -171,7 +206,7 @@ class Runner:
             *(address, address + 8 * outs_at, address + 8 * counts_at),
             *(back_edges, limit, 0, 0, per_group, 0, 0, 0, 0, code.tables, machine.batch.shape.n_ctas, frame),
         )
-        exits = scratch.array("exits", tables.n, np.int32)
+        exits = scratch.array("exits", tables.n, np.int32)[: tables.n]
         lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
         if shape.barriers:
             scratch.array("states", per_group, np.int32)
@@ -183,69 +218,59 @@ class Runner:
         own = None
         if code.manner.private:
             own = private.enter(machine, group, shape, tables, scratch, one_by_one=through and bool(shape.barriers))
-        status = code.function(scratch.pointer)
-        if status:
-            logged.take_back(self.scratch.pointer)
-            return _OUTCOMES.get(status, Outcome.REFUSED)
-        found = dict(zip(_FOUND, context[CALL].tolist(), strict=True))
-        common, counts = found["common_exit"], words[counts_at:].tolist()
-        first = first_stop(shape, common, exits[: tables.n], lanes)
-        self.ended = all_leave(machine, group, shape, common)
+        return _Call(tables, n_groups, words, outs_at, counts_at, results, exits, lanes, ranges, own)
+
+    def _looked_at(
+        self, machine: Machine, group: Group, code: Code, call: _Call, limit: int, *, through: bool
+    ) -> Outcome:
+        """Whether what the unit did is what the interpreter would have done."""
+        shape = code.shape
+        found = call.found = dict(zip(_FOUND, self.scratch.context[CALL].tolist(), strict=True))
+        call.counts = call.words[call.counts_at :].tolist()
+        first = first_stop(shape, found["common_exit"], call.exits, call.lanes)
+        self.ended = all_leave(machine, group, shape, found["common_exit"])
         if through and not self.ended:
-            logged.take_back(self.scratch.pointer)
             return Outcome.PARTED
-        if self._ahead(code, counts, first):
+        if _ahead(code, call.counts, first):
             # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
-            logged.take_back(self.scratch.pointer)
             self.ahead = max(first + 1, shape.entry.block + 1)
             return Outcome.AHEAD if limit > self.ahead else Outcome.PARTED
-        if ranges is not None and found["suspect"] and self._met(machine, code, ranges, tables, found["suspect"]):
-            logged.take_back(self.scratch.pointer)
+        if call.ranges is not None and found["suspect"] and self._met(machine, code, call):
             return Outcome.CONFLICT
-        if not self._count(machine, code, counts):
-            logged.take_back(self.scratch.pointer)
-            return Outcome.OVER
-        if self.noted is not None and ranges is not None:
-            tell(
-                self.noted,
-                machine.launch.memory,
-                code.written.effects,
-                ranges,
-                partial(logged.mark_stored, self.scratch.pointer),
-            )
+        return Outcome.DONE if self._count(machine, code, call.counts) else Outcome.OVER
+
+    def _settle(self, machine: Machine, group: Group, code: Code, call: _Call) -> None:
+        """What the unit has left becomes the machine's and the group's."""
+        shape, found = code.shape, call.found
+        if self.noted is not None and call.ranges is not None:
+            mark = partial(logged.mark_stored, self.scratch.pointer)
+            tell(self.noted, machine.launch.memory, code.written.effects, call.ranges, mark)
         self.stored = found["log_used"]
-        if own is not None and not self.ended:
-            own.leave()
-        self._commit(group, code, words[outs_at:], results)
+        if call.own is not None and not self.ended:
+            call.own.leave()
+        self._commit(group, code, call.words[call.outs_at :], call.results)
         if found["log_used"] or found["stored"]:
-            self._changed(machine, shape)
+            changed(machine, shape.stored, ended=self.ended)
         group.back_edges += found["longest"]
         if found["passed"]:
-            machine.batch.meetings += -(-found["passed"] // n_groups)
-        leave(machine, group, shape, common, exits[: tables.n], lanes, tables)
-        return Outcome.DONE
+            machine.batch.meetings += -(-found["passed"] // call.n_groups)
+        leave(machine, group, shape, found["common_exit"], call.exits, call.lanes, call.tables)
 
-    def _ahead(self, code: Code, counts: Any, block: int) -> bool:
-        """Whether any warp has touched memory in a block behind one in which others have stopped."""
-        touching = code.shape.touching
-        return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))
-
-    def _met(self, machine: Machine, code: Code, ranges: Any, tables: Any, suspect: int) -> bool:
+    def _met(self, machine: Machine, code: Code, call: _Call) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
-        written, chosen, memory = code.written, code.written.outer, machine.launch.memory
-
-        distinct = partial(logged.distinct, self.scratch.pointer, memory)
-
+        written, chosen, suspect = code.written, code.written.outer, call.found["suspect"]
+        distinct = partial(logged.distinct, self.scratch.pointer, machine.launch.memory)
         if suspect & 2:
             stores = [k for k in chosen if written.effects[k].kind == "store" and written.effects[k].space == "global"]
-            low, high = ranges[:, stores, 0], ranges[:, stores, 1]
+            low, high = call.ranges[:, stores, 0], call.ranges[:, stores, 1]
             there = low < high
             if not distinct(int(low[there].min()), int(high[there].max())):
                 return True
         if not suspect & 1:
             return False
         effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
-        return conflicts(effects, once, ranges[:, chosen], tables, distinct, warps=not code.shape.barriers)
+        ranges, warps = call.ranges[:, chosen], not code.shape.barriers
+        return conflicts(effects, once, ranges, call.tables, distinct, warps=warps)
 
     def _left_behind(self, selection: Any, words: Any, at: int, out: tuple[int, int, bool, Any]) -> Any:
         """Where a register is left whose lanes differ, described in ``words``: lanes of a warp side by side."""
@@ -262,45 +287,6 @@ class Runner:
         threads = n1 * n0 * size
         words[at : at + 6] = array.ctypes.data, n0 * size, size, m0 * threads, threads, 1
         return array.transpose(2, 3, 0, 1)
-
-    def _spaces(self, machine: Machine, code: Code, context: Any) -> None:
-        """Describe the memories that the unit accesses."""
-        memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
-        if code.shape.stores:
-            self._own(machine, spaces)
-        if "global" in spaces:
-            key = len(memory._starts), memory._next, memory._next_const, sum(memory._starts)
-            if key != self._allocations_key:
-                self._allocations_key = key
-                table = list[int]()
-                for a in memory._allocations:
-                    written = 0 if a.companion is None else a.companion.data.ctypes.data
-                    table += a.start, a.end, a.data.ctypes.data, written, a.read_only
-                self._allocations = np.array(table or [0, 0, 0, 0, 1], np.int64)
-                self._address = self._allocations.ctypes.data
-            at = CONTEXT["n_allocations"]
-            context[at : at + 2] = len(memory._starts), self._address
-            context[CONTEXT["memo"]] = self._address
-        for name, space in (("shared", batch.shared), ("local", batch.local)):
-            if name in spaces:
-                marks: Any = space.companion
-                tracked = 0 if marks is None or not marks.open else marks.words.ctypes.data
-                at = CONTEXT[name + "_words"]
-                context[at : at + 4] = space.words.ctypes.data, space.size, space.n_columns, tracked
-
-    def _own(self, machine: Machine, spaces: frozenset[str]) -> None:
-        """Before a unit stores: no copy of the state has the same bytes."""
-        memory, batch = machine.launch.memory, machine.batch
-        if "global" in spaces:
-            every = [b for a in memory._allocations for b in (a, a.companion) if b is not None and b.is_shared]
-            for one in every:
-                one.own()
-                self._allocations_key = None
-        for name, space in (("shared", batch.shared), ("local", batch.local)):
-            if name in spaces:
-                space.own()
-                if space.companion is not None:
-                    space.companion.own()
 
     # ---- what comes of it -------------------------------------------------------------------------
 
@@ -332,19 +318,8 @@ class Runner:
             env[slot] = array
             group.dirty.add(slot)
 
-    def _changed(self, machine: Machine, shape: Shape) -> None:
-        """Tell those who wait for memory, and the marks of what is written, if anybody is left."""
-        memory, kinds = machine.launch.memory, shape.stored
-        if kinds != {"local"}:
-            memory.version += 1
-        if "local" in kinds:
-            memory.private += 1
-        if self.ended:
-            return
-        for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
-            written: Any = space.companion
-            if (name in kinds or "generic" in kinds) and written is not None and written.open:
-                written.look_again()
 
-
-__all__ = ["Outcome", "Runner", "Scratch", "is_uniform", "value_of"]
+def _ahead(code: Code, counts: list[int], block: int) -> bool:
+    """Whether any warp has touched memory in a block behind one in which others have stopped."""
+    touching = code.shape.touching
+    return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))

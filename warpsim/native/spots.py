@@ -70,7 +70,7 @@ class Spot:
 
     def weaken(self, outcome: Outcome) -> None:
         """A unit gave up: after a few times its kind is left to the interpreter."""
-        if outcome in (Outcome.OVER, Outcome.UNREADY):
+        if outcome is Outcome.OVER:
             return
         options = self.options
         if outcome is Outcome.DOUBT:

@@ -1,0 +1,63 @@
+"""What compiled code is told of memory is what is there when it is called."""
+
+import copy
+import ctypes
+
+import numpy as np
+import pytest
+
+import warpsim
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.word_space import WordSpace
+from warpsim.native.memories import Memories
+
+FIELDS = 5
+"""Of an allocation in the table: start, end, its bytes, those of its companion, whether it is only read."""
+
+
+def bytes_told(memories, memory):
+    """Where the bytes of the first allocation are said to lie, and those beside them."""
+    _, address = memories.allocations(memory)
+    return list((ctypes.c_int64 * FIELDS).from_address(address))[2:4]
+
+
+def test_bytes_that_move():
+    """A copy of the state that writes first has its bytes elsewhere from then on; a companion may come later."""
+    memory, memories = GlobalMemory(), Memories()
+    memory.map(np.zeros(64, np.uint8))
+    state = copy.deepcopy(memory)
+    (allocation,) = state.allocations
+    before = bytes_told(memories, state)
+    assert before == [allocation.data.ctypes.data, 0]
+
+    allocation.own()
+    allocation.companion = Allocation(allocation.start, np.zeros(64, np.uint8), "beside", read_only=False)
+    after = bytes_told(memories, state)
+    assert after == [allocation.data.ctypes.data, allocation.companion.data.ctypes.data]
+    assert after[0] != before[0]
+
+
+def test_shared_memory_of_nobody(monkeypatch):
+    """CTAs that run one after the other, each in the same memory, need none in the batch."""
+    made = []
+    have = WordSpace._have
+    monkeypatch.setattr(WordSpace, "_have", lambda self, words: (made.append(words.nbytes), have(self, words))[1])
+    kernel = warpsim.load(
+        """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 o) { .reg .b32 %r<4>; .reg .b64 %d<4>; .shared .b32 tile[64];
+ld.param.u64 %d1, [o]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;
+st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r1, [%r3];
+mov.u32 %r2, %ctaid.x; mad.lo.u32 %r2, %r2, 64, %r1; mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d1;
+st.global.u32 [%d2], %r1; ret; }"""
+    )["k"]
+    for _ in range(2):
+        made.clear()
+        out = np.zeros(64 * 64, np.uint32)
+        kernel((64,), (64,), (out,), engine="compiled", batch_threads=128)
+        assert out.tolist() == list(range(64)) * 64
+    assert sum(made) < 64 * 256

@@ -1,0 +1,89 @@
+"""The memories that units access, as they lie in the host's: global memory's allocations, the words of shared and local memory."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.native.context import CONTEXT
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import GlobalMemory
+    from warpsim.native.codes import Code
+
+
+class Memories:
+    """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+        """What the table of allocations was made of: nothing else can lie there meanwhile."""
+        self._table: Any = None
+        self._address = 0
+
+    def describe(self, machine: Machine, code: Code, context: Any) -> None:
+        """Before a call."""
+        memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
+        if code.shape.stores:
+            _own(machine, spaces)
+        if "global" in spaces:
+            at, (count, address) = CONTEXT["n_allocations"], self.allocations(memory)
+            context[at : at + 2], context[CONTEXT["memo"]] = (count, address), address
+        for name, space in (("shared", batch.shared), ("local", batch.local)):
+            if name not in spaces:
+                continue
+            at = CONTEXT[name + "_words"]
+            if name == "shared" and code.manner.private:
+                context[at + 1] = space.size
+                continue
+            marks: Any = space.companion
+            tracked = 0 if marks is None or not marks.open else marks.words.ctypes.data
+            context[at : at + 4] = space.words.ctypes.data, space.size, space.n_columns, tracked
+
+    def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
+        """How many there are, and the address of their table, which is made anew where any of them lies elsewhere."""
+        held, allocations = list[Any](), memory.allocations
+        for a in allocations:
+            held += a, a.data, None if a.companion is None else a.companion.data
+        if len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
+            self._held = held
+            table = list[int]()
+            for a in allocations:
+                written = 0 if a.companion is None else a.companion.data.ctypes.data
+                table += a.start, a.end, a.data.ctypes.data, written, a.read_only
+            self._table = np.array(table or [0, 0, 0, 0, 1], np.int64)
+            self._address = self._table.ctypes.data
+        return len(allocations), self._address
+
+
+def _own(machine: Machine, spaces: frozenset[str]) -> None:
+    """Before a unit stores: no copy of the state has the same bytes."""
+    memory, batch = machine.launch.memory, machine.batch
+    if "global" in spaces:
+        for allocation in memory.allocations:
+            allocation.own()
+            if allocation.companion is not None:
+                allocation.companion.own()
+    for name, space in (("shared", batch.shared), ("local", batch.local)):
+        if name in spaces:
+            space.own()
+            if space.companion is not None:
+                space.companion.own()
+
+
+def changed(machine: Machine, stored: frozenset[str], *, ended: bool) -> None:
+    """Tell those who wait for memory of what a call has stored, and the marks of what is written, if anybody is left."""
+    memory = machine.launch.memory
+    if stored != {"local"}:
+        memory.version += 1
+    if "local" in stored:
+        memory.private += 1
+    if ended:
+        return
+    for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
+        written: Any = space.companion
+        if (name in stored or "generic" in stored) and written is not None and written.open:
+            written.look_again()
