@@ -196,6 +196,17 @@ class RaceCells(RaceFindings):
         if wanted.any():
             second[index[wanted]] = old[wanted]
 
+    def _note_earlier_readers(self, cells: Cells, index: Array, threads: Array, stamp: Array) -> None:
+        """Keep readers whose turn was before that of the readers kept so far, as if they had been noted then."""
+        read = cells.of("read").take(index)
+        fresh = read == 0
+        self._note_readers(cells, index[fresh], threads[fresh], threads[fresh], stamp[fresh])
+        second, per_warp = cells.of("other"), self.n_ctas * 32
+        warps, kept = (read & THREAD) // per_warp, second.take(index)
+        near = (kept & THREAD) // per_warp == warps
+        wanted = ~fresh & (read & THREAD != threads) & ((kept == 0) | (near & (warps != threads // per_warp)))
+        second[index[wanted]] = stamp[wanted]
+
     def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Array | bool:
         """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these
         threads.

@@ -237,7 +237,7 @@ class Races(RaceCells):
             cells.fit(size)
             who = np.repeat(starters[runs], size // cells.granule)
             index = (at - allocation.start)[:, None] // cells.granule + np.arange(size // cells.granule)
-            self._note_readers(cells, index.reshape(-1), who, who, time << SHIFT | who)
+            self._note_earlier_readers(cells, index.reshape(-1), who, time << SHIFT | who)
 
     def _stored(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
         """Check what copies write in global memory."""
