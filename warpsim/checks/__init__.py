@@ -5,7 +5,7 @@ notes and companions. The machine imports nothing from here; it reports only its
 
 ::
 
-    races, race_*, order, knowledge, cells   accesses that nothing orders
+    races, race_*, order, learned, lanes_met, cluster_phases, cells   accesses that nothing orders
     proxies, map_fences                      memory accessed through the generic and another proxy without a fence in between
     uninitialised, passages, undefined_*, written, origins   data that was never written, bit by bit
     async_*, stamps                          memory that copies and wgmma in flight still read or write

@@ -46,9 +46,9 @@ class ClusterPhases:
         """The columns in the clusters of these."""
         return np.flatnonzero(np.isin(self.clusters, self.clusters[columns]))
 
-    def arrive(self, index: Array, phases: Array, own: tuple[Array, Array], met: tuple[Array, Array]) -> None:
-        """Note that threads (flat indices) arrive for ``phases``, and release their accesses before ``own``, by kind,
-        and what they know of their CTAs and warps, which have ``met`` at these times.
+    def arrive(self, index: Array, phases: Array, released: tuple[Array, Array]) -> None:
+        """Note that threads (flat indices) arrive for ``phases``. By kind, three times are ``released`` by each: that
+        before which its own accesses are, and those of the barriers of its CTA and its warp that it knows of.
         """
         threads, columns = np.divmod(index, len(self.begun))
         self.entered.reshape(-1)[index] = phases
@@ -59,21 +59,21 @@ class ClusterPhases:
                 peers = self.peers(fresh)
                 self.begun[peers] = phase
                 self.released[:, phase % SLOTS, :, peers] = self.released[:, (phase - 1) % SLOTS, :, peers]
-            cta, warp = (times[some] for times in met)
             for kind in (ALL, INITS):
-                before, into = own[kind][some], self.released[kind, phase % SLOTS]
-                np.maximum.at(into, (here, there), before)
+                own, cta, warp = released[kind][:, some]
+                into = self.released[kind, phase % SLOTS]
+                np.maximum.at(into, (here, there), own)
                 all_over: Array = np.zeros(into.shape[1], np.int64)
-                np.maximum.at(all_over, there, np.where(cta < before, cta, 0))
+                np.maximum.at(all_over, there, cta)
                 latest = np.tile(all_over, (-(-len(into) // 32), 1))
-                np.maximum.at(latest, (here >> 5, there), np.where(warp < before, warp, 0))
+                np.maximum.at(latest, (here >> 5, there), warp)
                 np.maximum(into, np.repeat(latest, 32, axis=0)[: len(into)], out=into)
 
-    def release_agents(self, index: Array, agents: Array, times: Array) -> None:
-        """Release what threads that have just arrived know of the agents of their warpgroups."""
+    def release_others(self, index: Array, others: Array, times: Array) -> None:
+        """Release what threads that have just arrived know of others (threads or agents) of their CTAs."""
         phases = self.entered.reshape(-1)[index]
         np.maximum.at(
-            self.released, (np.array([[ALL], [INITS]]), phases % SLOTS, agents, index % len(self.begun)), times
+            self.released, (np.array([[ALL], [INITS]]), phases % SLOTS, others, index % len(self.begun)), times
         )
 
     def wait(self, index: Array) -> None:

@@ -2,7 +2,8 @@
 
 Time is the step number, which increases with every step of a launch. Steps run one after another, so an access by
 thread t at time s happens before what thread u does now exactly if both have synchronised after s. Synchronisation of a
-whole CTA or warp is one number per thread, the time of the last barrier. `ClusterPhases` has what cluster barriers order.
+whole CTA or warp is one number per thread, the time of the last barrier. `LanesMet` has what instructions for some lanes
+of a warp order, `ClusterPhases` what cluster barriers do.
 All other synchronisation (mbarriers, barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with
 the time, for each of its threads, before which its accesses are known. Knowledge is immutable and shared between threads.
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from warpsim.checks.cluster_phases import ALL, SLOTS, ClusterPhases
 from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
+from warpsim.checks.lanes_met import LanesMet
 from warpsim.checks.learned import Learned
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
@@ -46,10 +48,10 @@ class Order(Learned):
         self.cta_time = np.ones((self.rows, 1), np.int64)
         self.warp_time = np.zeros((self.rows, 1), np.int64)
         self.agent_time: Array | None = None
-        self.part_time: Array | None = None
-        self.part_mask: Array | None = None
+        self.lanes_met: LanesMet | None = None
         self.phases: ClusterPhases | None = None
-        self.fence_time: dict[str, Array] = {}
+        self.fences: dict[str, Array] = {}
+        """Of each thread's last fence, by scope: its time, and those of the barriers of the CTA and the warp before it."""
         self.floor = 1
         self.clusters = clusters
 
@@ -60,11 +62,13 @@ class Order(Learned):
         if not self.uniform:
             return
         self.uniform, self.width = False, self.shape.n_ctas
-        for name in ("cta_time", "warp_time", "agent_time", "part_time", "part_mask"):
+        for name in ("cta_time", "warp_time", "agent_time"):
             array = getattr(self, name)
             if array is not None:
                 setattr(self, name, np.repeat(array, self.width, axis=1))
-        self.fence_time = {scope: np.repeat(a, self.width, axis=1) for scope, a in self.fence_time.items()}
+        if self.lanes_met is not None:
+            self.lanes_met.widen(self.width)
+        self.fences = {scope: np.repeat(a, self.width, axis=-1) for scope, a in self.fences.items()}
         if self.phases is not None:
             self.phases.widen(self.clusters)
 
@@ -105,10 +109,9 @@ class Order(Learned):
         if masks is None:
             self.warp_time.reshape(-1)[index] = now
             return
-        if self.part_time is None or self.part_mask is None:
-            self.part_time, self.part_mask = self._fresh(), self._fresh()
-        self.part_time.reshape(-1)[index] = now
-        self.part_mask.reshape(-1)[index] |= masks.astype(np.int64)
+        if self.lanes_met is None:
+            self.lanes_met = LanesMet(self.shape.n_threads, self.width)
+        self.lanes_met.meet(index, masks, now)
 
     def agent_wait(self, positions: Array, now: int) -> None:
         """Note that these threads waited for the wgmma of their warpgroups."""
@@ -121,22 +124,23 @@ class Order(Learned):
         if self.phases is None:
             self.phases = ClusterPhases(self.rows, self.clusters[: self.width])
         index, clocks = self._index(positions), self.phases
-        everything = np.full(len(positions), now) if release else self.fenced(positions, "gpu")
-        inits = np.maximum(everything, self.fenced(positions, "inits"))
+        everything = self._clocks(index, now) if release else self._at_fence(index, "gpu")
         clocks.relaxed |= not release
-        met = self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index]
-        clocks.arrive(index, phases, (everything, inits), met)
+        clocks.arrive(index, phases, (everything, np.maximum(everything, self._at_fence(index, "inits"))))
+        before = everything[0]
+        if self.lanes_met is not None:
+            which, threads, times = self.lanes_met.known(index)
+            clocks.release_others(index[which], threads, np.where(times < before[which], times, 0))
         if self.agent_time is not None:
             agents = self.shape.n_threads + (positions // self.shape.n_ctas >> 7)
             times = self.agent_time.reshape(-1)[index]
-            clocks.release_agents(index, agents, np.where(times < everything, times, 0))
+            clocks.release_others(index, agents, np.where(times < before, times, 0))
         if self.known is not None and self.known.reshape(-1)[positions].any():
+            released = positions[before > 0]
             for key, mine in self._meetings(positions):
                 self.variables.pop((*key[:-1], key[-1] - SLOTS), None)
                 rows = self.variables.setdefault(key, {})
-                for number in np.unique(
-                    self.known.reshape(-1)[mine[everything[np.isin(positions, mine)] > 0]]
-                ).tolist():
+                for number in np.unique(self.known.reshape(-1)[np.intersect1d(mine, released)]).tolist():
                     join(rows, self.table[number])
 
     def cluster_wait(self, positions: Array) -> None:
@@ -161,28 +165,43 @@ class Order(Learned):
     def fence(self, positions: Array, scope: str, now: int) -> None:
         """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
         for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
-            if level not in self.fence_time:
-                self.fence_time[level] = self._fresh()
-            self.fence_time[level].reshape(-1)[self._index(positions)] = now
+            self._note_fence(positions, level, now)
         self.take_pending(positions)
 
     def fence_inits(self, positions: Array, now: int) -> None:
         """Note a fence for mbarriers that these threads have initialised."""
-        self.fence_time.setdefault("inits", self._fresh()).reshape(-1)[self._index(positions)] = now
+        self._note_fence(positions, "inits", now)
+
+    def _note_fence(self, positions: Array, scope: str, now: int) -> None:
+        index = self._index(positions)
+        if scope not in self.fences:
+            self.fences[scope] = np.zeros((3, self.rows, self.width), np.int64)
+        self.fences[scope].reshape(3, -1)[:, index] = self._clocks(index, now)
+
+    def _clocks(self, index: Array, now: int) -> Array:
+        """The time, and those of the last barriers of the CTA and the warp of threads (flat indices)."""
+        return np.stack([np.full(len(index), now), self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index]])
+
+    def _at_fence(self, index: Array, scope: str) -> Array:
+        """`_clocks` at each thread's last fence of at least this scope, 0 if there was none."""
+        times = self.fences.get(scope)
+        return np.zeros((3, len(index)), np.int64) if times is None else times.reshape(3, -1)[:, index]
 
     def fenced(self, positions: Array, scope: str) -> Array:
         """The time of each thread's last fence of at least this scope, 0 if there was none."""
-        times = self.fence_time.get(scope)
-        return np.zeros(positions.shape, np.int64) if times is None else self._of(times, positions)
+        times = self.fences.get(scope)
+        return np.zeros(positions.shape, np.int64) if times is None else self._of(times[0], positions)
 
     # ---- knowledge ---------------------------------------------------------------------------
 
     def past_of(self, positions: Array) -> Past | None:
         """What these threads know, if it is the same for all and consists of barrier times only."""
         waited = None if self.phases is None else self.phases.waited
-        for times in (self.part_time, self.agent_time, self.known, waited):
+        for times in (self.agent_time, self.known, waited):
             if times is not None and self._of(times, positions).any():
                 return None
+        if self.lanes_met is not None and self.lanes_met.any_of(self._index(positions)):
+            return None
         cta, warp = (self._of(times, positions) for times in (self.cta_time, self.warp_time))
         if cta.min() != cta.max() or warp.min() != warp.max():
             return None
@@ -216,13 +235,9 @@ class Order(Learned):
             for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
                 part = row[warp * 32 : warp * 32 + 32]
                 np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
-            if self.part_time is not None and self.part_mask is not None:
-                for position in mine[self.part_time.reshape(-1)[mine] > 0].tolist():
-                    lanes = self.part_mask.reshape(-1)[position] >> np.arange(32) & 1
-                    first = position // n_ctas & ~31
-                    part = row[first : first + 32]
-                    at = lanes[: len(part)].astype(np.bool_)
-                    part[at] = np.maximum(part[at], self.part_time.reshape(-1)[position])
+            if self.lanes_met is not None:
+                _, others, met = self.lanes_met.known(mine)
+                np.maximum.at(row, others, met)
             np.maximum.at(row, threads, times)
             if self.agent_time is not None:
                 np.maximum.at(row, n_threads + (threads >> 7), self.agent_time.reshape(-1)[mine])
@@ -241,9 +256,11 @@ class Order(Learned):
         ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.
         """
         self.widen()
-        unusual = () if past is not None else (self.part_time, None if self.phases is None else self.phases.waited)
-        if any(times is not None and times.reshape(-1)[positions].any() for times in unusual):
-            return False
+        if past is None:
+            if self.lanes_met is not None and self.lanes_met.any_of(positions):
+                return False
+            if self.phases is not None and self.phases.waited.reshape(-1)[positions].any():
+                return False
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
         threads = positions // n_ctas
         group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(positions)]))
@@ -295,9 +312,8 @@ class Order(Learned):
         ordered |= same_cta & (times < self._of(self.cta_time, positions))
         same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
-        if self.part_time is not None and self.part_mask is not None:
-            named = self._of(self.part_mask, positions) >> (theirs // n_ctas & 31) & 1
-            ordered |= same_warp & (named != 0) & (times < self._of(self.part_time, positions))
+        if self.lanes_met is not None:
+            ordered |= same_warp & self.lanes_met.ordered(self._index(positions), theirs // n_ctas & 31, times)
         if self.agent_time is not None:
             agent = self.shape.n_threads + (positions // n_ctas >> 7)
             ordered |= same_cta & (theirs // n_ctas == agent) & (times < self._of(self.agent_time, positions))

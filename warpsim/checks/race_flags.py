@@ -34,7 +34,7 @@ class RaceFlags(RaceClocks):
     @property
     def has_flags(self) -> bool:
         """Whether this step's strong access can be to a flag: it or a fence before releases, or a flag exists."""
-        return self.note.release or bool(self.order.fence_time) or self.launch.led or bool(self.launch.flags)
+        return self.note.release or bool(self.order.fences) or self.launch.led or bool(self.launch.flags)
 
     def strong(
         self,
