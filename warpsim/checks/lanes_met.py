@@ -21,18 +21,15 @@ class LanesMet:
         self.times, self.width = np.repeat(self.times, width, axis=0), width
 
     def meet(self, index: Array, masks: Array, now: int) -> None:
-        """Note that threads (flat indices), all of a mask together, have met the lanes of their ``masks``."""
-        if not len(index):
-            return
-        masks = masks.astype(np.int64)
-        warps = (index // self.width // LANES) * self.width + index % self.width
-        keys = warps << LANES | masks
-        order = np.argsort(keys, kind="stable")
-        index, masks, keys = index[order], masks[order], keys[order]
-        starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
-        named = masks[starts, None] >> np.arange(LANES) & 1 != 0
-        known = np.where(named, now, np.maximum.reduceat(self.times[index], starts, axis=0))
-        self.times[index] = np.repeat(known, np.diff(np.r_[starts, len(index)]), axis=0)
+        """Note that threads (flat indices) have met the lanes of their ``masks``, wherever those execute it."""
+        warps, columns = index // self.width // LANES, index % self.width
+        keys, group = np.unique((warps * self.width + columns) << LANES | masks.astype(np.int64), return_inverse=True)
+        named = keys[:, None] >> np.arange(LANES) & 1 != 0
+        warps, columns = np.divmod(keys >> LANES, self.width)
+        lanes = (warps[:, None] * LANES + np.arange(LANES)) * self.width + columns[:, None]
+        rows = self.times.take(lanes, axis=0, mode="clip")
+        known = np.where(named, now, np.where(named[..., None], rows, 0).max(axis=1))
+        self.times[index] = known[group.reshape(-1)]
 
     def any_of(self, index: Array) -> bool:
         """Whether any of these threads has met others so."""
