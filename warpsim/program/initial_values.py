@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -27,12 +27,14 @@ class InitialValues:
         relocations: list[Relocation] = []
         for leaf in _leaves(tree):
             if isinstance(leaf, ast.Numbers):
-                if type.kind == "f":
-                    self._no_float(leaf.span, type)
+                self._allowed(leaf.span, type, floating=leaf.width > 0)
+                values: Sequence[int] = leaf.values
+                if leaf.width > type.bits == 32:
+                    values = [float_bits(ast.Float(bits, leaf.width, leaf.span), 32) for bits in values]
                 if type.bytes > 8:
-                    data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
+                    data += b"".join([value.to_bytes(type.bytes, "little") for value in values])
                 else:
-                    data += np.array(leaf.values, np.uint64).astype(f"<u{type.bytes}").tobytes()
+                    data += np.array(values, np.uint64).astype(f"<u{type.bytes}").tobytes()
             elif leaf.symbol is not None:
                 self._address(leaf, leaf.symbol.text, type)
                 place = len(data), type.bytes, leaf.symbol.text
@@ -64,21 +66,22 @@ class InitialValues:
     def _literal(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
         """Convert a literal to the bytes of a type, as the assembler does."""
         value = leaf.value
+        self._allowed(leaf.span, type, floating=isinstance(value, ast.Float))
         if isinstance(value, ast.Float):
-            if type.kind not in "fb" or type.name in ("f16", "f16x2"):
-                message = f"a .{type.name} variable cannot have a floating-point initial value"
-                self._problems.add("initialiser", leaf.span, message)
             bits = float_bits(value, 32) if type.bits == 32 else value.bits
         else:
             assert isinstance(value, ast.Integer)
-            if type.kind == "f" or type.name == "f16x2":
-                self._no_float(leaf.span, type)
             bits = value.value & (2**64 - 1)
         return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
-    def _no_float(self, span: Span, type: ScalarType) -> None:
-        message = f"an integer cannot initialise a .{type.name}"
-        self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
+    def _allowed(self, span: Span, type: ScalarType, *, floating: bool) -> None:
+        """Whether a type takes literals of a kind."""
+        if floating and (type.kind not in "fb" or type.name in ("f16", "f16x2")):
+            message = f"a .{type.name} variable cannot have a floating-point initial value"
+            self._problems.add("initialiser", span, message)
+        elif not floating and (type.kind == "f" or type.name == "f16x2"):
+            message = f"an integer cannot initialise a .{type.name}"
+            self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
 
 
 def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:

@@ -357,14 +357,9 @@ def _length(tree: ast.InitialiserTree) -> int:
 
 def _first(numbers: ast.Numbers) -> ast.Initialiser:
     """The first of many leaves."""
-    return ast.Initialiser(
-        ast.Integer(numbers.values[0], unsigned=False, span=numbers.span),
-        None,
-        0,
-        generic=False,
-        mask=None,
-        span=numbers.span,
-    )
+    value, span = numbers.values[0], numbers.span
+    literal = ast.Float(value, numbers.width, span) if numbers.width else ast.Integer(value, unsigned=False, span=span)
+    return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)
 
 
 def _is_open(symbol: Symbol) -> bool:

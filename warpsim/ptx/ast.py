@@ -174,9 +174,11 @@ class Initialiser:
 
 @attrs.frozen
 class Numbers:
-    """Consecutive leaves that are plain integers: ``1, 2, 3``."""
+    """Consecutive leaves that are numbers: integers of 64 bits, or the bits of floating-point literals of a ``width``."""
 
     values: tuple[int, ...]
+    width: int
+    """0 for integers."""
     span: Span = attrs.field(eq=False)
 
 

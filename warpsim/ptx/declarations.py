@@ -187,8 +187,9 @@ class DeclarationParser(ExpressionParser):
         if s.accept("}"):
             return ()
         if s.kind == "numbers":
-            span = s.span()
-            numbers = ast.Numbers(tuple(map(int, s.take().split(","))), span)
+            width, values = s.tables[s.i]
+            numbers = ast.Numbers(values, width, s.span())
+            s.skip()
             s.expect("}")
             return (numbers,)
         parts = [self._initialiser(depth + 1)]

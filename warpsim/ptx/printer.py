@@ -125,7 +125,8 @@ def _initialiser(tree: ast.InitialiserTree) -> str:
     if isinstance(tree, tuple):
         return "{" + ", ".join(_initialiser(part) for part in tree) + "}"
     if isinstance(tree, ast.Numbers):
-        return ", ".join(map(str, tree.values))
+        form = {0: "{}", 32: "0f{:08X}", 64: "0d{:016X}"}[tree.width]
+        return ", ".join(map(form.format, tree.values))
     if tree.value is not None:
         return operand(tree.value)
     assert tree.symbol is not None

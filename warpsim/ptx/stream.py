@@ -25,7 +25,7 @@ class Stream:
     def __init__(self, text: str, file: str) -> None:
         tokens = Tokens(text, file)
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
-        self.newlines = tokens.newlines
+        self.newlines, self.tables = tokens.newlines, tokens.tables
         self.file = file
         self.source = text
         self.i = 0

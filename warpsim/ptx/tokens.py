@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterator
 
-MASTER = re.compile(
-    r"""
-    (?P<numbers>(?<=\{)(?:0|[1-9]\d{0,18})(?:,\s*(?:0|[1-9]\d{0,18})){63,}(?=\s*\}))
-  | (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
+SINGLES = r"""
+    (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
   | (?P<newline>\n[ \t]*(?:\#[^\n]*)?)
   | (?P<float>0[fF][0-9a-fA-F]{8}(?![\w])|0[dD][0-9a-fA-F]{16}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
   | (?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
@@ -17,15 +17,47 @@ MASTER = re.compile(
   | (?P<unended>/\*.*|"[^\n]*)
   | (?P<operator>&&|\|\||<<|>>|==|!=|<=|>=|::|[-+*/%&|^~!?:,;(){}\[\]<>=@])
   | (?P<bad>.)
-""",
-    re.VERBOSE | re.DOTALL | re.ASCII,
-)
+"""
+FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
+PLAIN = re.compile(SINGLES, FLAGS)
+MASTER = re.compile(rf"(?P<numbers>(?<=\{{)[\s0-9a-fA-FxXU,-]{{33,}}(?=\}})) | {SINGLES}", FLAGS)
+TABLE = 17
+"""Numbers in braces that are one token; vector operands have fewer."""
+
+
+def numbers(text: str) -> tuple[int, tuple[int, ...]] | None:
+    """The values of ``1, -2, 0x3``, or the bits of ``0f3F800000, 0f40000000`` and of as many digits of ``0d``, and the width of
+    these, 0 for integers; None for anything else."""
+    if text.count(",") < TABLE - 1:
+        return None
+    head = text.lstrip()[:2].lower()
+    if head in ("0f", "0d"):
+        size, letter = (4, "I") if head == "0f" else (8, "Q")
+        parts = [part.strip() for part in text.split(",")]
+        if not all(len(part) == 2 + 2 * size and part[:2].lower() == head for part in parts):
+            return None
+        try:
+            data = bytes.fromhex("".join([part[2:] for part in parts]))
+        except ValueError:
+            return None
+        if len(data) != size * len(parts):
+            return None
+        return 8 * size, struct.unpack(f">{len(parts)}{letter}", data)
+    try:
+        values = tuple([int(part, 0) for part in re.sub(r"(?<=[0-9a-fA-F])U(?=\s*(?:,|\Z))", "", text).split(",")])
+    except ValueError:
+        return None
+    least, most = min(values), max(values)
+    if least <= -(1 << 63) or most >> 64:
+        return None
+    return 0, tuple([value & (1 << 64) - 1 for value in values]) if least < 0 else values
 
 
 class Tokens:
     """Kinds, texts and character offsets, ending with a token of kind ``end``.
 
-    A long list of plain numbers in braces (the initial values of a table) is a single token of kind ``numbers``.
+    A long list of numbers in braces (the initial values of a table) is a single token of kind ``numbers``; ``tables`` has its
+    values, by its place among the tokens.
     """
 
     def __init__(self, text: str, file: str) -> None:
@@ -34,10 +66,23 @@ class Tokens:
         self.kinds: list[str] = []
         self.texts: list[str] = []
         self.starts: list[int] = []
-        kinds, texts, starts = self.kinds, self.texts, self.starts
-        newlines = [0]
-        for match in MASTER.finditer(text):
+        self.newlines = [0]
+        self.tables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._scan(MASTER.finditer(text))
+        self.kinds.append("end")
+        self.texts.append("")
+        self.starts.append(len(text))
+
+    def _scan(self, matches: Iterator[re.Match[str]]) -> None:
+        kinds, texts, starts, newlines = self.kinds, self.texts, self.starts, self.newlines
+        for match in matches:
             kind = match.lastgroup
+            if kind == "numbers":
+                found = numbers(match.group())
+                if found is None:
+                    self._scan(PLAIN.finditer(self.text, *match.span()))
+                    continue
+                self.tables[len(kinds)] = found
             if kind == "skip" or kind == "numbers":
                 value = match.group()
                 at = value.find("\n")
@@ -54,7 +99,6 @@ class Tokens:
             kinds.append(kind)  # type: ignore[arg-type]
             texts.append(match.group())
             starts.append(match.start())
-        kinds.append("end")
-        texts.append("")
-        starts.append(len(text))
-        self.newlines = newlines
+            if kind == "numbers":
+                texts[-1] = value.lstrip()
+                starts[-1] += len(value) - len(texts[-1])

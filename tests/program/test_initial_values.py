@@ -1,0 +1,97 @@
+"""Long lists of initial values, which are single tokens: the bytes that Python's own conversions give."""
+
+import struct
+
+import pytest
+
+import warpsim
+from warpsim.ptx.parser import parse
+from warpsim.ptx.printer import print_module
+from warpsim.ptx.tokens import Tokens
+
+COUNT = 40
+SPELLINGS = {
+    "decimal": ("b32", str, lambda n: n.to_bytes(4, "little"), 104729),
+    "bytes": ("b8", str, lambda n: (n & 255).to_bytes(1, "little"), 13),
+    "hexadecimal": ("b64", hex, lambda n: n.to_bytes(8, "little"), 0x3FFFFFFFFFFFF01),
+    "hexadecimal, unsigned": ("u16", lambda n: f"0X{n:X}U", lambda n: n.to_bytes(2, "little"), 1601),
+    "below zero": ("s32", lambda n: str(-n), lambda n: (-n).to_bytes(4, "little", signed=True), 50021),
+    "0f": ("f32", lambda n: f"0f{n:08X}", lambda n: n.to_bytes(4, "little"), 0x2071F31),
+    "0F of 64 bits": ("f64", lambda n: f"0F{n:08x}", lambda n: n.to_bytes(8, "little"), 0x2071F31),
+    "0d": ("f64", lambda n: f"0d{n:016X}", lambda n: n.to_bytes(8, "little"), 0x3071F31071F310),
+    "0d of 32 bits": ("f32", lambda n: "0d" + struct.pack(">d", n).hex(), lambda n: struct.pack("<f", n), 3),
+}
+"""A type, how a number is written, its bytes, and the step between numbers."""
+SEPARATORS = (",", " , ", ",\n  ", ", /* apart */ ")
+"""The last of which leaves the numbers tokens of their own."""
+
+
+def table(type, values, separator, shape=f"[{COUNT}]"):
+    """A module with a table."""
+    return (
+        f".version 8.0\n.target sm_80\n.address_size 64\n.global .{type} t{shape} = {{ {separator.join(values)} }};\n"
+    )
+
+
+@pytest.mark.parametrize("separator", SEPARATORS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_long_lists(spelling, separator):
+    """However they are written, and as they are printed again."""
+    type, write, pack, step = SPELLINGS[spelling]
+    numbers = [step * k for k in range(COUNT)]
+    text = table(type, map(write, numbers), separator)
+    expected = b"".join(map(pack, numbers))
+
+    assert (Tokens(text, "").kinds.count("numbers") == 1) == (separator != SEPARATORS[-1])
+    assert warpsim.load(text).program.variables[0].initial == expected
+    assert warpsim.load(print_module(parse(text))).program.variables[0].initial == expected
+
+
+def test_rows():
+    """Of several dimensions."""
+    rows = [f"{{{', '.join(str(20 * row + k) for k in range(20))}}}" for row in range(3)]
+    text = table("b8", rows, ",", "[3][20]")
+
+    assert Tokens(text, "").kinds.count("numbers") == 3
+    assert warpsim.load(text).program.variables[0].initial == bytes(range(60))
+
+
+WRONG = {
+    "a comma too many": ("b32", ["1"] * 20 + [""], "syntax"),
+    "two in one place": ("b32", ["1"] * 20 + ["1 2"], "syntax"),
+    "integers of floating point": ("f32", ["1"] * COUNT, "initialiser"),
+    "floating point of integers": ("u32", ["0f3F800000"] * COUNT, "initialiser"),
+    "too many": ("u32", ["1"] * (COUNT + 1), "initialiser"),
+    "digits missing": ("f32", ["0f3F800000"] * 20 + ["0f3F8000"], "syntax"),
+    "a blank within": ("f32", ["0f3F800000"] * 20 + ["0f3F 00000"], "syntax"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_lists(name):
+    """Are refused where a short list is."""
+    type, values, rule = WRONG[name]
+    with pytest.raises(warpsim.PtxError) as raised:
+        warpsim.load(table(type, values, ", "))
+
+    first = raised.value.findings[0]
+    assert (first.rule, first.line) == (rule, 4)
+
+
+OTHERS = {
+    "017": 15,
+    "-1": 2**32 - 1,
+    "1 + 2": 3,
+    "0b101": 5,
+    "WARP_SZ": 32,
+    "0x100000000000000FF": 255,
+    "-0x10": 2**32 - 16,
+}
+
+
+@pytest.mark.parametrize("word", OTHERS)
+def test_among_others(word):
+    """A number that means something else than in Python, or none at all, in a list of plain ones."""
+    text = table("u32", [*(["7"] * 20), word], ", ", "[21]")
+
+    assert warpsim.load(text).program.variables[0].initial == struct.pack("<21I", *([7] * 20), OTHERS[word])
