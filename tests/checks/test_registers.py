@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.analysis.strict import check_program
 
 HEAD = """.version 8.0
 .target sm_80
@@ -36,6 +37,33 @@ def test_lanes_that_nothing_wrote(body, line, lanes):
     found = caught.value.findings[0]
 
     assert (found.rule, found.line, found.lanes) == ("uninitialised", line, tuple(lanes))
+
+
+SOURCES = {
+    "addc.u32 x, t, 1;\nst.global.u32 [q], x;": ("register x", "the carry flag CC.CF", 6),
+    "@p add.cc.u32 y, t, 1;\naddc.u32 x, t, 1;\nst.global.u32 [q], x;": ("register x", "the carry flag CC.CF", 7),
+    "subc.cc.u32 x, t, 1;\naddc.u32 x, t, 1;\nadd.u32 x, x, 1;\nst.global.u32 [q], x;": ("register x", "the carry flag CC.CF", 6),
+    "madc.lo.u32 x, t, t, t;\nst.global.u32 [q], x;": ("register x", "the carry flag CC.CF", 6),
+    "add.cc.u32 y, x, 1;\naddc.u32 t, t, 1;\nst.global.u32 [q], t;": ("register t", "register x", 6),
+    "mov.b32 y, x;\nadd.u32 y, y, 1;\nst.global.u32 [q], y;": ("register y", "register x", 6),
+    "add.u32 x, x, 1;\nst.global.u32 [q], x;": ("register x", "register x", 6),
+    "setp.eq.u32 z, x, 1;\n@z bra A;\nst.global.u32 [q], t;\nA:": ("register z", "register x", 6),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", SOURCES)
+def test_where_it_comes_from(body):
+    """What is computed from a register that nothing wrote was written itself: the finding names that register, and who read it."""
+    name, source, line = SOURCES[body]
+    (found,) = launch(body, on_finding="collect").findings
+
+    assert f"{name} is used as " in found.message
+    assert f"comes from {source}, which was never written" in found.message
+    assert found.other.line == line
+    if "@p" not in body:
+        (still,) = check_program(warpsim.load(HEAD + body + "\nret; }\n").program)
+        assert f"comes from {source}, which no path writes before line {line}" in still.message
+        assert (still.line, still.other.line) == (found.line, line)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_a_register_that_goes_through_memory(body):
     found = caught.value.findings[0]
 
     assert (found.rule, found.line - FIRST, found.other.line - FIRST) == ("uninitialised", 1, 0)
-    assert "a copy of register %r9, which was never written" in found.message
+    assert "holds what comes from register %r9, which was never written" in found.message
     assert data.tolist() == [0] * 256
 
 

@@ -7,6 +7,7 @@ it, count as defined; so do wgmma accumulators, which compilers leave unwritten 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
@@ -14,7 +15,7 @@ from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Matrix, Undefined
-from warpsim.program.program import Addr, Instruction, Operand
+from warpsim.program.program import Addr, Instruction, Operand, called
 
 RULE = "uninitialised"
 ADVICE = "initialise the register on every path to here"
@@ -31,6 +32,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
     given = 0 if function.entry else _parameters(facts)
     before = settle(facts.graph, every & ~given, lambda index, state: _through(facts, index, state), int.__and__)
     told: set[int] = set()
+    roots: dict[int, Root] = {}
     for block in sorted(facts.blocks, key=lambda b: b.first):
         state = before[block.index]
         if state is None:
@@ -41,11 +43,18 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
                 if state >> register & 1 and register not in told:
                     told.add(register)
                     name = function.registers[register].name
-                    message = f"register {name} is used as {use}, but no path writes it before"
+                    root = roots.get(register)
+                    what = "no path writes it before"
+                    if root is not None:
+                        source = called(function.registers[root.register].name)
+                        what = f"comes from {source}, which no path writes before line {root.instruction.span.line}"
+                    message = f"{called(name)} is used as {use}, but {what}"
                     severity = "warning" if use == SHARED else "error"
                     yield facts.finding(
-                        RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name}
-                    )
+                        RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name},
+                        other=None if root is None else root.instruction,
+                    )  # fmt: skip
+            _trace(instruction, state, roots)
             state = _step(instruction, state)
 
 
@@ -74,6 +83,23 @@ def _step(instruction: Instruction, state: int) -> int:
         else:
             state |= 1 << register
     return state
+
+
+class Root(NamedTuple):
+    """The register that nothing writes, from which an undefined value comes, and the instruction that reads it."""
+
+    register: int
+    instruction: Instruction
+
+
+def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None:
+    """Note where the undefined results of an instruction come from."""
+    reads, writes = reads_and_writes(instruction)
+    sources = [r for r in reads if state >> r & 1]
+    if sources and instruction.guard is None and _spreads(instruction):
+        first = sources[0]
+        root = roots.get(first, Root(first, instruction))
+        roots |= dict.fromkeys(writes, root)
 
 
 def _spreads(instruction: Instruction) -> bool:

@@ -1,4 +1,4 @@
-"""The origins of undefined bits: the load that read them, or the unwritten register and the store that copied it."""
+"""The origins of undefined bits: the load that read them, or the unwritten register and the first instruction that read it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
-"""Key of the register's name in the values of an origin that is a store."""
+"""Key of the register's name in the values of an origin that is no load."""
 
 
 @attrs.define(eq=False)
@@ -38,12 +38,30 @@ class Origins:
     """For a batch: the origin of each register slot's undefined bits, and where they were stored."""
 
     def __init__(self) -> None:
-        self.slots: dict[int, Finding] = {}
+        self._slots: dict[tuple[str, int], Finding] = {}
         self._stored: dict[Span, Stored] = {}
+        self._read: dict[tuple[str, int, Span], Finding] = {}
 
-    def get(self, slot: int) -> Finding | None:
+    def get(self, group: Group, slot: int) -> Finding | None:
         """The origin of a register's undefined bits; None if the register was never written."""
-        return self.slots.get(slot)
+        return self._slots.get((group.plan.function.name, slot))
+
+    def put(self, group: Group, slot: int, origin: Finding) -> None:
+        """Note the origin of a register's undefined bits."""
+        self._slots[group.plan.function.name, slot] = origin
+
+    def read(self, machine: Machine, group: Group, slot: int, instruction: Instruction) -> Finding:
+        """The origin of what an instruction computes from an undefined register."""
+        known = self.get(group, slot)
+        if known is not None:
+            return known
+        key = group.plan.function.name, slot, instruction.span
+        found = self._read.get(key)
+        if found is None:
+            name = group.plan.function.registers[slot].name
+            found = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is read here")
+            found = self._read[key] = attrs.evolve(found, values={REGISTER: name})
+        return found
 
     def stored(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int
@@ -57,7 +75,7 @@ class Origins:
         known = self._stored.pop(instruction.span, None)
         if known is not None and known.kind == kind:
             low, high = min(low, known.low), max(high, known.high)
-        origin = self.slots.get(slot)
+        origin = self.get(group, slot)
         if origin is None:
             name = group.plan.function.registers[slot].name
             origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is stored here")
@@ -80,7 +98,7 @@ class Origins:
         if origin is None:
             origin = party(machine.launch, machine.batch, group, MEMORY)
         for slot in slots:
-            self.slots[slot] = origin
+            self.put(group, slot, origin)
 
 
 def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:

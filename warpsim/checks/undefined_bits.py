@@ -21,7 +21,7 @@ from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
-from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec
+from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec, called
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -60,7 +60,7 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
     if not lanes.any():
         return
     name = group.plan.function.registers[slot].name
-    other = origins(machine).get(slot)
+    other = origins(machine).get(group, slot)
     if other is None:
         report_unwritten(machine, group, slot, lanes, use)
         return
@@ -72,12 +72,12 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
         )
     else:
         what, advice = (
-            f"a copy of register {source}, which was never written",
-            f"write {source} before line {other.line} stores it",
+            f"what comes from {called(source)}, which was never written",
+            f"write {source} before line {other.line} reads it",
         )
     machine.fault(
         RULE,
-        f"register {name} is used as {use}, but holds {what}",
+        f"{called(name)} is used as {use}, but holds {what}",
         group,
         lanes,
         before=True,
@@ -94,7 +94,7 @@ Rule = Callable[["Machine", "Group", "Array | None"], Any]
 def report_unwritten(machine: Machine, group: Group, slot: int, lanes: Any, use: str) -> None:
     """Report a register that matters here but was never written."""
     name = group.plan.function.registers[slot].name
-    message = f"register {name} is used as {use} before anything wrote it"
+    message = f"{called(name)} is used as {use} before anything wrote it"
     machine.fault(RULE, message, group, lanes, before=True, register=name, advice=WRITE_FIRST)
 
 

@@ -11,6 +11,7 @@ from warpsim.checks.undefined_bits import RULE, origins
 from warpsim.checks.written import WrittenBits
 from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import Array
+from warpsim.program.program import called
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -63,16 +64,14 @@ def _of_runs(written: Array, *, combined: bool) -> Array:
 def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
     origin = origins(machine).of("shared", first, first)
     source = None if origin is None else origin.values.get(REGISTER)
-    what = (
-        "holds uninitialised bytes" if source is None else f"holds a copy of register {source}, which was never written"
-    )
+    what = "uninitialised bytes" if source is None else f"what comes from {called(source)}, which was never written"
     machine.fault(
         RULE,
-        f"shared address 0x{first:x} is stored to global memory by a bulk copy, but {what}",
+        f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}",
         group,
         np.isin(group.selection.positions, positions),
         address=first,
         other=origin,
         place=transfer.place,
-        advice=ADVICE if source is None or origin is None else f"write {source} before line {origin.line} stores it",
+        advice=ADVICE if source is None or origin is None else f"write {source} before line {origin.line} reads it",
     )

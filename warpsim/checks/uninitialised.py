@@ -254,7 +254,7 @@ class Uninitialised(WrittenBytes):
         if passage.after_store is not None and begun.tainted:
             passage.after_store(machine, group, begun.active)
         known_origins = origins(machine)
-        origin = known_origins.get(begun.tainted[0] if begun.tainted else passage.guard_slot)
+        source = begun.tainted[0] if begun.tainted else passage.guard_slot
         for slot in passage.written:
             _write(group, [slot], begun.new.get(slot), begun.active)
             if begun.unsure is not None:
@@ -262,8 +262,8 @@ class Uninitialised(WrittenBytes):
                 before = begun.old[slot] if before is None else before
                 whole = ones(passage.plan, slot, begun.unsure)
                 group.accompany(UNDEFINED, slot, whole if before is None else before | whole)
-            if origin is not None and undefined(group, slot) is not None:
-                known_origins.slots[slot] = origin
+            if (slot != source or begun.active is None) and undefined(group, slot) is not None:
+                known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
 
 
 def companion(machine: Machine, space: str) -> WrittenBits:

@@ -24,6 +24,15 @@ class Register:
     type: ScalarType
 
 
+CARRY = "CC.CF"
+"""The name of the register that is the carry flag of extended-precision arithmetic, which PTX programs cannot write."""
+
+
+def called(name: str) -> str:
+    """A register in a message."""
+    return f"the carry flag {name}" if name == CARRY else f"register {name}"
+
+
 class Relocation(NamedTuple):
     """The address of a symbol among initial values: at which byte it stands, with how many bytes, what is added to it,
     whether it is generic, and which byte of it is taken (None: all)."""

@@ -11,7 +11,7 @@ from warpsim.errors import Span
 from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
-from warpsim.program.program import FunctionRef, LabelRef, Param, Register, Relocation, Targets, Variable
+from warpsim.program.program import CARRY, FunctionRef, LabelRef, Param, Register, Relocation, Targets, Variable
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
@@ -114,7 +114,7 @@ class FunctionBuilder:
     def carry(self) -> Register:
         """The carry flag of extended-precision arithmetic, as a register without a name."""
         if self._carry is None:
-            self._carry = self.register("%cc", TYPES["pred"])
+            self._carry = self.register(CARRY, TYPES["pred"])
         return self._carry
 
 
