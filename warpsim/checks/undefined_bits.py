@@ -72,7 +72,7 @@ def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: A
         )
     else:
         what, advice = (
-            f"what comes from {called(source)}, which was never written",
+            f"what comes from {called(str(source))}, which was never written",
             f"write {source} before line {other.line} reads it",
         )
     machine.fault(

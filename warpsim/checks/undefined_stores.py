@@ -64,7 +64,9 @@ def _of_runs(written: Array, *, combined: bool) -> Array:
 def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
     origin = origins(machine).of("shared", first, first)
     source = None if origin is None else origin.values.get(REGISTER)
-    what = "uninitialised bytes" if source is None else f"what comes from {called(source)}, which was never written"
+    what = (
+        "uninitialised bytes" if source is None else f"what comes from {called(str(source))}, which was never written"
+    )
     machine.fault(
         RULE,
         f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}",
