@@ -172,5 +172,16 @@ def snapshot(request: pytest.FixtureRequest) -> Any:
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Explain how a value differs from its snapshot."""
     if op == "==" and type(right).__module__ == "warpsim.testing.snapshots":
-        return ["differs from the snapshot", *right.problem]  # type: ignore[attr-defined]
+        return [f"differs from {right!r}", *right.problem[:1]]  # type: ignore[attr-defined]
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show in full how values differ from their snapshots."""
+    report = yield
+    if "snapshot" in getattr(item, "fixturenames", ()):
+        from warpsim.testing.snapshots import add_sections
+
+        add_sections(item, report)
+    return report

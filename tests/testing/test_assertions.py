@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.cli import main
 from warpsim.host.comparing import Comparison
 from warpsim.testing import assert_bits_equal, assert_matches, assert_same_as
 from warpsim.testing.differences import where
@@ -89,7 +91,7 @@ def close_case(tmp_path):
     with np.load(case / "data.npz") as stored:
         data = dict(stored)
     values = data[output["out"]].view(np.float32)
-    values[7] = np.nextafter(values[7], np.float32(np.inf))
+    values[937] = np.nextafter(values[937], np.float32(np.inf))
     np.savez(case / "data.npz", **data)
     return case
 
@@ -107,16 +109,38 @@ def test_a_failed_launch_is_no_match():
         assert_matches(PROGRAM, max_instructions=10)
 
 
-def test_the_store_that_wrote_an_element(close_case):
-    """A difference names the line, the CTA, the warp and the lane that wrote the element, and what to do next."""
+def test_the_store_that_wrote_an_element(close_case, capsys):
+    """A difference names the line, the CTA, the warp and the lane that wrote the element; the command that it ends with
+    stops at this store of this lane.
+    """
     with pytest.raises(AssertionError) as failed:
-        assert_matches(close_case, bits=True)
+        assert_matches(close_case, bits=True, schedule=3, checks="default+race", async_effects="at_wait")
 
     text = str(failed.value)
-    assert "y[7] was written by CTA (0, 0, 0), warp 0, lane 7:" in text
+    assert "y[937] was written by CTA (3, 0, 0), warp 5, lane 9:" in text
     assert f"kernel.ptx:{STORE} (kernel.cu:" in text
     assert ": st.global.f32" in text
-    assert f"-ex 'break {STORE}'" in text
+    program, *words = shlex.split(text.splitlines()[-1].removeprefix("next: "))
+    assert program == "warpsim"
+    assert "--schedule 3" in " ".join(words)
+    assert main([*words, "-ex", "quit"]) == 0
+    stopped = capsys.readouterr().out.partition("(warpsim) continue")[2]
+    assert "saxpy, CTA (3,0,0), warp 5, lane 9;" in stopped
+    assert f"{STORE}  st.global.f32" in stopped
+
+
+def test_a_finding_is_where_the_debugger_stops(tmp_path, capsys):
+    """A broken rule needs no breakpoint: the command that the message ends with stops there."""
+    case = tmp_path / "saxpy"
+    shutil.copytree(PROGRAM, case)
+    text = (case / "kernel.ptx").read_text()
+    (case / "kernel.ptx").write_text(text.replace("setp.ge.s32", "setp.gt.s32"))
+    with pytest.raises(AssertionError, match="out-of-bounds") as failed:
+        assert_matches(case)
+
+    _, *words = shlex.split(str(failed.value).splitlines()[-1].removeprefix("next: "))
+    assert main([*words, "-ex", "quit"]) == 1
+    assert "saxpy, CTA (3,0,0), warp 7, lane 8;" in capsys.readouterr().out.partition("(warpsim) continue")[2]
 
 
 def test_two_kernels():

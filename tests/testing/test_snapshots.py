@@ -42,8 +42,47 @@ def test_findings_and_text():
 
     assert text_of((finding,)) == "<ptx>:5:0: race: two stores\n"
     assert text_of({"r": np.uint32([1, 2])}) == "r: array u32 2\n1 2\n"
-    with pytest.raises(TypeError, match="not of object"):
-        text_of(object())
+    for value in (object(), np.array([None])):
+        with pytest.raises(TypeError, match="a snapshot is of"):
+            text_of(value)
+
+
+LARGE = np.arange(5000, dtype=np.uint32)
+
+
+@pytest.mark.parametrize(("value", "other", "said"), [
+    ({"r": LARGE}, {"r": LARGE + (LARGE == 7)}, "r: 1 of 5,000 elements differ"),
+    ([LARGE, LARGE], [LARGE, LARGE + (LARGE == 7)], "value: 1 of 5,000 elements differ"),
+    ({"%r0": np.arange(32), "%r1": np.arange(32)}, {"%r0": np.arange(32), "%r1": np.arange(1, 33)}, "%r1: 32 of 32"),
+    ({"a": np.zeros(3)}, {"a": np.zeros(4)}, "-a: array f64 3"),
+    ({"a": np.zeros(3)}, {"b": np.zeros(3)}, "-a: array f64 3"),
+    (["lines\n", np.float32(1)], ["lines", np.float32(1)], "@@"),
+    ("a\r\n", "a\n", "@@"),
+    ("array f32 3", "array f32 4", "-array f32 3"),
+    ("array f32 2\n1.0 2.0", "array f32 2\n1.0 3.0", "-1.0 2.0"),
+    (1, True, "-1"),
+], ids=lambda v: str(v)[:20])  # fmt: skip
+def test_values_of_several_parts(value, other, said, tmp_path):
+    """Each part counts, however large, and a difference is told by the part's name and its elements."""
+    path = tmp_path / "a.txt"
+    assert value == Snapshot(path, record=True)
+    assert value == Snapshot(path, record=False)
+
+    found = Snapshot(path, record=False)
+    assert other != found
+    assert any(said in line for line in found.problem), found.problem
+
+
+def test_elements_beside_are_lost(tmp_path):
+    """The digest in the text still counts without the compressed file."""
+    path = tmp_path / "a.txt"
+    assert Snapshot(path, record=True) == LARGE
+    (tmp_path / "a.npz").unlink()
+    assert Snapshot(path, record=False) == LARGE
+
+    found = Snapshot(path, record=False)
+    assert found != LARGE + 1
+    assert found.problem[0] == "value differs; a.npz, which has the recorded elements, is missing"
 
 
 def test_the_fixture(pytester):
@@ -60,7 +99,9 @@ def test_it(snapshot):
 """
     )
     run = pytester.runpytest_inprocess
-    run(*ALONE).stdout.fnmatch_lines(["*there is no snapshot test_it.c.txt yet*", "*--warpsim-record*"])
+    run(*ALONE).stdout.fnmatch_lines(
+        ["*there is no snapshot test_it.c.txt yet*", "to write it: pytest *::test_it --warp*"]
+    )
     run(*ALONE, "--warpsim-record").assert_outcomes(passed=1)
     run(*ALONE).assert_outcomes(passed=1)
     with pytest.MonkeyPatch.context() as patch:
@@ -70,3 +111,45 @@ def test_it(snapshot):
     result.stdout.fnmatch_lines(["*1 of 6 elements differ*", "*?1, 2?*6*5*0x40c00000*0x40a00000*"])
     recorded = next(pytester.path.glob("__snapshots__/*/test_it.c.txt"))
     assert recorded.read_text() == "array f32 2x3\n0.0 1.0 2.0\n3.0 4.0 5.0\n"
+
+
+def test_one_name_for_two_values(pytester):
+    """Recording refuses it; tests of one name in two classes have files of their own."""
+    pytester.makepyfile(
+        """
+class TestA:
+    def test_it(self, snapshot): assert 1 == snapshot()
+class TestB:
+    def test_it(self, snapshot): assert 2 == snapshot()
+def test_clash(snapshot):
+    assert 1 == snapshot("a b")
+    assert 2 == snapshot("a_b")
+"""
+    )
+    run = pytester.runpytest_inprocess
+    result = run(*ALONE, "--warpsim-record")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*has recorded another value as snapshot test_clash.a_b.txt*"])
+    run(*ALONE, "-k", "it").assert_outcomes(passed=2, deselected=1)
+
+
+def test_differences_are_shown_whole(pytester):
+    """pytest cuts explanations of assertions after eight lines; those of snapshots stand below them."""
+    pytester.makepyfile(
+        """
+import numpy as np, os
+def test_it(snapshot):
+    values = np.zeros((32, 64), np.float32)
+    values[8:, 16:24] = float(os.environ.get("OFF", 0))
+    assert values == snapshot("c")
+"""
+    )
+    run = pytester.runpytest_inprocess
+    run(*ALONE, "--warpsim-record").assert_outcomes(passed=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFF", "1")
+        patch.delenv("CI", raising=False)
+        result = run(*ALONE)
+    result.stdout.fnmatch_lines(
+        ["*axis 0: 8-31; axis 1: 16-23*", "   8  ................########*", "where this is meant: pytest *::test_it *"]
+    )

@@ -60,13 +60,15 @@ def report(
     for finding in errors:
         times = f" ({finding.count:,} times)" if finding.count > 1 else ""
         lines += ["", f"{finding.severity}{times}: {describe(finding)}"]
-    places = [finding.line for finding in errors if finding.line]
+    stores: list[Finding] = []
     for comparison in wrong:
         lines += ["", *explain(comparison)]
-        traced, at = _writers(ready, comparison, device, numerics, options)
+        traced, found = _writers(ready, comparison, device, numerics, options)
         lines += traced
-        places += at
-    lines += ["", f"next: {_command(path, places, options)}"]
+        stores += found
+    stop = f"break {_place(stores[0], ready)}" if stores and not errors and result.error is None else None
+    given = {**options, "device": device, "numerics": numerics}
+    lines += ["", f"next: {_command(path, stop, given)}"]
     return "\n".join(lines)
 
 
@@ -86,8 +88,8 @@ def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison])
 
 def _writers(
     ready: Prepared, comparison: Comparison, device: str | None, numerics: str | None, options: dict[str, Any]
-) -> tuple[list[str], list[int]]:
-    """Find who wrote the first wrong elements, in a second run; returns a description and the lines of the writers."""
+) -> tuple[list[str], list[Finding]]:
+    """Find who wrote the first wrong elements, in a second run; returns a description and the stores."""
     if comparison.name not in ready.buffers or comparison.check.get("mode") == "set":
         return [], []
     again = ready.case.prepare(device=device, numerics=numerics)
@@ -102,18 +104,37 @@ def _writers(
     lines: list[str] = []
     for place, writer in zip(places, watcher.found, strict=True):
         lines += sentence(f"{comparison.name}{index_text(place)}", writer)
-    return lines, [w.last.line for w in watcher.found if w.last is not None]
+    return lines, [w.last for w in watcher.found if w.last is not None]
 
 
-def _command(path: Path, lines: list[int], options: dict[str, Any]) -> str:
-    """A debugger command that stops where things went wrong."""
+def _place(store: Finding, ready: Prepared) -> str:
+    """The debugger's words for a store by its first lane."""
+    assert store.cta is not None
+    assert store.warp is not None
+    wide, tall, _ = ready.block
+    thread = store.warp * 32 + store.lanes[0]
+    ids = {
+        "ctaid": (store.cta, ready.grid),
+        "tid": ((thread % wide, thread // wide % tall, thread // (wide * tall)), ready.block),
+    }
+    wanted = [
+        f"%{name}.{axis} == {value}"
+        for name, (place, extents) in ids.items()
+        for axis, value, extent in zip("xyz", place, extents, strict=True)
+        if extent > 1
+    ]
+    return f"{store.line} if {' && '.join(wanted)}" if wanted else str(store.line)
+
+
+def _command(path: Path, stop: str | None, options: dict[str, Any]) -> str:
+    """A debugger command that stops where things went wrong: at a finding it does so by itself."""
     words = ["warpsim", "debug", "replay", shown_path(path)]
-    if lines:
-        words += ["-ex", f"break {lines[0]}", "-ex", "continue"]
-    for name in ("checks", "async_effects"):
-        if isinstance(options.get(name), str) and options[name] != "eager":
-            words += [f"--{name.replace('_', '-')}", str(options[name])]
-    return " ".join(shlex.quote(word) if " " in word or not word else word for word in words)
+    for name in ("checks", "async_effects", "schedule", "device", "numerics"):
+        value = options.get(name)
+        if isinstance(value, str | int) and value != "eager":
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += [word for command in (stop, "continue") if command for word in ("-ex", command)]
+    return shlex.join(words)
 
 
 def shown_path(path: Path) -> str:

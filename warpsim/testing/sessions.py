@@ -53,6 +53,8 @@ class Settings:
     over: bool = False
     """Whether the last test has ended, after which no test can report what a launch raises."""
     unseen: Unseen = attrs.field(factory=Unseen)
+    snapshots: dict[Path, str] = attrs.field(factory=dict)
+    """Text of the snapshots that this session has recorded."""
 
     def launch_options(self) -> dict[str, Any]:
         """Options for a case's launch, unless the case gives its own."""

@@ -1,15 +1,19 @@
 """Snapshots: recorded results of a test, in reviewable text files beside it.
 
-A file holds one value: an array (type, shape, and elements, one row per line), text, or findings. Arrays of more than
-4,096 elements are stored as compressed .npy beside a line that describes them.
+A file holds one value: an array (type, shape, and elements, one row per line), text, findings, or several of these by
+name. Of arrays with more than 4,096 elements it has a digest; their elements are in a compressed file beside it.
 """
 
 from __future__ import annotations
 
-import gzip
+import difflib
+import hashlib
 import io
+import math
 import re
+import shlex
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,10 @@ WRITTEN_OUT = 4096
 """Most elements of an array stored as text."""
 NARROW = 32
 """Elements per line."""
+Leaf = tuple[str, "Array | str"]
+"""A label, and an array or text."""
+
+_HEADER = re.compile(r"(?:.*: )?array \S+(?: (?P<shape>\d+(?:x\d+)*))?")
 
 
 class Snapshots:
@@ -36,16 +44,37 @@ class Snapshots:
     def __init__(self, item: pytest.Item) -> None:
         from warpsim.testing.sessions import settings_of
 
-        self.record = settings_of(item.config).record
+        settings = settings_of(item.config)
+        self.record = settings.record
+        self.recorded = settings.snapshots
         self.folder = item.path.parent / FOLDER / item.path.stem
-        self.test = re.sub(r"[^\w.,=+-]+", "_", item.name).strip("_")
-        self.number = 0
+        self.test = _file_name(item.nodeid.partition("::")[2] or item.name)
+        self.command = f"pytest {shlex.quote(item.nodeid)} --warpsim-record"
+        self.made: list[Snapshot] = []
+        item.stash[_KEY] = self
 
     def __call__(self, name: str | None = None) -> Snapshot:
         """The snapshot of a name, or of the next number if no name is given."""
-        self.number += 1
-        chosen = str(self.number) if name is None else re.sub(r"[^\w.,=+-]+", "_", name)
-        return Snapshot(self.folder / f"{self.test}.{chosen}.txt", record=self.record)
+        chosen = str(len(self.made) + 1) if name is None else _file_name(name)
+        path = self.folder / f"{self.test}.{chosen}.txt"
+        self.made.append(Snapshot(path, record=self.record, recorded=self.recorded, command=self.command))
+        return self.made[-1]
+
+
+_KEY: pytest.StashKey[Snapshots] = pytest.StashKey()
+
+
+def add_sections(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Add the differences to the report of a failed test, in full: pytest cuts the explanation of an assertion."""
+    found = item.stash.get(_KEY, None)
+    if report.failed and found is not None and hasattr(report.longrepr, "addsection"):
+        for made in found.made:
+            if made.problem:
+                report.longrepr.addsection(repr(made), "\n".join(made.problem), "-")
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.,=+-]+", "_", text).strip("_")
 
 
 class Snapshot:
@@ -54,21 +83,25 @@ class Snapshot:
     __array_ufunc__ = None  # NumPy then leaves `array == snapshot` to this class
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, path: Path, *, record: bool) -> None:
-        self.path, self.record = path, record
+    def __init__(
+        self,
+        path: Path,
+        *,
+        record: bool,
+        recorded: dict[Path, str] | None = None,
+        command: str = "pytest --warpsim-record",
+    ) -> None:
+        self.path, self.record, self.command = path, record, command
+        self.recorded = {} if recorded is None else recorded
+        """What this session has recorded, by file."""
         self.problem: list[str] = []
 
     def __eq__(self, value: object) -> bool:
+        found = leaves(value)
         if self.record:
-            self._write(value)
+            self._write(found)
             return True
-        if not self.path.exists():
-            self.problem = [
-                f"there is no snapshot {self.path.name} yet",
-                "run pytest with --warpsim-record to write it",
-            ]
-            return False
-        self.problem = self._differences(value)
+        self.problem = self._differences(found)
         return not self.problem
 
     def __ne__(self, value: object) -> bool:
@@ -79,74 +112,130 @@ class Snapshot:
 
     # ---- files -------------------------------------------------------------------------------
 
-    def _write(self, value: object) -> None:
+    def _write(self, found: list[Leaf]) -> None:
+        text = _text(found)
+        if self.recorded.setdefault(self.path, text) != text:
+            pytest.fail(f"this session has recorded another value as {self}: give each value a name of its own")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = text_of(value)
-        if isinstance(value, np.ndarray) and value.size > WRITTEN_OUT:
+        large = {str(at): bits_of(array) for at, array in enumerate(_arrays(found)) if array.size > WRITTEN_OUT}
+        if large:
             stream = io.BytesIO()
-            np.save(stream, bits_of(value))
-            packed = gzip.compress(stream.getvalue(), mtime=0)
-            Target(self._packed).write(lambda out: out.write(packed))
+            np.savez_compressed(stream, **large)  # type: ignore[arg-type]
+            Target(self._packed).write(lambda out: out.write(stream.getvalue()))
         Target(self.path).write(lambda out: out.write(text.encode()))
 
     @property
     def _packed(self) -> Path:
-        return self.path.with_suffix(".npy.gz")
+        return self.path.with_suffix(".npz")
 
-    def _differences(self, value: object) -> list[str]:
-        recorded = self.path.read_text(encoding="utf-8")
-        hint = "where this is meant: run pytest with --warpsim-record"
-        if is_buffer(value) and not isinstance(value, str | bytes):
-            return self._array_differences(array_of(value), recorded, hint)
-        now = text_of(value)
+    def _differences(self, found: list[Leaf]) -> list[str]:
+        if not self.path.exists():
+            return [f"there is no {self} yet", f"to write it: {self.command}"]
+        now, recorded = _text(found), self.path.read_text(encoding="utf-8", errors="replace")
         if now == recorded:
             return []
-        import difflib
+        mine, theirs = _parts(now), _parts(recorded)
+        alike = [part.partition("\n")[0] for part in mine[1::2]] == [part.partition("\n")[0] for part in theirs[1::2]]
+        arrays = [(label, leaf) for label, leaf in found if not isinstance(leaf, str)]
+        if not alike or len(mine) != 2 * len(arrays) + 1:
+            mine, theirs, arrays = [now], [recorded], []
+        said = []
+        for at, (new, old) in enumerate(zip_longest(mine, theirs)):
+            if new != old:
+                said += self._array_difference(at // 2, *arrays[at // 2], old) if at % 2 else _diff(old, new)
+        return [*said, f"where this is meant: {self.command}"]
 
-        lines = difflib.unified_diff(recorded.splitlines(), now.splitlines(), "recorded", "now", lineterm="", n=2)
-        return [*lines, hint]
+    def _array_difference(self, at: int, label: str, now: Array, recorded: str) -> list[str]:
+        name = label.removesuffix(": ") or "value"
+        try:
+            if now.size > WRITTEN_OUT:
+                with np.load(self._packed) as packed:
+                    known = packed[str(at)].view(now.dtype).reshape(now.shape)
+            else:
+                known = _parsed(recorded.partition("\n")[2], now)
+        except FileNotFoundError:
+            return [f"{name} differs; {self._packed.name}, which has the recorded elements, is missing"]
+        except Exception as problem:  # a damaged file: NumPy's readers raise many kinds
+            return [f"{name} differs; the recorded elements cannot be read: {problem}"]
+        comparison = Comparison(name, now, known)
+        return explain(comparison) if comparison.wrong.any() else _diff(recorded, _array_text(label, now))
 
-    def _array_differences(self, now: Array, recorded: str, hint: str) -> list[str]:
-        header, _, body = recorded.partition("\n")
-        if header != _header(now):
-            return [f"it is {_header(now)}, recorded was {header}", hint]
-        if now.size > WRITTEN_OUT:
-            known = np.load(io.BytesIO(gzip.decompress(self._packed.read_bytes()))).view(now.dtype).reshape(now.shape)
-        else:
-            known = _parsed(body, now)
-        comparison = Comparison("value", now, known)
-        return [*explain(comparison), hint] if comparison.wrong.any() else []
+
+def _diff(recorded: str, now: str) -> list[str]:
+    lines = difflib.unified_diff(recorded.splitlines(), now.splitlines(), "recorded", "now", lineterm="", n=2)
+    return ["the text differs", *lines]
 
 
-def text_of(value: object) -> str:
-    """Format a value as it is stored.
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def leaves(value: object, label: str = "") -> list[Leaf]:
+    """The arrays and texts that a value consists of, with their names.
 
     Raises:
         TypeError: the value has no text that is the same in every run.
     """
     if isinstance(value, Finding):
-        return describe(value) + "\n"
+        return [(label, describe(value))]
     if isinstance(value, str):
-        return value if value.endswith("\n") else value + "\n"
+        return [(label, value.replace("\r", "\N{SYMBOL FOR CARRIAGE RETURN}"))]  # files may change their line ends
     if isinstance(value, Mapping):
-        return "".join(f"{key}: {text_of(element)}" for key, element in value.items())
+        return [leaf for key, element in value.items() for leaf in leaves(element, f"{label}{key}: ")] or [
+            (label, "none")
+        ]
     if isinstance(value, tuple | list):
-        return "".join(text_of(element) for element in value) if value else "none\n"
-    if value is None or isinstance(value, bool | int | float):
-        return f"{value!r}\n"
-    if is_buffer(value):
-        array = array_of(value)
-        if array.size > WRITTEN_OUT:
-            return f"{_header(array)}\nkept beside, compressed\n"
-        flat = [_element(x, array.dtype) for x in np.ascontiguousarray(array).reshape(-1)]
-        width = min(array.shape[-1] if array.ndim else 1, NARROW) or 1
-        lines = [" ".join(flat[i : i + width]) for i in range(0, len(flat), width)]
-        return "\n".join([_header(array), *lines]) + "\n"
-    raise TypeError(f"a snapshot is of arrays, text, numbers and findings, not of {type(value).__name__}")
+        return [leaf for element in value for leaf in leaves(element, label)] or [(label, "none")]
+    if value is None or (isinstance(value, bool | int | float) and not isinstance(value, np.generic)):
+        return [(label, repr(value))]
+    if is_buffer(value) and not (array := array_of(value)).dtype.hasobject:
+        return [(label, array)]
+    kind = type(value).__name__
+    raise TypeError(
+        f"a snapshot is of arrays, text, numbers and findings, not of {kind}: name what counts, as in result.registers"
+    )
 
 
-def _header(array: Array) -> str:
-    return f"array {name_of(array.dtype) or array.dtype.str} {'x'.join(map(str, array.shape))}".rstrip()
+def text_of(value: object) -> str:
+    """Format a value as it is stored."""
+    return _text(leaves(value))
+
+
+def _text(found: list[Leaf]) -> str:
+    return "".join(f"{label}{leaf}\n" if isinstance(leaf, str) else _array_text(label, leaf) for label, leaf in found)
+
+
+def _arrays(found: list[Leaf]) -> list[Array]:
+    return [leaf for _, leaf in found if not isinstance(leaf, str)]
+
+
+def _array_text(label: str, array: Array) -> str:
+    header = f"{label}array {name_of(array.dtype) or array.dtype.name} {'x'.join(map(str, array.shape))}".rstrip()
+    if array.size > WRITTEN_OUT:
+        return f"{header}\nsha256 {hashlib.sha256(array.tobytes()).hexdigest()}\n"
+    flat = [_element(x, array.dtype) for x in np.ravel(array)]
+    width = _width(array.shape)
+    lines = [" ".join(flat[i : i + width]) for i in range(0, len(flat), width)]
+    return "\n".join([header, *lines]) + "\n"
+
+
+def _width(shape: tuple[int, ...]) -> int:
+    return min(shape[-1] if shape else 1, NARROW) or 1
+
+
+def _parts(text: str) -> list[str]:
+    """Split a text at its arrays: text, array, text, array, ..., text."""
+    parts, lines = [""], text.splitlines(keepends=True)
+    while lines:
+        header = _HEADER.fullmatch(lines[0].rstrip("\n"))
+        if header is None:
+            parts[-1] += lines.pop(0)
+            continue
+        shape = tuple(map(int, (header["shape"] or "1").split("x")))
+        size = math.prod(shape)
+        count = 1 + (1 if size > WRITTEN_OUT else -(-size // _width(shape)))
+        parts += ["".join(lines[:count]), ""]
+        del lines[:count]
+    return parts
 
 
 def _element(element: Any, dtype: np.dtype[Any]) -> str:

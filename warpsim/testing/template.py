@@ -15,6 +15,7 @@ FILES = {
     "kernels/axpy.ptx": "kernels/axpy.ptx",
     "kernels/build.py": "kernels/build.py",
     "tests/test_axpy.py": "tests/test_axpy.py",
+    "tests/snapshot.txt": "tests/__snapshots__/test_axpy/test_bits.y.txt",
     "workflow/tests.yml": ".github/workflows/tests.yml",
 }
 """Files of ``starter/``, and where they go."""

@@ -35,6 +35,15 @@ def test_against_numpy(axpy, n):
     assert_ulps(y, exact.astype(np.float32), 1)
 
 
+def test_bits(axpy, snapshot):
+    """The bits are those that `python -m pytest --warpsim-record` wrote beside this file, for a reviewer to read."""
+    x, y = np.linspace(-1, 1, 5, dtype=np.float32), np.full(5, 3, np.float32)
+
+    axpy(1, THREADS, (5, 1 / 3, x, y))
+
+    assert y == snapshot("y")
+
+
 def test_any_launch(axpy):
     """No launch breaks a rule, and none depends on the order of warps."""
     launches = st.integers(1, 300).flatmap(
