@@ -127,7 +127,7 @@ def test_cases_are_files(pytester, cases):
     assert "cases/good/case.json::good PASSED" in said
     assert "y: 1 of 1,000 elements differ (f32 1000)" in said
     assert "y[5] was written by CTA (0, 0, 0), warp 0, lane 5:" in said
-    assert f"warpsim debug replay cases/bad -ex 'break {LINE}'" in said
+    assert f"warpsim debug replay cases/bad -ex 'break {LINE} if %ctaid.x == 0 && %tid.x == 5' -ex continue" in said
     assert "replaying.py" not in said
     assert 'name="bad"' in (pytester.path / "j.xml").read_text()
 
