@@ -67,10 +67,11 @@ _KEY: pytest.StashKey[Snapshots] = pytest.StashKey()
 def add_sections(item: pytest.Item, report: pytest.TestReport) -> None:
     """Add the differences to the report of a failed test, in full: pytest cuts the explanation of an assertion."""
     found = item.stash.get(_KEY, None)
-    if report.failed and found is not None and hasattr(report.longrepr, "addsection"):
+    add = getattr(report.longrepr, "addsection", None)
+    if report.failed and found is not None and add is not None:
         for made in found.made:
             if made.problem:
-                report.longrepr.addsection(repr(made), "\n".join(made.problem), "-")
+                add(repr(made), "\n".join(made.problem), "-")
 
 
 def _file_name(text: str) -> str:
