@@ -11,6 +11,7 @@ import pytest
 from .conftest import ALONE, SAXPY
 
 pytest_plugins = ["pytester"]
+MARK = '@pytest.mark.ptx(findings="allow")\n'
 RACES = """
 import numpy as np, pytest, unittest, warpsim
 PTX = '''.version 8.0
@@ -55,6 +56,28 @@ def test_a_finding_is_no_success(pytester, why, source):
 
     assert result.ret == 1, why
     result.stdout.fnmatch_lines(["*race: *"])
+
+
+STARTS = {
+    "a program": "subprocess.run([sys.executable, '-c', 'import kernels; kernels.launch()'], check=True)",
+    "a fork": "child = multiprocessing.get_context('fork').Process(target=launch); child.start(); child.join()",
+}
+
+
+@pytest.mark.parametrize("kind", [pytest.param("a program", marks=pytest.mark.long), "a fork"])
+def test_a_finding_in_a_child_process(pytester, kind):
+    """What a process only collects fails the test that started it, unless that test judges findings."""
+    if kind == "a fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    start = (
+        f"import multiprocessing, subprocess, sys\nfrom kernels import launch, pytest\ndef test_it(): {STARTS[kind]}\n"
+    )
+    pytester.makepyfile(kernels=RACES, test_child=start, test_judge=start.replace("def", MARK + "def"))
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["in a child process: *race: *", "FAILED test_child.py::test_it*"])
 
 
 RAISES = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
+
+from warpsim.host.forwarding import FILE, forward
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
@@ -31,7 +34,7 @@ class Defaults:
 
 
 current = Defaults()
-listeners: list[Listener] = []
+listeners: list[Listener] = [forward] if FILE in os.environ else []
 """Called with the state of every launch of this process when it has ended."""
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from warpsim.errors import Finding, LaunchError, describe
 from warpsim.host import defaults
+from warpsim.testing.children import Children, judge
 from warpsim.testing.coverage import Lines
 from warpsim.testing.fidelity import Forms
 from warpsim.testing.unseen import Unseen, launching
@@ -53,6 +54,7 @@ class Settings:
     over: bool = False
     """Whether the last test has ended, after which no test can report what a launch raises."""
     unseen: Unseen = attrs.field(factory=Unseen)
+    children: Children = attrs.field(factory=Children)
     snapshots: dict[Path, str] = attrs.field(factory=dict)
     """Text of the snapshots that this session has recorded."""
 
@@ -61,6 +63,10 @@ class Settings:
         given = {"checks": self.checks, "async_effects": self.async_effects, "schedule": self.schedule}
         given["async_effects"] = None if self.async_effects == "both" else self.async_effects
         return {"max_seconds": self.max_seconds, **{key: value for key, value in given.items() if value is not None}}
+
+    def taken(self) -> list[str]:
+        """Errors of the running test that nobody looked at."""
+        return self.unseen.take() + self.children.take()
 
     def launched(self, state: Any) -> None:
         """Count a finished launch."""
@@ -106,6 +112,7 @@ def configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: defaults.listeners.remove(settings.launched))
     hooks = contextlib.ExitStack()
     hooks.enter_context(settings.unseen.session())
+    hooks.enter_context(settings.children.session())
     config.add_cleanup(hooks.close)
 
 
@@ -204,7 +211,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     """
     settings = settings_of(item.config)
     collected: list[Finding] = []
-
+    judge()
     device = device_of(item) if _target(item) else None
     settings.running += 1
     unseen: list[str] = []
@@ -216,12 +223,12 @@ def watched(item: pytest.Item) -> Iterator[None]:
         ):
             yield
     except (pytest.skip.Exception, pytest.xfail.Exception):
-        unseen = settings.unseen.take()
+        unseen = settings.taken()
         if not collected and not unseen:
             raise
     finally:
         settings.running -= 1
-    unseen += settings.unseen.take()
+    unseen += settings.taken()
     allowed = _marks(item).get("findings", settings.findings) == "allow"
     said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
     if (said or unseen) and not allowed:
@@ -244,7 +251,7 @@ def finish(session: pytest.Session) -> None:
     while launching():  # in a thread that was not joined
         time.sleep(0.01)
     if settings.findings == "fail":
-        settings.outside += settings.unseen.take_all()
+        settings.outside += settings.unseen.take_all() + settings.children.take()
     output = getattr(config, "workeroutput", None)
     if output is not None:
         output[HANDED] = {

@@ -1,0 +1,70 @@
+"""Findings that child processes of a test session have collected (see `warpsim.host.forwarding`)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from warpsim.host import defaults
+from warpsim.host.forwarding import FILE, forward
+
+
+class Children:
+    """The file that child processes write their findings to."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.read = 0
+        """How many bytes have been read."""
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Receive findings of processes that are started within the context."""
+        outer = os.environ.get(FILE)
+        judge()
+        with tempfile.TemporaryDirectory(prefix="warpsim-", ignore_cleanup_errors=True) as folder:
+            self.path = Path(folder, "findings")
+            os.environ[FILE] = str(self.path)
+            _watch_forks()
+            try:
+                yield
+            finally:
+                self.path = None
+                os.environ.pop(FILE)
+                if outer is not None:
+                    os.environ[FILE] = outer
+
+    def take(self) -> list[str]:
+        """Return the findings that have arrived since the last call, each once."""
+        if self.path is None or not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.read)
+            whole = file.read().rpartition(b"\n")[0]
+        self.read += len(whole) + 1 if whole else 0
+        return list(dict.fromkeys(f"in a child process: {json.loads(line)}" for line in whole.splitlines()))
+
+
+def judge() -> None:
+    """Pass nothing on from this process: it runs tests itself, as a child session or a runner that forks does."""
+    if forward in defaults.listeners:
+        defaults.listeners.remove(forward)
+
+
+_forks: list[bool] = []
+
+
+def _watch_forks() -> None:
+    """Let forked processes, which inherit the session's own listeners, pass findings on instead."""
+    if not _forks and hasattr(os, "register_at_fork"):
+        _forks.append(True)
+        os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    if FILE in os.environ:
+        defaults.listeners[:] = [forward]
