@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
@@ -55,13 +56,10 @@ def judge() -> None:
         defaults.listeners.remove(forward)
 
 
-_forks: list[bool] = []
-
-
+@functools.cache
 def _watch_forks() -> None:
     """Let forked processes, which inherit the session's own listeners, pass findings on instead."""
-    if not _forks and hasattr(os, "register_at_fork"):
-        _forks.append(True)
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forked)
 
 
