@@ -91,6 +91,7 @@ def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
             cluster=int(options["cluster"]) if "cluster" in options else None,
             checks=options.get("checks", "all"),
             async_effects=options.get("effects", "eager"),
+            batch_threads=int(options.get("batch_threads", 1 << 17)),
             on_finding="collect",
             max_instructions=20_000,
             watchers=watchers,

@@ -75,6 +75,21 @@ def test_pair_with_late_effects(faulty, path):
     assert faulty.findings(good) == ()
 
 
+WAVES = [p for p in FAULTY if re.search(r"launch:.*grid=", p.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in WAVES])
+def test_pair_in_waves(faulty, path, effects):
+    """CTAs (or clusters) that run one after another: the same is found as side by side."""
+    bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
+    for example in (bad, good):
+        example.options.update(batch_threads="1", effects=effects)
+
+    assert {(f.line, f.rule, f.severity) for f in faulty.findings(bad)} == marked(bad.module())
+    assert faulty.findings(good) == ()
+
+
 def test_the_coordinate_that_is_wrong(faulty):
     """Of several coordinates, the innermost is named."""
     (found, *_) = faulty.findings(faulty.Example.read(PAIRS / "tensor-map" / "coordinate-not-aligned.bad.ptx"))

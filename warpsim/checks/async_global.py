@@ -134,6 +134,15 @@ class GlobalStores(GlobalUses):
         if copy.target is not None:
             self.add(Use(copy, copy.target, (copy.target.low, copy.target.high)))
 
+    def inherit(self, machine: Machine, ended: GlobalStores) -> None:
+        """Take over the stores of a batch that has ended before its threads have waited for them."""
+        ended.settle()
+        for use in ended.uses.values():
+            allocation = machine.launch.memory.find(use.extent.low, use.extent.high)
+            if allocation is not None:
+                use.extent.forget()
+                self.add(Use(use.copy, use.extent, (allocation.start, allocation.end)))
+
     def touch(
         self,
         machine: Machine,

@@ -23,7 +23,9 @@ VERBS = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
 class InFlight:
-    """A batch's operations in flight: copies and wgmma in shared memory, stores to global memory."""
+    """A batch's operations in flight: copies and wgmma in shared memory, stores to global memory. Those of batches that
+    have ended are the launch's.
+    """
 
     def __init__(self, machine: Machine) -> None:
         n_ctas = machine.batch.shape.n_ctas
@@ -47,19 +49,30 @@ class AsyncReuse(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Start with nothing in flight."""
+        machine.launch.notes.setdefault(NAME, GlobalStores())
         machine.batch.notes[NAME] = InFlight(machine)
+
+    def batch_ended(self, machine: Machine) -> None:
+        """Keep the stores that nobody has waited for: only the end of the kernel completes them for other CTAs."""
+        machine.launch.notes[NAME].inherit(machine, machine.batch.notes[NAME].stores)
 
     def _in_flight(self, machine: Machine) -> InFlight:
         found: InFlight = machine.batch.notes[NAME]
         found.settle()
         return found
 
+    def _stores(self, machine: Machine) -> list[GlobalStores]:
+        """The stores in flight: those of batches that have ended, and of others."""
+        launch = machine.launch
+        running = [batch.notes[NAME].stores for batch in launch.batches]
+        return [stores for stores in (launch.notes[NAME], *running) if stores.busy]
+
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads."""
         found = self._in_flight(machine)
         if access.space == "global":
-            if found.stores.uses:
-                found.stores.touch(machine, group, VERBS[access.kind], access.places, access.nbytes, access.active)
+            for stores in self._stores(machine):
+                stores.touch(machine, group, VERBS[access.kind], access.places, access.nbytes, access.active)
         elif found.shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
             found.shared.touch(
                 machine, group, VERBS[access.kind], access.place, access.nbytes, access.columns, access.active
@@ -125,9 +138,9 @@ class AsyncReuse(Watcher):
                 if footprint is not None:
                     start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
                     shared.touch(machine, transfer.group, access, start, nbytes, columns, None, by=transfer.positions)
-        if found.stores.uses and transfer.asynchronous:
-            found.stores.read_by_copies(machine, transfer)
-            found.stores.written_by_copies(machine, transfer)
+        for stores in self._stores(machine) if transfer.asynchronous else ():
+            stores.read_by_copies(machine, transfer)
+            stores.written_by_copies(machine, transfer)
 
     def async_started(self, machine: Machine, transfer: Transfer) -> None:
         """Record the bytes of copies."""

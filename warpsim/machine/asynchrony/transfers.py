@@ -275,12 +275,13 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
 
 
 def finish(machine: Machine) -> None:
-    """End the batch: perform remaining writes to global memory."""
+    """End the batch: perform remaining writes to global memory, whose completion no thread has observed."""
     state = machine.batch.transfers
     if late(machine):
         for transfer in state.open:
             if transfer.signal is None and transfer.writes is None:
-                _complete(machine, transfer, np.flatnonzero(transfer.open))
+                _land(machine, transfer, np.flatnonzero(transfer.open))
+                transfer.work = None
     state.open = []
 
 

@@ -77,6 +77,10 @@ class GlobalTarget:
         address = (self.address[:, None] + np.arange(0, self.nbytes, size)).reshape(-1)
         return address, np.repeat(np.arange(len(self.address)), self.nbytes // size), size
 
+    def forget(self) -> None:
+        """Drop what can be computed again."""
+        self._runs = None
+
     def runs(self) -> tuple[Array, Array, int]:
         """Addresses (ascending), receivers and size of runs; of 16 bytes if whole ones are written."""
         if self._runs is None:
