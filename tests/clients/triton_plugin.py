@@ -20,7 +20,6 @@ from warpsim.driver import properties
 def pytest_configure(config):
     """Make the simulated GPU the active one, and let what tests ask of torch.cuda be answered by it."""
     import torch
-    import triton._internal_testing
 
     driver = warpsim.compat.triton.install(max_seconds=float(os.environ.get("TRITON_SECONDS", "60")))
     torch.cuda.get_device_capability = driver.get_device_capability
@@ -38,6 +37,8 @@ def pytest_configure(config):
     torch.cuda.is_available = lambda: False
     torch.cuda.empty_cache = lambda: None
     torch.set_num_threads(1)
+    import triton._internal_testing  # asks for the active driver
+
     triton._internal_testing.is_cpu = lambda: False  # forks of Triton have one
     on_cpu(torch)
     for item in filter(None, os.environ.get("TRITON_MISSING", "").split(",")):

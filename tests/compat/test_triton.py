@@ -1,6 +1,7 @@
 """The parts of the Triton adapter that need no Triton, and a kernel where Triton is installed."""
 
 import importlib.util
+import sys
 import types
 
 import ml_dtypes
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.compat import triton
 from warpsim.compat.triton import install, launching, tensors, utilities
+from warpsim.errors import LaunchError
 from warpsim.layout import tensor_map as layout
 
 
@@ -35,19 +38,40 @@ def test_nested_arguments():
     """Tuples are flat in a kernel's parameters, and constants are not there."""
     array, found = tensors.Arrays(np.zeros(4, np.float32)), []
     flat = list(
-        launching.flattened(("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), found)
+        launching.flattened(
+            ("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), iter(()), found
+        )
     )
 
     assert flat == [("*fp32", array), ("i32", 1), ("fp32", 3.0)]
     assert found == [array]
 
 
-def test_tensors_behind_descriptors():
-    """A descriptor's tensor is mapped for the launch, though the kernel gets its map alone."""
-    base = tensors.Arrays(np.zeros(4))
-    descriptor = types.SimpleNamespace(base=base, block_shape=[4])
+@pytest.mark.parametrize(
+    "make",
+    [lambda arg, metadata: [metadata, *arg.shape], lambda arg, metadata, _: [metadata, *arg.shape]],
+    ids=["3.5", "3.8"],
+)
+def test_tensors_behind_descriptors(monkeypatch, make):
+    """A descriptor's parameters are those that Triton makes of it, and its tensor is mapped for the launch."""
+    for name in ("triton", "triton.backends", "triton.backends.nvidia"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    module = types.SimpleNamespace(make_tensordesc_arg=make)
+    monkeypatch.setitem(sys.modules, "triton.backends.nvidia.driver", module)
+    base, found = tensors.Arrays(np.zeros(4)), []
+    descriptor = types.SimpleNamespace(base=base, shape=[4])
+    kinds = ("i32", ("tensordesc<fp32[4]>", "constexpr"), "tensordesc<fp32[4]>")
+    flat = list(launching.flattened(kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
 
-    assert list(launching.described((1, (descriptor, 2), descriptor))) == [base, base]
+    assert flat == [("i32", 1), ("", "first"), ("", 4), ("", "second"), ("", 4)]
+    assert found == [base, base]
+
+
+def test_an_old_triton(monkeypatch):
+    """A version that launches kernels in another way is refused by name."""
+    monkeypatch.setitem(sys.modules, "triton", types.SimpleNamespace(__version__="3.4.0"))
+    with pytest.raises(LaunchError, match=r"Triton 3\.4\.0 .* 3\.5 or later"):
+        triton.Driver("sm_80")
 
 
 def test_memory_of_views():

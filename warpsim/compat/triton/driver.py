@@ -11,10 +11,13 @@ import numpy as np
 from warpsim.compat.triton.launching import Launcher
 from warpsim.compat.triton.tensors import Arrays, aligned
 from warpsim.compat.triton.utilities import Utilities
+from warpsim.errors import LaunchError
 from warpsim.host.device import Device
 
 BACKEND = "warpsim"
 """The entry point's name, by which Triton finds the driver."""
+OLDEST = (3, 5)
+"""The first version of Triton that the adapter serves."""
 
 
 class Driver:
@@ -102,6 +105,11 @@ class Driver:
 @functools.cache
 def _stop_at_ptx() -> None:
     """Make Triton's compiler end at PTX, use separate cache keys, and accept NumPy arrays."""
+    import triton
+
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        raise LaunchError(f"Triton {triton.__version__} launches kernels in another way: install {needed} or later")
     from triton.backends.nvidia.compiler import CUDABackend
     from triton.runtime import jit
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -24,16 +26,11 @@ class Launcher:
     """Called by Triton to launch a compiled kernel."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
-        from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
-        from triton.backends.nvidia.driver import make_tensordesc_arg
         from triton.runtime import driver as active
 
         self.driver: Any = active.active
         self.metadata = metadata
-        descriptors = getattr(metadata, "tensordesc_meta", None)
-        signature = dict(src.signature.items())
-        self.kinds = expand_signature(signature.values(), descriptors, "nvTmaDesc")
-        self._launch = wrap_handle_tensordesc_impl(self._run, signature, descriptors, make_tensordesc_arg)
+        self.kinds = list(src.signature.values())
 
     def __call__(
         self,
@@ -52,13 +49,14 @@ class Launcher:
         if x * y * z > 0:
             if enter is not None:
                 enter(launch_metadata)
-            self._launch((x, y, z), function, list(described(args)), args)
+            self._run((x, y, z), function, args)
             if leave is not None:
                 leave(launch_metadata)
 
-    def _run(self, grid: tuple[int, int, int], kernel: Any, tensors: list[Any], args: Any) -> None:
+    def _run(self, grid: tuple[int, int, int], kernel: Any, args: Any) -> None:
         metadata, device = self.metadata, self.driver.device
-        values = list(flattened(self.kinds, args, tensors))
+        tensors: list[Any] = []
+        values = list(flattened(self.kinds, args, iter(getattr(metadata, "tensordesc_meta", None) or ()), tensors))
         for size, align in (
             (metadata.global_scratch_size, metadata.global_scratch_align),
             (metadata.profile_scratch_size, metadata.profile_scratch_align),
@@ -101,24 +99,30 @@ class Launcher:
         return tensor
 
 
-def described(args: Any) -> Any:
-    """The tensors behind descriptors; only their tensor maps reach the kernel."""
-    for value in args:
-        if isinstance(value, (tuple, list)):
-            yield from described(value)
-        elif hasattr(value, "block_shape") and hasattr(value, "base"):
-            yield value.base
+def flattened(kinds: Any, values: Any, descriptors: Iterator[Any], tensors: list[Any]) -> Any:
+    """Pairs of type and value for the kernel's parameters, with tuples and descriptors flattened, constants removed.
 
-
-def flattened(kinds: Any, values: Any, tensors: list[Any]) -> Any:
-    """Pairs of type and value for the kernel's parameters, with tuples flattened and constants removed."""
+    ``descriptors`` has what the compiler says of each descriptor that becomes a tensor map; ``tensors`` gets the
+    tensors that the kernel reaches.
+    """
     for kind, value in zip(kinds, values, strict=True):
         if isinstance(kind, tuple):
-            yield from flattened(kind, value, tensors)
+            yield from flattened(kind, value, descriptors, tensors)
+        elif kind.startswith("tensordesc"):
+            tensors.append(value.base)
+            yield from (("", part) for part in described(value, next(descriptors, None)))
         elif kind != "constexpr":
             if hasattr(value, "data_ptr"):
                 tensors.append(value)
             yield kind, value
+
+
+def described(descriptor: Any, found: Any) -> list[Any]:
+    """Parameters of a descriptor: a tensor map or an address, then its shape and strides."""
+    from triton.backends.nvidia.driver import make_tensordesc_arg
+
+    unused = len(inspect.signature(make_tensordesc_arg).parameters) - 2  # none before Triton 3.8
+    return list(make_tensordesc_arg(descriptor, found, *[None] * unused))
 
 
 def packed(kind: str, value: Any, size: int) -> bytes:

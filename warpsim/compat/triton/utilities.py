@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from warpsim.driver import properties
@@ -58,6 +59,9 @@ class Utilities:
             **_tensor(swizzle, element, data_type, shape, strides, padding),
         ).encode(address)
 
+    fill_tma_descriptor = fill_tma_descriptor_tiled
+    """Its name before Triton 3.7."""
+
     def fill_tma_descriptor_im2col(
         self,
         address: int,
@@ -83,9 +87,9 @@ class Utilities:
             **_tensor(swizzle, element, data_type, shape, strides, padding),
         ).encode(address)
 
-    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, cluster: int) -> int:
-        """Clusters on the whole GPU."""
-        return properties.model(self.device.sm).sms // cluster
+    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, *cluster: int) -> int:
+        """Clusters on the whole GPU; ``cluster`` is one number of CTAs, or three before Triton 3.6."""
+        return properties.model(self.device.sm).sms // math.prod(cluster)
 
     def set_printf_fifo_size(self, nbytes: int) -> None:
         """Do nothing: printed text is never lost."""
