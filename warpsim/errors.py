@@ -12,6 +12,8 @@ EXCERPT = 400
 """Most characters of a line that a message shows."""
 COLOURS = {"error": "#d1242f", "warning": "#bf8700", "note": "#0969da"}
 """Colours of severities, legible on light and dark backgrounds."""
+CALLS = 3
+"""Calls that brought inlined code there, of which the outermost are shown."""
 LARGEST_SOURCE = 1 << 24
 """Largest CUDA file whose lines are shown, in bytes."""
 
@@ -31,9 +33,10 @@ class Finding:
     """One broken rule, at one place in a module or a launch.
 
     ``rule`` is the rule's name. ``cta`` is (x, y, z), ``warp`` the warp within the CTA, ``lanes`` the lanes of that
-    warp. ``source`` is the (file, line) of the nearest ``.loc``, ``text`` the PTX line. ``section`` is the anchor of
-    the PTX ISA section that states the rule (https://docs.nvidia.com/cuda/parallel-thread-execution/#id). ``str()``
-    gives the full text that errors, the command line and the debugger show.
+    warp. ``source`` is the (file, line) of the nearest ``.loc``, ``inlined_at`` those of the calls that it is inlined
+    at, innermost first; ``text`` is the PTX line. ``section`` is the anchor of the PTX ISA section that states the rule
+    (https://docs.nvidia.com/cuda/parallel-thread-execution/#id). ``str()`` gives the full text that errors, the command
+    line and the debugger show.
     """
 
     rule: str
@@ -54,6 +57,7 @@ class Finding:
     other: Finding | None = None
     count: int = 1
     text: str = ""
+    inlined_at: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         return describe(self)
@@ -149,10 +153,11 @@ def describe(finding: Finding) -> str:
 
 
 def place_lines(finding: Finding, *, caret: bool = True) -> list[str]:
-    """The PTX line (with a caret), the CUDA line, and the threads of a finding or of its conflicting access."""
+    """The PTX line (with a caret), the CUDA line and the calls that it is inlined at, and the threads of a finding or of its conflicting access."""
     lines = finding.excerpt().splitlines()[: None if caret else 1]
     if finding.source is not None:
         lines.append(f"    {source_text(finding.source, finding.file)}")
+    lines += [f"    inlined at {source_text(call, finding.file)}" for call in finding.inlined_at[-CALLS:]]
     who = where(finding)
     return [*lines, f"    {who}"] if who else lines
 

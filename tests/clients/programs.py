@@ -9,8 +9,10 @@ Their sizes are made small in a copy (a simulator is not a GPU); their host code
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -127,13 +129,22 @@ def run(program, words, folder, options):
     """Run a program on the simulated GPU: exit status (None where it took too long), output, seconds."""
     command = [sys.executable, "-m", "warpsim", "exec", "--device", options.device, "--", str(program), *words]
     began = time.monotonic()
+    running = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=options.seconds, check=False, errors="replace"
-        )
+        output, _ = running.communicate(timeout=options.seconds)
     except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
         return None, "took too long", time.monotonic() - began
-    return done.returncode, done.stdout + done.stderr, time.monotonic() - began
+    return running.returncode, output, time.monotonic() - began
 
 
 def outcome(status, output, good):

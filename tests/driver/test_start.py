@@ -2,12 +2,16 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from warpsim.cli import executing
 from warpsim.driver import library
 from warpsim.driver.abi.binding import header
 
@@ -190,3 +194,19 @@ run(ours.cudaMalloc, ctypes.byref(made), 4)
     out, err, status = python(program, env)
     assert (out, status) == ("ValueError('theirs')\nKeyboardInterrupt('enough')\n0\n", 0)
     assert err.count("\n") == 1  # cudaFree(16) is refused
+
+
+def test_a_signal_reaches_the_program():
+    """Who ends ``warpsim exec`` ends the program, which would run on without it."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def end():
+        while signal.getsignal(signal.SIGTERM) is before:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, daemon=True).start()
+    status = executing._run([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
+
+    assert status == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before

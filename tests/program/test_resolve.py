@@ -111,6 +111,39 @@ def test_source_lines():
     assert code[0].source == ("a.cu", 7)
 
 
+def test_inlined_lines():
+    """inlined_at names a place that a .loc before it has; calls follow from it, the innermost first."""
+    text = """.entry k() {
+.loc 1 9 1
+ret;
+.loc 2 40 3, function_name f, inlined_at 1 9 1
+ret;
+.loc 3 5 2, function_name g, inlined_at 2 40 3
+ret;
+.loc 1 12 1
+ret;
+.loc 2 40 3, function_name f, inlined_at 1 12 1
+ret;
+.loc 3 5 2, function_name g, inlined_at 2 40 3
+ret;
+}
+.file 1 "a.cu"
+.file 2 "f.h"
+.file 3 "g.h"
+.section .debug_str { f: .b8 0 g: .b8 0 }
+"""
+    code = load(text).functions["k"].code
+
+    assert [(i.source, i.inlined_at) for i in code[:6]] == [
+        (("a.cu", 9), ()),
+        (("f.h", 40), (("a.cu", 9),)),
+        (("g.h", 5), (("f.h", 40), ("a.cu", 9))),
+        (("a.cu", 12), ()),
+        (("f.h", 40), (("a.cu", 12),)),
+        (("g.h", 5), (("f.h", 40), ("a.cu", 12))),
+    ]
+
+
 def test_snippet_types_from_use():
     """A register that is not declared has the type that its uses agree on."""
     registers = snippet_program(

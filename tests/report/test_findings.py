@@ -14,6 +14,7 @@ from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
 from warpsim.errors import Finding, spans
 from warpsim.host.checks import EVERY
+from warpsim.report.findings import sarif
 from warpsim.report.rules import RULES
 
 RACE = """.version 8.0
@@ -104,6 +105,24 @@ def test_cuda_file_beside_the_ptx(files, tmp_path, monkeypatch):
     (race,) = [f for f in launch(files, on_finding="collect").findings if f.line == 19]
 
     assert str(race) == expected(files)
+
+
+def test_calls_that_are_inlined():
+    """The calls that brought the line there are shown under it, those of the program itself in any case."""
+    calls = tuple((f"{name}.h", 1) for name in "bcde")
+    found = Finding("race", "", source=("a.h", 1), inlined_at=calls)
+
+    assert str(found).splitlines()[1:] == [
+        "    a.h:1",
+        "    inlined at c.h:1",
+        "    inlined at d.h:1",
+        "    inlined at e.h:1",
+    ]
+    places = sarif([found])["runs"][0]["results"][0]["relatedLocations"]
+    assert [p["physicalLocation"]["artifactLocation"]["uri"] for p in places] == [
+        "%3Cptx%3E",
+        *(file for file, _ in calls),
+    ]
 
 
 def test_traceback_is_short(files):

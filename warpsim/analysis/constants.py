@@ -94,8 +94,7 @@ def _constant(instruction: Instruction, bits: int) -> Instruction:
 
     value = _array(bits, instruction.operands[0].type)  # type: ignore[union-attr, arg-type]
     form = attrs.evolve(instruction.form, function=lambda op, *sources: value)
-    op, operands, guard = instruction.op, instruction.operands, instruction.guard
-    return Instruction(form, op, PLAIN, operands, guard, instruction.span, instruction.source)
+    return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
 def _by_constant(instruction: Instruction, bits: int) -> Instruction:

@@ -288,6 +288,7 @@ class Facts:
             line=span.line,
             column=span.column,
             source=instruction.source,
+            inlined_at=instruction.inlined_at,
             instruction=instruction.text,
             text=lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(lines) else "",
         )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from types import FrameType
 from typing import Any
 
 from warpsim.cli.outcome import Unusable
@@ -88,12 +89,21 @@ def _run(program: list[str], env: dict[str, str]) -> int:
         running = subprocess.Popen(program, env=env)
     except OSError as problem:
         raise Unusable(f"cannot run {program[0]}: {problem.strerror}") from None
-    while True:
-        try:
-            status = running.wait()
-            break
-        except KeyboardInterrupt:  # the program received the signal too, and reports its own status
-            continue
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        running.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        while True:
+            try:
+                status = running.wait()
+                break
+            except KeyboardInterrupt:  # the program received the signal too, and reports its own status
+                continue
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if status < 0:
         print(f"warpsim: the program ended by {signal.Signals(-status).name}", file=sys.stderr)
         return 128 - status

@@ -45,6 +45,7 @@ class Report:
                 "file": finding.file,
                 "line": finding.line,
                 "source": finding.source,
+                "inlined_at": finding.inlined_at,
                 "cta": finding.cta,
                 "warp": finding.warp,
                 "lanes": list(finding.lanes),

@@ -102,6 +102,7 @@ def finding_at(launch: LaunchState, instruction: Instruction) -> Finding:
         line=instruction.span.line,
         column=instruction.span.column,
         source=instruction.source,
+        inlined_at=instruction.inlined_at,
         instruction=instruction.text,
         text=line_text(launch, instruction.span.line),
     )

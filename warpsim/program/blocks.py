@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from warpsim.program.program import LabelRef, Targets
-from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Prototype, Resolver, Scope
+from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Place, Prototype, Resolver, Scope
 from warpsim.ptx import ast
 from warpsim.types import ScalarType
+
+DEEPEST = 32
+"""Calls that one place keeps."""
 
 
 class Blocks:
@@ -13,8 +16,9 @@ class Blocks:
 
     def __init__(self, builder: FunctionBuilder, resolver: Resolver) -> None:
         self.builder, self.resolver, self.problems = builder, resolver, resolver.problems
-        self.source: tuple[str, int] | None = None
-        """File and line of the last ``.loc``."""
+        self.places: tuple[Place, ...] = ()
+        """File and line of the last ``.loc``, then those that it is inlined at."""
+        self._known: dict[tuple[object, ...], tuple[Place, ...]] = {}
 
     def add(self, node: ast.Block, scope: Scope) -> None:
         """Flatten a block, whose names are those of ``scope``."""
@@ -23,7 +27,7 @@ class Blocks:
             previous, label = label, None
             match statement:
                 case ast.Instruction():
-                    self.builder.code.append((statement, scope, self.source))
+                    self.builder.code.append((statement, scope, self.places))
                 case ast.Label():
                     label = self._label(statement, scope)
                 case ast.Variable(space="reg"):
@@ -34,10 +38,21 @@ class Blocks:
                 case ast.Block():
                     self.add(statement, Scope(scope))
                 case ast.Directive(name="loc"):
-                    number, line = map(int, statement.arguments[:2])
-                    self.source = self.resolver.files.get(number, str(number)), line
+                    self._location(statement)
                 case ast.CallPrototype() | ast.Directive() if previous is not None:
                     self._labelled(previous, statement, scope)
+
+    def _location(self, node: ast.Directive) -> None:
+        """Follow a ``.loc``; what it is inlined at is the place that a ``.loc`` before it has named."""
+        number, line, column, *rest = node.arguments
+        callers: tuple[Place, ...] = ()
+        if "inlined_at" in rest:
+            at = tuple(rest[-3:])
+            callers = self._known.get(at) or (self._place(*at[:2]),)
+        self.places = self._known[number, line, column] = (self._place(number, line), *callers)[:DEEPEST]
+
+    def _place(self, number: int | str, line: int | str) -> Place:
+        return self.resolver.files.get(int(number), str(number)), int(line)
 
     # ---- labels ------------------------------------------------------------------------------
 

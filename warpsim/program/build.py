@@ -188,11 +188,11 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
     blocks.branch_targets()
     checker = Checker(resolver, builder, problems, module)
     code = []
-    for number, (instruction, scope, source) in enumerate(builder.code):
+    for number, (instruction, scope, places) in enumerate(builder.code):
         if problems.full:
             break
         builder.at = number
-        checked = checker.check(instruction, scope, source)
+        checked = checker.check(instruction, scope, places)
         if checked is not None:
             code.append(checked)
     # The closing brace returns; a label there, and a function without code, need an instruction to run.

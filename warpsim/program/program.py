@@ -193,7 +193,8 @@ class Instruction:
     """One typed instruction.
 
     ``operands`` are in the order of ``form.operands`` (destinations first); a ``d|p`` pair counts as two. ``guard`` is
-    (predicate register, negated). ``traits`` describe it to the passes.
+    (predicate register, negated). ``traits`` describe it to the passes. ``source`` is the (file, line) of its ``.loc``;
+    ``inlined_at`` are those of the calls that brought it there, innermost first.
     """
 
     form: Form
@@ -203,6 +204,7 @@ class Instruction:
     guard: tuple[Register, bool] | None
     span: Span
     source: tuple[str, int] | None = None
+    inlined_at: tuple[tuple[str, int], ...] = ()
     uses: tuple[tuple[int, ...], tuple[int, ...]] | None = attrs.field(default=None, init=False, eq=False, repr=False)
     """The registers that it reads and writes, cached by `warpsim.analysis.flow.reads_and_writes`."""
 

@@ -15,6 +15,8 @@ from warpsim.program.program import CARRY, FunctionRef, LabelRef, Param, Registe
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
+Place: TypeAlias = tuple[str, int]
+"""A file and a line of it."""
 Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function | None"
 """What a name means."""
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
@@ -92,7 +94,7 @@ class FunctionBuilder:
         self.entry = entry
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
-        self.code: list[tuple[ast.Instruction, Scope, tuple[str, int] | None]] = []
+        self.code: list[tuple[ast.Instruction, Scope, tuple[Place, ...]]] = []
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
         self.results: frozenset[str] = frozenset()

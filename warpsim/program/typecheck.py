@@ -13,7 +13,7 @@ from warpsim.program.calls import call
 from warpsim.program.operands import Operands
 from warpsim.program.problems import Mismatch, Problems
 from warpsim.program.program import Discard, Instruction, Operand, Reg, Register
-from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, lookup
+from warpsim.program.resolve import FunctionBuilder, Place, Resolver, Scope, lookup
 from warpsim.ptx import ast
 from warpsim.types import TYPES
 
@@ -30,7 +30,7 @@ class Checker:
         self.target = target
         self.operands = Operands(resolver, builder)
 
-    def check(self, node: ast.Instruction, scope: Scope, source: tuple[str, int] | None) -> Instruction | None:
+    def check(self, node: ast.Instruction, scope: Scope, places: tuple[Place, ...]) -> Instruction | None:
         """The typed instruction; None after noting what is wrong with it."""
         text = ".".join((node.opcode, *node.modifiers))
         self.operands.begin(scope, node.opcode)
@@ -50,8 +50,9 @@ class Checker:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
+            op, source = self._selected(candidate), places[0] if places else None
             return Instruction(
-                candidate.form, self._selected(candidate), candidate.traits, operands, guard, node.span, source
+                candidate.form, op, candidate.traits, operands, guard, node.span, source, inlined_at=places[1:]
             )
         assert best is not None
         self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)

@@ -37,8 +37,8 @@ def _plain(value: object) -> Any:
 def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
     """Convert findings to a SARIF log, as plain data.
 
-    A finding's location is its CUDA line if `.loc` gives one; the PTX line and the conflicting access are related
-    locations.
+    A finding's location is its CUDA line if `.loc` gives one; the PTX line, the calls that it is inlined at and
+    the conflicting access are related locations.
     """
     found = list(findings)
     names = sorted({finding.rule for finding in found})
@@ -59,11 +59,12 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
     text = [f"{finding.message}.", *([f"{where(finding)}."] if where(finding) else []), finding.advice]
     places = [_place(finding, "the PTX line")]
     if finding.source is not None:
-        places.insert(0, _cuda(finding, ""))
+        places.insert(0, _cuda(finding, finding.source, ""))
+    places += [_cuda(finding, call, "inlined at") for call in finding.inlined_at]
     if finding.other is not None:
         places.append(_place(finding.other, finding.other.message))
         if finding.other.source is not None:
-            places.append(_cuda(finding.other, finding.other.message))
+            places.append(_cuda(finding.other, finding.other.source, finding.other.message))
     key = f"{finding.rule}\0{finding.kernel}\0{finding.source or (finding.file, finding.line)}\0{finding.text.strip()}"
     properties = {
         "kernel": finding.kernel,
@@ -100,9 +101,8 @@ def _place(finding: Finding, message: str) -> dict[str, Any]:
     }
 
 
-def _cuda(finding: Finding, message: str) -> dict[str, Any]:
-    assert finding.source is not None
-    file, line = finding.source
+def _cuda(finding: Finding, source: tuple[str, int], message: str) -> dict[str, Any]:
+    file, line = source
     beside = os.path.join(os.path.dirname(finding.file), file)
     return {
         "physicalLocation": {
