@@ -127,10 +127,12 @@ class Uninitialised(WrittenBytes):
             elif lacks(written, access.at, nbytes, active):
                 self._meet(machine, group)
             return
-        bits, place = companion(machine, access.space), access.place
+        bits = companion(machine, access.space)
+        if not bits.open:
+            return
         if access.kind == WRITE:
-            bits.mark(place, access.columns, nbytes, active, rows=access.everywhere)
-        elif bits.lacks(place, access.columns, nbytes, active, rows=access.everywhere):
+            bits.mark(access.place, access.columns, nbytes, active, rows=access.everywhere)
+        elif bits.lacks(access.place, access.columns, nbytes, active, rows=access.everywhere):
             self._meet(machine, group)
 
     def async_delivered(

@@ -35,7 +35,7 @@ class MemoryAccess:
     space: str
     """"global", "local", "shared" or "shared::cluster"."""
     at: Place | Affine
-    """The byte addresses in the machine's representation: an int, an int64 array or, in global memory, an `Affine`."""
+    """The byte addresses in the machine's representation: an int, an int64 array or an `Affine`."""
     nbytes: int
     allocation: Allocation | None
     """The allocation, in global memory."""

@@ -12,6 +12,7 @@ from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
 from warpsim.machine.memory.global_access import GlobalAccess
 from warpsim.machine.memory.word_access import WordAccess
+from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Array, DType, as_array
 
 
@@ -81,6 +82,10 @@ def _in_global(
     size = dtype.itemsize
     values = [lanes.flat(as_array(v)) for v in operands]
     base = as_array(address.base).view(np.int64)
+    alone = memory.only_allocation(base, address.offset, size)
+    if alone is not None and not alone.read_only:
+        _in_allocation(memory, alone, base + address.offset, dtype, atomic, values, lanes, out)
+        return
     places, owners, good = memory.resolve(base, address.offset, size, write=True)
     if memory.window.memory_accessed is not None:
         for index in np.unique(owners[good]):
@@ -95,6 +100,30 @@ def _in_global(
         allocation.own()
         cells = Cells.of((place[which] - allocation.start) // size, allocation.elements(dtype))
         memory.globals.version += update(cells, atomic, [v[which] for v in values], out, which)
+
+
+def _in_allocation(
+    memory: Reach,
+    allocation: Allocation,
+    places: Array,
+    dtype: DType,
+    atomic: Atomic,
+    values: list[Array],
+    lanes: _Lanes,
+    out: Array | None,
+) -> None:
+    """Of one allocation, which contains every lane's address."""
+    active, size = memory.active, dtype.itemsize
+    memory.tell_global(ATOMIC, allocation, places, size, active)
+    memory.tell_companion_global(_writes(atomic), allocation, places, size, active)
+    allocation.own()
+    keys = lanes.flat((places - allocation.start) >> (size.bit_length() - 1))
+    if active is None:
+        which = np.arange(keys.size)
+    else:
+        which = np.flatnonzero(lanes.flat(active))
+        keys, values = keys[which], [v[which] for v in values]
+    memory.globals.version += update(Cells.of(keys, allocation.elements(dtype)), atomic, values, out, which)
 
 
 def _in_words(

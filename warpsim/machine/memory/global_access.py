@@ -65,14 +65,21 @@ class GlobalAccess(Port):
                 return tuple([view[..., k].copy() for k in range(count)])
         array = as_array(base).view(np.int64)
         nbytes = dtype.itemsize * count
-        low, high = int(array.min()) + offset, int(array.max()) + offset
-        allocation = self.globals.find(low, high + nbytes)
-        if allocation is not None and not misaligned(array, offset, nbytes):
+        allocation = self.only_allocation(array, offset, nbytes)
+        if allocation is not None:
             if self.window.memory_accessed is not None:
                 self.tell_global(READ, allocation, array + offset, nbytes, self.active)
             self.tell_companion_global(READ, allocation, array + offset, nbytes, self.active)
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
+
+    def only_allocation(self, array: Array, offset: int, nbytes: int) -> Allocation | None:
+        """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, or
+        an address is misaligned.
+        """
+        low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
+        allocation = self.globals.find(low, high + nbytes)
+        return None if allocation is None or misaligned(array, offset, nbytes) else allocation
 
     def _load_checked(self, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
         place, owner, good = self.resolve(array, offset, dtype.itemsize * count, write=False)
@@ -162,8 +169,8 @@ class GlobalAccess(Port):
         if type(base) is Affine and self.active is None and self._tell_affine_store(base, offset, nbytes, values):
             return
         array = as_array(base).view(np.int64)
-        allocation = self.globals.find(int(array.min()) + offset, int(array.max()) + offset + nbytes)
-        if allocation is not None and not misaligned(array, offset, nbytes):
+        allocation = self.only_allocation(array, offset, nbytes)
+        if allocation is not None:
             differs = partial(self._differs_global, allocation, array + offset, self.active, values)
             self.tell_global(WRITE, allocation, array + offset, nbytes, self.active, differs)
             return
@@ -230,15 +237,9 @@ class GlobalAccess(Port):
                     view[..., k] = last_along(value, view.shape[:-1])
                 return
         array = as_array(base).view(np.int64)
-        low, high = int(array.min()) + offset, int(array.max()) + offset
-        allocation = self.globals.find(low, high + nbytes)
         shape = self.group.selection.shape
-        if (
-            allocation is not None
-            and not allocation.read_only
-            and self.active is None
-            and not misaligned(array, offset, nbytes)
-        ):
+        allocation = None if self.active is not None else self.only_allocation(array, offset, nbytes)
+        if allocation is not None and not allocation.read_only:
             self.tell_companion_global(WRITE, allocation, array + offset, nbytes, None)
             index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, cta_order(index), tuple([cta_order(np.broadcast_to(v, shape)) for v in values]))

@@ -8,12 +8,14 @@ import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.events import READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT, bits_of, last_along, misaligned
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, bits_of, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array
+
+I64 = np.dtype(np.int64)
 
 
 class WordAccess(Port):
@@ -49,6 +51,9 @@ class WordAccess(Port):
                     # a base below zero has wrapped around: only with the offset is it an address
                     return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.active
         array = as_array(base)
+        inside = _inside(array, offset, nbytes, space.size)
+        if inside is not None:
+            return inside, space, columns, covered, self.active
         array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
         if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
             array, columns = self._remote(array, columns)
@@ -104,24 +109,43 @@ class WordAccess(Port):
         good = active & ~outside & ~odd
         return np.where(good, place, 0), space, columns, False, good
 
+    def _alike(self, kind: str, address: Address, nbytes: int, *, write: bool) -> Affine | None:
+        """Addresses of whole rows of words as they are, affine; None if they are not, or the checked path is needed."""
+        base, selection = address.base, self.group.selection
+        if type(base) is not Affine or base.strides == FLAT or kind == "local" or nbytes & 3:
+            return None
+        strides, first = base.strides, base.base + address.offset
+        if strides[2] or strides[3] or not isinstance(selection, Rect) or not selection.all_ctas:
+            return None
+        pattern = pattern_of(strides, base.extents, nbytes)
+        if not pattern.aligned or first % nbytes or (write and not (pattern.disjoint and self.active is None)):
+            return None
+        if first + pattern.low < 0 or first + pattern.high > self.shared.size:
+            return None
+        return Affine(first, strides, base.extents, I64)
+
     def load_words(self, kind: str, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
-        place, space, columns, covered, active = self.place(kind, address, dtype.itemsize * count)
         size = dtype.itemsize
+        at: Place | Affine | None = self._alike(kind, address, size * count, write=False)
+        if at is not None:
+            (space, columns, covered), active = self.columns(kind), self.active
+        else:
+            at, space, columns, covered, active = self.place(kind, address, size * count)
         if self.window.memory_accessed is not None or space.companion is not None:
-            everywhere = covered and _by_rows(kind, place)
-            access = MemoryAccess(READ, kind, place, size * count, None, columns, active, None, everywhere)
+            everywhere = covered and _by_rows(kind, at)
+            access = MemoryAccess(READ, kind, at, size * count, None, columns, active, None, everywhere)
             self.tell_words(space, access)
         if covered and size * count >= 4:
             n_words = size * count // 4
-            parts = self._rows(kind, space, place, n_words)
+            parts = self._rows(kind, space, at, n_words)
             if parts is not None:
                 if size == 4:
                     return tuple([p.view(dtype) for p in parts])
                 if size > 4:
                     step = size // 4
                     return tuple([join_words(parts[k * step : (k + 1) * step], dtype) for k in range(count)])
-        place = np.asarray(place, np.int64)
+        place = lanewise(at)
         if place.ndim == 0:
             place = place.reshape((1,) * len(self.group.selection.shape))
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
@@ -134,9 +158,11 @@ class WordAccess(Port):
         if window.companion_accessed is not None and space.companion is not None:
             window.companion_accessed(self.machine, self.group, access)
 
-    def _rows(self, kind: str, space: WordSpace, place: Place, n_words: int) -> list[Array] | None:
+    def _rows(self, kind: str, space: WordSpace, place: Place | Affine, n_words: int) -> list[Array] | None:
         """Whole rows of words, if the address does not depend on the column."""
         shape = self.machine.batch.shape.extents
+        if type(place) is Affine:
+            return [self._view(space, place, k).copy() for k in range(n_words)]
         tail = shape if kind == "local" else (1, 1, *shape[2:])
         if isinstance(place, int):
             word = place >> 2
@@ -147,17 +173,28 @@ class WordAccess(Port):
         out = (place.shape[0], place.shape[1], *shape[2:])
         return [space.words.take(rows + k if k else rows, axis=0).reshape(out) for k in range(n_words)]
 
+    def _view(self, space: WordSpace, place: Affine, k: int) -> Array:
+        """The rows of words ``k`` words behind affine addresses that are the same in all columns."""
+        n, (one, other, _, _), extents = space.n_columns, place.strides, place.extents
+        b1, b0 = self.machine.batch.shape.extents[2:]
+        shape = extents[0] if one else 1, extents[1] if other else 1, b1, b0
+        return np.ndarray(shape, np.uint32, space.words, (place.base + 4 * k) * n, (one * n, other * n, 4 * b0, 4))
+
     def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
         size, count = values[0].dtype.itemsize, len(values)
-        place, space, columns, covered, active = self.place(kind, address, size * count)
+        at: Place | Affine | None = self._alike(kind, address, size * count, write=True)
+        if at is not None:
+            (space, columns, covered), active = self.columns(kind), None
+        else:
+            at, space, columns, covered, active = self.place(kind, address, size * count)
         window = self.window
         if window.memory_accessed is not None or space.companion is not None:
-            everywhere = covered and _by_rows(kind, place)
-            differs = partial(self._differs_words, space, place, columns, active, values)
-            access = MemoryAccess(WRITE, kind, place, size * count, None, columns, active, differs, everywhere)
+            everywhere = covered and _by_rows(kind, at)
+            differs = partial(self._differs_words, space, at, columns, active, values)
+            access = MemoryAccess(WRITE, kind, at, size * count, None, columns, active, differs, everywhere)
             self.tell_words(space, access)
-        self._store_words(kind, space, place, columns, active, values, covered=covered)
+        self._store_words(kind, space, at, columns, active, values, covered=covered)
         if window.memory_written is not None:
             window.memory_written(self.machine, self.group)
 
@@ -165,7 +202,7 @@ class WordAccess(Port):
         self,
         kind: str,
         space: WordSpace,
-        place: Place,
+        place: Place | Affine,
         columns: Array,
         active: Array | None,
         values: tuple[Array, ...],
@@ -182,6 +219,7 @@ class WordAccess(Port):
                 self._store_rows(space, place, values, shape)
                 return
             words = [w for v in values for w in (split_words(v) if size > 4 else [v.view(np.uint32)])]
+            assert isinstance(place, int), "affine addresses are of shared memory"
             for k, word in enumerate(words):
                 space.words[(place >> 2) + k].reshape(shape)[...] = word
             return
@@ -189,7 +227,7 @@ class WordAccess(Port):
             for k, value in enumerate(values):
                 space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
             return
-        place = np.broadcast_to(np.asarray(place, np.int64), shape)
+        place = np.broadcast_to(lanewise(place), shape)
         columns = np.broadcast_to(columns, shape)
         for k, value in enumerate(values):
             full = np.broadcast_to(value, shape)
@@ -200,20 +238,27 @@ class WordAccess(Port):
                 space.scatter(place[mask] + k * size, columns[mask], full[mask])
 
     def _differs_words(
-        self, space: WordSpace, place: Place, columns: Array, active: Array | None, values: tuple[Array, ...]
+        self, space: WordSpace, place: Place | Affine, columns: Array, active: Array | None, values: tuple[Array, ...]
     ) -> Array:
         """A mask of the lanes whose values differ from memory."""
         shape = self.group.selection.shape
         found: Array = np.zeros(shape, np.bool_)
-        at = np.broadcast_to(np.asarray(place, np.int64), shape)
+        at = np.broadcast_to(lanewise(place), shape)
         for k, value in enumerate(values):
             held = space.gather(at + k * value.dtype.itemsize, np.broadcast_to(columns, shape), value.dtype)
             found |= bits_of(held) != bits_of(value)
         return found if active is None else found & active
 
-    def _store_rows(self, space: WordSpace, place: Place, values: tuple[Array, ...], shape: tuple[int, ...]) -> None:
+    def _store_rows(
+        self, space: WordSpace, place: Place | Affine, values: tuple[Array, ...], shape: tuple[int, ...]
+    ) -> None:
         words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]
         n_columns = space.n_columns
+        if type(place) is Affine:
+            for k, word in enumerate(words):
+                view = self._view(space, place, k)
+                view[...] = last_along(word, view.shape)
+            return
         if isinstance(place, int):
             for k, word in enumerate(words):
                 last = last_along(word, (1, 1, *shape[2:]))
@@ -227,8 +272,24 @@ class WordAccess(Port):
             space.words[index + k] = rows
 
 
-def _by_rows(kind: str, place: Place) -> bool:
+def _inside(array: Array, offset: int, nbytes: int, size: int) -> Array | None:
+    """Byte addresses as int64 if all are aligned and within ``size`` bytes; else None."""
+    low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
+    if low < 0 or high + nbytes > size:
+        return None
+    place = array.astype(np.int64)
+    if offset:
+        place += offset
+    return None if misaligned(place, 0, nbytes) else place
+
+
+def lanewise(place: Place | Affine) -> Array:
+    """The address of each lane, int64."""
+    return np.asarray(place.array() if type(place) is Affine else place, np.int64)
+
+
+def _by_rows(kind: str, place: Place | Affine) -> bool:
     """Whether all columns are accessed at the same addresses."""
-    if isinstance(place, int):
+    if isinstance(place, int) or type(place) is Affine:
         return True
     return kind != "local" and place.ndim == 4 and place.shape[2] == 1 and place.shape[3] == 1

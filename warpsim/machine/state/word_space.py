@@ -89,7 +89,9 @@ class WordSpace:
     def element_index(self, address: Place, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat``, viewed as elements of that size."""
         if itemsize == 4:
-            return (address >> 2) * self.n_columns + columns
+            rows = address >> 2
+            rows *= self.n_columns  # in place: a third array of all lanes would evict the others from the cache
+            return rows + columns
         per_word = 4 // itemsize
         shift = itemsize.bit_length() - 1
         return (address >> 2) * (self.n_columns * per_word) + columns * per_word + ((address >> shift) & (per_word - 1))
