@@ -74,6 +74,13 @@ class Barriers(Watcher):
 def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last | None) -> None:
     """Report a count that no barrier can have, or one that differs from others in the same phase."""
     number, n_threads = barrier.number, machine.batch.shape.n_threads
+    if count == 0 and not _waits(present(group)):
+        machine.fault(
+            RULE,
+            f"threads arrive at barrier {number} without the number of threads that it expects",
+            group,
+            advice="an arrival that does not wait must give a thread count, which is not 0",
+        )
     if count % 32 or count > -(-n_threads // 32) * 32:
         machine.fault(
             RULE,
@@ -118,6 +125,11 @@ def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | N
 def _votes(instruction: Instruction) -> bool:
     barrier = instruction.traits.barrier
     return barrier is not None and barrier.reduction is not None
+
+
+def _waits(instruction: Instruction) -> bool:
+    barrier = instruction.traits.barrier
+    return barrier is None or barrier.waits
 
 
 def _met(barrier: Barrier, group: Group) -> Array:

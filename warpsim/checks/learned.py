@@ -16,18 +16,22 @@ class Learned:
         self.shape, self.rows, self.base, self.numbers = shape, rows, base, numbers
         self.known: Array | None = None
         self.pending: Array | None = None
+        """What the next fence of any scope will have acquired."""
+        self.pending_far: Array | None = None
+        """What only a fence of a scope beyond the CTA will: no thread of the same CTA has released it."""
         self.table: list[Rows] = [{}]
 
-    def take_pending(self, positions: Array) -> None:
-        """Acquire what these threads have read from flags."""
-        if self.pending is None:
-            return
-        flat = self.pending.reshape(-1)
-        for number in np.unique(flat[positions]).tolist():
-            if number:
-                mine = positions[flat[positions] == number]
-                self._learn("known", self.table[number], mine)
-                flat[mine] = 0
+    def take_pending(self, positions: Array, scope: str) -> None:
+        """Acquire what these threads have read from flags, by a fence of this scope."""
+        for pending in (self.pending,) if scope == "cta" else (self.pending, self.pending_far):
+            if pending is None:
+                continue
+            flat = pending.reshape(-1)
+            for number in np.unique(flat[positions]).tolist():
+                if number:
+                    mine = positions[flat[positions] == number]
+                    self._learn("known", self.table[number], mine)
+                    flat[mine] = 0
 
     def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
         if getattr(self, kind) is None:
@@ -80,7 +84,7 @@ class Learned:
 
     def _collect(self) -> None:
         """Collect unused entries of the table."""
-        arrays = [a for a in (self.known, self.pending) if a is not None]
+        arrays = [a for a in (self.known, self.pending, self.pending_far) if a is not None]
         used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
         kept = [0, *(k for k in used.tolist() if k)]
         order = np.zeros(len(self.table), np.int64)

@@ -166,7 +166,7 @@ class Order(Learned):
         """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
         for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
             self._note_fence(positions, level, now)
-        self.take_pending(positions)
+        self.take_pending(positions, scope)
 
     def fence_inits(self, positions: Array, now: int) -> None:
         """Note a fence for mbarriers that these threads have initialised."""
@@ -294,9 +294,13 @@ class Order(Learned):
         self._learn("known", rows, positions)
 
     def expect(self, rows: Rows, positions: Array) -> None:
-        """Acquire the contents of a sync variable with the threads' next fence."""
+        """Acquire the contents of a sync variable with the threads' next fence: of a scope beyond the CTA, unless threads
+        of the same CTA have released there, too.
+        """
         self.widen()
-        self._learn("pending", rows, positions)
+        columns = positions % self.shape.n_ctas
+        for column, mine in by_column(positions, columns):
+            self._learn("pending" if self.base + column in rows else "pending_far", rows, mine)
 
     # ---- the question ------------------------------------------------------------------------
 

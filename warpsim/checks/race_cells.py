@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.cluster_phases import ALL, INITS
-from warpsim.checks.race_events import GPU
+from warpsim.checks.race_events import CLUSTER, GPU
 from warpsim.checks.race_findings import IN_TURN, UNFENCED, RaceFindings
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
@@ -134,7 +134,7 @@ class RaceCells(RaceFindings):
             self._check(machine, group, seen, at, first, last, allocation, write=write, was_write=was_write)
         strong = self.note.level
         if write:
-            self._note_writers(machine, cells, index, at, first, last, stamp, allocation)
+            self._note_writers(machine, group, cells, index, at, first, last, stamp, allocation)
         elif agents is not None:
             agents = agents.reshape(-1)
             self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
@@ -153,6 +153,7 @@ class RaceCells(RaceFindings):
     def _note_writers(
         self,
         machine: Machine,
+        group: Group,
         cells: Cells,
         index: Array,
         at: Array,
@@ -168,8 +169,16 @@ class RaceCells(RaceFindings):
         cells.narrow |= 0 < strong < GPU
         if not strong:
             apart = (first != last) | (writes.take(index) != stamp)
-            if apart.any():
-                self.doubt_step(machine, at[apart], np.r_[first[apart], last[apart]], allocation)
+        elif strong < GPU and allocation is not None:
+            reach = self.order.clusters if strong == CLUSTER else np.arange(self.n_ctas)
+            low, high, kept = (
+                reach[(threads - self.base) % self.n_ctas] for threads in (first, last, writes.take(index) & THREAD)
+            )
+            apart = (low != high) | (high != kept)
+        else:
+            return
+        if apart.any():
+            self.doubt_step(machine, group, at[apart], np.r_[first[apart], last[apart]], allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
         """Keep two readers, of different warps if possible."""

@@ -115,7 +115,9 @@ class RaceFindings(RaceFlags):
             advice=SOURCE_ADVICE,
         )
 
-    def doubt_step(self, machine: Machine, at: Array, threads: Array, allocation: Allocation | None) -> None:
+    def doubt_step(
+        self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None
+    ) -> None:
         """Handle threads that store to one place in one step."""
         event = self.launch.events[-1]
         other = None
@@ -127,7 +129,13 @@ class RaceFindings(RaceFlags):
         else:
             threads = threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
-        self.doubts.append(Doubt(threads, message, int(at[0]), other, together=True))
+        if self.note.level:
+            message += " whose scope does not include all of them"
+        doubt = Doubt(threads, message, int(at[0]), other, together=True)
+        if self.note.level:
+            self._fault(machine, group, doubt)
+        else:
+            self.doubts.append(doubt)
 
     def settle(self, machine: Machine, group: Group, changed: Array | None, lost: Array | None) -> None:
         """Settle a store after it is done. ``changed`` is a mask of the lanes that found a value other than the one

@@ -65,8 +65,7 @@ def cp_async(
         src_size is not None and src_size.dtype != np.uint32
     ):  # the form without src_size: a cache policy is in its place
         src_size = None
-    take = None if src_size is None else np.minimum(src_size, np.uint32(n))
-    async_groups.copy(dst, src, n, take)
+    async_groups.copy(dst, src, n, src_size)
 
 
 @instruction(

@@ -29,6 +29,7 @@ class AsyncGroups:
     def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
         """Copy ``nbytes`` per active lane to shared memory, of which ``take`` are read."""
         machine, group = self.machine, self.group
+        take = None if take is None else self._within(take, nbytes)
         memory = Memory(machine, group, self.active)
         if not transfers.kept(machine):
             copy_threads(memory, dst, src, nbytes, take)
@@ -53,6 +54,21 @@ class AsyncGroups:
             asynchronous=False,
         )
         transfers.start(machine, group, self.active, transfer)
+
+    def _within(self, take: Array, nbytes: int) -> Array:
+        """At most ``nbytes`` to read; more are reported."""
+        above = np.broadcast_to(take > nbytes, self.group.selection.shape)
+        if self.active is not None:
+            above = above & self.active
+        if above.any():
+            self.machine.fault(
+                "out-of-bounds",
+                f"src-size is {int(np.broadcast_to(take, above.shape)[above][0])} in a copy of {nbytes} bytes",
+                self.group,
+                above,
+                advice="src-size is at most cp-size, the number of bytes that are written",
+            )
+        return np.minimum(take, np.uint32(nbytes))
 
     def commit(self) -> None:
         """Commit the current group."""

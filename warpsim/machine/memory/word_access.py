@@ -67,15 +67,15 @@ class WordAccess(Port):
         """Resolve addresses in another CTA of the cluster, whose rank plus one is in the bits above the offset."""
         rank = (array >> CLUSTER_SHIFT) - 1
         peer = self.machine.cluster_peer(columns, np.maximum(rank, 0))
-        bad = (rank >= 0) & (peer < 0)
+        found = (rank >= 0) & (peer >= 0)
+        bad = np.broadcast_to((rank >= 0) & ~found, self.group.selection.shape)
+        if self.active is not None:
+            bad = bad & self.active
         if bad.any():
             self.machine.fault(
-                "out-of-bounds",
-                "shared::cluster address names a CTA that is not in the cluster",
-                self.group,
-                np.broadcast_to(bad, self.group.selection.shape),
+                "out-of-bounds", "shared::cluster address names a CTA that is not in the cluster", self.group, bad
             )
-        return array & ((1 << CLUSTER_SHIFT) - 1), np.where(rank >= 0, peer, columns)
+        return array & ((1 << CLUSTER_SHIFT) - 1), np.where(found, peer, columns)
 
     def _word_faults(
         self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
