@@ -12,6 +12,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
+from warpsim.native.compiler import compiler
 from warpsim.native.memories import Memories
 
 FIELDS = 5
@@ -61,3 +62,20 @@ st.global.u32 [%d2], %r1; ret; }"""
         kernel((64,), (64,), (out,), engine="compiled", batch_threads=128)
         assert out.tolist() == list(range(64)) * 64
     assert sum(made) < 64 * 256
+
+
+@pytest.mark.parametrize("size", [4, 60, 64, 200, 1024])
+def test_how_far_memory_is_written(size):
+    """The marks of what is written are read from any place on, up to the first byte that is not."""
+    marks = np.full(size + 64, 0xFF, np.uint8)
+    clean = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        compiler().helper("ws_clean")
+    )
+    for hole in {0, 1, size // 2, size - 4, size - 1, size, size + 1}:
+        marks[hole] = 0xFE
+        for first in {0, 1, 8, size // 2, hole}:
+            end = hole if first <= hole < size else size
+            if first <= size:
+                assert clean(marks.ctypes.data, first, size) == end
+        marks[hole] = 0xFF
+    assert clean(None, 0, size) == size

@@ -6,6 +6,7 @@ together if their registers allow it.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from warpsim.native.context import APART, LOST
@@ -58,6 +59,13 @@ class Apart(Steps):
         if mask is not None and not uniform:
             value = self.code.select(mask, value, self.get(key))
         self.code.line(f"store {self.code.of(value)}, ptr {pointer}")
+
+    @cached_property
+    def _changing(self) -> set[int]:
+        """Registers that blocks write which lanes may enter apart: all others are as they were when the lanes parted."""
+        emitter, pieces = self.emitter, self.emitter.shape.pieces
+        inside = [pieces[b] for b in self.chunks if b in pieces]
+        return {slot for p in inside for i in emitter.instructions(p) for slot, _ in emitter.traced(i).outputs}
 
     def _slotted(self) -> list[Key]:
         emitter, shape = self.emitter, self.emitter.shape
@@ -138,7 +146,7 @@ class Apart(Steps):
         code.label(every)
         live = live_at(emitter.plan, block, 0)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers]
-        self.emitter.whole.take_over([k for k in keys if k in emitter.written], self.get, on)
+        emitter.whole.take_over([k for k in keys if k in self._changing], self.get, on)
         code.line(f"store i32 0, ptr {self.pending[block]}")
         code.line(f"br label %w{block}")
         code.label(on)
@@ -198,7 +206,7 @@ class Apart(Steps):
         whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
         code.line(f"br i1 {whole}, label %{every}, label %{out}")
         code.label(every)
-        keys = [k for k in emitter.whole.kept(number) if k in emitter.written]
+        keys = [k for k in emitter.whole.kept(number) if k in self._changing]
         emitter.whole.take_over(keys, self.get, out)
         emitter.whole.arrive(number)
         code.label(out)

@@ -66,13 +66,15 @@ def _with(first: Val, along: tuple[Val, Val], zeros: int = 0, top: int = 64) -> 
     return Val(first.type, first.text, uniform=False, along=along, zeros=zeros, top=top)
 
 
-def _zeros(value: Val) -> int:
+def zeros_of(value: Val) -> int:
+    """How many of the lowest bits are 0."""
     if value.known is not None:
         return (value.known & -value.known).bit_length() - 1 if value.known else 64
     return value.zeros
 
 
-def _top(value: Val) -> int:
+def top_of(value: Val) -> int:
+    """Into how many bits every lane fits."""
     if value.known is not None:
         return value.known.bit_length()
     return min(value.top, width(value.type))
@@ -90,12 +92,12 @@ def _scalar(code: Code, node: Node, arguments: list[Val]) -> Val | None:
             return code.number(value & ((1 << n) - 1), a.type)
         result = operate(code, node.op, arguments, node.args[0].dtype)
         if node.op == "left_shift":
-            zeros = _zeros(a) + b.known if b.known is not None else 0
+            zeros = zeros_of(a) + b.known if b.known is not None else 0
         elif node.op == "multiply":
-            zeros = _zeros(a) + _zeros(b)
+            zeros = zeros_of(a) + zeros_of(b)
         else:
-            zeros = max(_zeros(a), _zeros(b)) if node.op == "bitwise_and" else min(_zeros(a), _zeros(b))
-        top = min(_top(a), _top(b)) if node.op == "bitwise_and" else 64
+            zeros = max(zeros_of(a), zeros_of(b)) if node.op == "bitwise_and" else min(zeros_of(a), zeros_of(b))
+        top = min(top_of(a), top_of(b)) if node.op == "bitwise_and" else 64
         return attrs.evolve(result, zeros=min(zeros, n), top=top)
     if node.op == "cast" and node.args[0].dtype.kind in "iu":
         a = arguments[0]
@@ -104,7 +106,7 @@ def _scalar(code: Code, node: Node, arguments: list[Val]) -> Val | None:
             value = a.known - (1 << n) if node.args[0].dtype.kind == "i" and a.known >> (n - 1) else a.known
             return code.number(value, element(node.dtype))
         made = cast(code, a, node.args[0].dtype, node.dtype)
-        return attrs.evolve(made, zeros=a.zeros, top=_top(a) if _top(a) < width(a.type) else 64)
+        return attrs.evolve(made, zeros=a.zeros, top=top_of(a) if top_of(a) < width(a.type) else 64)
     return None
 
 
@@ -113,7 +115,7 @@ def _sum(code: Code, name: str, a: Val, b: Val) -> Val:
     first = add(code, how, first_of(a), first_of(b))
     pairs = zip(strides_of(code, a), strides_of(code, b), strict=True)
     x, y = (add(code, how, s, t) for s, t in pairs)
-    return _with(first, (x, y), min(_zeros(first_of(a)), _zeros(first_of(b))))
+    return _with(first, (x, y), min(zeros_of(first_of(a)), zeros_of(first_of(b))))
 
 
 def add(code: Code, how: str, a: Val, b: Val) -> Val:
@@ -147,8 +149,10 @@ def _product(code: Code, a: Val, b: Val) -> Val | None:
         return None
     first = times(code, first_of(a), b)
     x, y = (times(code, s, b) for s in strides_of(code, a))
-    top = _top(a) + _top(b) if b.known is not None else 64
-    return _with(first, (x, y), min(_zeros(first_of(a)) + _zeros(b), 64), min(top, 64) if top <= width(a.type) else 64)
+    top = top_of(a) + top_of(b) if b.known is not None else 64
+    return _with(
+        first, (x, y), min(zeros_of(first_of(a)) + zeros_of(b), 64), min(top, 64) if top <= width(a.type) else 64
+    )
 
 
 def _cast(code: Code, value: Val, source: np.dtype, target: np.dtype) -> Val | None:
@@ -218,7 +222,10 @@ def _wide(code: Code, stride: Val, type: str) -> Val:
 def _counts_lanes(code: Code, value: Val) -> bool:
     """Whether the lowest bits of a value are the number of the lane."""
     return (
-        value.along is not None and code.row == LANES and value.along[0].known == 1 and _zeros(first_of(value)) >= SPAN
+        value.along is not None
+        and code.row == LANES
+        and value.along[0].known == 1
+        and zeros_of(first_of(value)) >= SPAN
     )
 
 
@@ -227,7 +234,7 @@ def _shifted(code: Code, node: Node, a: Val, by: Val) -> Val | None:
         return None
     how = "ashr" if node.args[0].dtype.kind == "i" else "lshr"
     out = code.op(how, first_of(a), by)
-    top = max(_top(a) - by.known, 0) if _top(a) < width(a.type) else 64
+    top = max(top_of(a) - by.known, 0) if top_of(a) < width(a.type) else 64
     return attrs.evolve(out, zeros=max(a.zeros - by.known, 0), top=top)
 
 
@@ -253,7 +260,7 @@ def _either(code: Code, a: Val, b: Val) -> Val | None:
     """Or, where the two have no bits in common: a sum."""
     if a.along is not None:
         a, b = b, a
-    if a.along is not None or _zeros(a) < _top(b) or _top(b) >= width(b.type):
+    if a.along is not None or zeros_of(a) < top_of(b) or top_of(b) >= width(b.type):
         return None
     return _sum(code, "add", a, b)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from warpsim.native.comparing import compared
 from warpsim.native.linear import linear
 from warpsim.native.operations import cast, operate
 from warpsim.native.trace import LANES, Node
@@ -41,6 +42,8 @@ class Lowering:
             return self.results(node)
         arguments = [self(a) for a in node.args]
         found = linear(code, node, arguments)
+        if found is None:
+            found = compared(code, node, arguments)
         if found is not None:
             return found
         arguments = [code.flat(a) for a in arguments]

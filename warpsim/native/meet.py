@@ -171,6 +171,7 @@ class Meetings:
         number = self.numbers.get(name)
         if number is None:
             return "null"
+        self._touch()
         return self.now[number]
 
     def note(self, name: Name, low: str, high: str) -> None:
@@ -178,7 +179,11 @@ class Meetings:
         number = self.numbers.get(name)
         if number is None:
             return
+        self._touch()
         self._widen(self.now[number], low, high)
+
+    def _touch(self) -> None:
+        self.emitter.code.line(f"store i1 true, ptr {self.touched}")
 
     def _widen(self, pair: str, low: str, high: str) -> None:
         code = self.emitter.code
@@ -212,8 +217,9 @@ class Meetings:
         code.line(f"store i1 false, ptr {self.suspect}")
         self.near = code.slot("i1")
         code.line(f"store i1 false, ptr {self.near}")
-        self._reset(list(self.before.values()))
-        self._reset(list(self.whole.values()))
+        self.touched = code.slot("i1")
+        for pairs in (self.now, self.before.values(), self.whole.values()):
+            self._reset(list(pairs))
 
     def _here(self, source: int) -> set[int]:
         """The accesses between a barrier and the next."""
@@ -242,11 +248,10 @@ class Meetings:
         if self.numbers:
             self._by_source("phase", lambda k: self._reset([self.phased[n] for n in self._here(k) if n in self.phased]))
 
-    def warp(self, source: int = 0) -> None:
+    def warp(self) -> None:
         """A warp begins, or goes on behind a barrier."""
         if self.numbers:
-            here = self._here(source) if self._regions else set(self.numbers.values())
-            self._reset([self.now[n] for n in sorted(here)])
+            self.emitter.code.line(f"store i1 false, ptr {self.touched}")
 
     def _groups(self, pairs: set[tuple[Name, Name]]) -> list[tuple[tuple[Name, ...], tuple[Name, ...]]]:
         """What is compared: single accesses, or, where these are many, all stores to global memory together."""
@@ -299,7 +304,11 @@ class Meetings:
             return
         if not self.emitter.shape.barriers:
             self._out({n: self.now[n] for n in self.before})
+            self._reset(self.now)
             return
+        code = self.emitter.code
+        code.line(f"br i1 {code.make(f'load i1, ptr {self.touched}')}, label %done_some, label %done_on")
+        code.label("done_some")
         self._by_source("done", self._met)
 
     def _met(self, source: int) -> None:
@@ -319,6 +328,7 @@ class Meetings:
             for kept in (self.phased, self.whole):
                 if number in kept:
                     self._fold(kept[number], self.now[number])
+            self._reset([self.now[number]])
 
     def over(self) -> None:
         """A CTA is done with."""

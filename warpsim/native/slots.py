@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from warpsim.native.facts import ALONG, LANEWISE, SCALAR
 from warpsim.native.forms import Key
 from warpsim.native.inputs import key_type
-from warpsim.native.linear import first_of, strides_of
+from warpsim.native.linear import first_of, strides_of, top_of, zeros_of
 from warpsim.native.values import Val
 
 if TYPE_CHECKING:
@@ -53,11 +53,14 @@ class Slots:
         """What a register holds."""
         code, type = self.emitter.code, self._type(key)
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
-        if self.form(key) != ALONG:
-            return Val(type, loads[0], self.form(key) == SCALAR)
+        if self.form(key) == LANEWISE:
+            return Val(type, loads[0], uniform=False)
+        zeros, top = self.emitter.facts.limits.get(key, (0, 64))
+        if self.form(key) == SCALAR:
+            return Val(type, loads[0], uniform=True, zeros=zeros, top=top)
         rest = iter(loads[1:])
         x, y = (Val(type, next(rest), uniform=True) if s is None else code.number(s, type) for s in self._strides(key))
-        return Val(type, loads[0], uniform=False, along=(x, y))
+        return Val(type, loads[0], uniform=False, along=(x, y), zeros=zeros, top=top)
 
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""
@@ -67,6 +70,8 @@ class Slots:
         elif not value.uniform:
             facts.widen(key, LANEWISE)
         form = self.form(key)
+        if form != LANEWISE:
+            facts.limit(key, zeros_of(value), top_of(value))
         if form == ALONG:
             x, y = strides_of(code, value)
             facts.stride(key, (_signed(x), _signed(y)))

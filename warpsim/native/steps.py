@@ -45,15 +45,19 @@ class Steps:
 
     def condition(self, guard: tuple[int, bool]) -> Val:
         """A guard."""
-        value = self.value(guard[0])
-        return self.code.op("xor", value, self.code.number(1, "i1")) if guard[1] else value
+        code, value = self.code, self.value(guard[0])
+        if not guard[1]:
+            return value
+        if value.lanes is not None:
+            return code.lanes(code.make(f"xor i32 {value.lanes}, -1"))
+        return code.op("xor", value, code.number(1, "i1"))
 
     def among(self, condition: Val, here: Val) -> Val:
         """The lanes where a condition holds, as bits."""
         code = self.code
         if condition.uniform:
             return code.select(condition, here, code.number(0, "i32"))
-        raw = code.make(f"bitcast {code.of(condition)} to i32")
+        raw = condition.lanes or code.make(f"bitcast {code.of(condition)} to i32")
         return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
 
     def step(self, block: int, at: int, instruction: Any, here: Val) -> list[int]:

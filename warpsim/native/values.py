@@ -29,7 +29,8 @@ class Val:
     they are known.
 
     ``along``: the text is the first lane's, and the others follow by strides along a row of lanes and from row to row (see
-    `Code.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits."""
+    `Code.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits.
+    ``lanes`` holds the same as a predicate's vector, as the bits of a 32-bit scalar."""
 
     type: str
     text: str
@@ -38,6 +39,7 @@ class Val:
     along: tuple[Val, Val] | None = None
     zeros: int = 0
     top: int = 64
+    lanes: str | None = None
 
 
 def bits_of(value: Any) -> int:
@@ -148,6 +150,10 @@ class Code:
         vector = f"<{LANES} x {value.type}>"
         text = self.make(f"shufflevector {vector} {one}, {vector} poison, <{LANES} x i32> zeroinitializer")
         return Val(value.type, text, uniform=False, known=value.known)
+
+    def lanes(self, bits: str) -> Val:
+        """A predicate that holds in the lanes whose bits are set."""
+        return Val("i1", self.make(f"bitcast i32 {bits} to <{LANES} x i1>"), uniform=False, lanes=bits)
 
     def flat(self, value: Val) -> Val:
         """A scalar or a vector."""

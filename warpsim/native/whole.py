@@ -236,7 +236,7 @@ class Whole(Steps):
         code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.gone_back}")
         on, out = code.fresh("on"), code.fresh("unmet")
         leaving = code.make(f"load i1, ptr {emitter.leaving}")
-        emitter.meetings.warp(number + 1)
+        emitter.meetings.warp()
         code.line(f"br i1 {leaving}, label %{out}, label %{on}")
         code.label(out)
         emitter.count_back(block, at, emitter.lanes)

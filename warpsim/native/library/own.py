@@ -112,28 +112,30 @@ entry:
 all:
   ret i64 %size
 test:
-  %at = phi i64 [ %from, %entry ], [ %next, %more ]
+  %at = phi i64 [ %from, %entry ], [ %on, %many ], [ %next, %more ]
   %over = icmp uge i64 %at, %size
   br i1 %over, label %all, label %look
 look:
   %p = getelementptr i8, ptr %marks, i64 %at
-  %v = load i8, ptr %p
-  %good = icmp eq i8 %v, -1
+  %on = add i64 %at, 64
+  %beyond = icmp ugt i64 %on, %size
+  br i1 %beyond, label %few, label %many
+many:
+  %v = load <8 x i64>, ptr %p, align 1
+  %both = call i64 @llvm.vector.reduce.and.v8i64(<8 x i64> %v)
+  %full = icmp eq i64 %both, -1
+  br i1 %full, label %test, label %few
+few:
+  %v1 = load i8, ptr %p
+  %good = icmp eq i8 %v1, -1
   br i1 %good, label %more, label %end
 more:
-  %aligned = and i64 %at, 7
-  %whole = icmp eq i64 %aligned, 0
-  %left = sub i64 %size, %at
-  %enough = icmp uge i64 %left, 8
-  %both = and i1 %whole, %enough
-  %v8 = load i64, ptr %p, align 1
-  %full = icmp eq i64 %v8, -1
-  %eight = and i1 %both, %full
-  %step = select i1 %eight, i64 8, i64 1
-  %next = add i64 %at, %step
+  %next = add i64 %at, 1
   br label %test
 end:
   ret i64 %at
 }
+
+declare i64 @llvm.vector.reduce.and.v8i64(<8 x i64>)
 """
-"""How far memory is written from the beginning on. The marks go on for 8 bytes behind the end."""
+"""How far memory is written from the beginning on."""
