@@ -130,7 +130,7 @@ def _integer_op(code: Code, name: str, values: list[Val], *, signed: bool) -> Va
     if name == "positive":
         return a
     if name == "bitwise_count":
-        count = code.intrinsic("ctpop", a)
+        count = code.intrinsic("ctpop", _integer_op(code, "absolute", values, signed=signed))
         return count if a.type == "i8" else code.convert("trunc", count, "i8")
     if name in ("left_shift", "right_shift"):
         return _shift(code, *values, left=name == "left_shift", signed=signed)
