@@ -447,7 +447,9 @@ def program(call):
     name, room = ctypes.create_string_buffer(b"put"), ctypes.create_string_buffer(b"room")
     assert call("__cudaRegisterFunction", handle, stub, 0, name, -1, 0, 0, 0, 0, 0) == 0
     assert call("__cudaRegisterVar", handle, shadow, 0, room, 0, 24, 0, 0) == 0
-    yield Words(call), stub, shadow
+    words = Words(call)
+    words.kept = handle, source  # a module is read when it is used
+    return words, stub, shadow
 
 
 def test_the_device_of_the_run_time(program, call):
