@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=MODES,
         help="when asynchronous effects appear; both: run cases, and tests with warpsim_device or the marker, twice",
     )
-    group.addoption("--warpsim-schedule", metavar="SEED", type=int, help="another legal order of warps and CTAs")
+    group.addoption("--warpsim-schedule", metavar="SEED", help="another legal order of warps and CTAs")
     group.addoption(
         "--warpsim-coverage", metavar="DIR", help="write which PTX and CUDA lines ran: lcov.info, index.html"
     )

@@ -189,10 +189,28 @@ def test_cases_without_recordings_are_no_success(pytester):
         (("--warpsim-checks=rase",), "*'rase' is neither a rule*"),
         (("--warpsim-target=sm_1",), "*sm_1*is not a GPU*"),
         (("--warpsim-max-seconds=x",), "*a number from 0, not 'x'"),
+        (("--warpsim-schedule=x",), "*--warpsim-schedule takes a seed, not 'x'"),
+        (("-o", "warpsim_schedule=1.5"), "*--warpsim-schedule takes a seed, not '1.5'"),
     ):
         result = pytester.runpytest_inprocess(*ALONE, *words)
         assert result.ret == 4
         result.stderr.fnmatch_lines([said])
+
+
+def test_seeds(pytester):
+    """0 is a seed like any other, and an option counts before the ini file."""
+    pytester.makepyfile(
+        "import os, numpy as np, warpsim\n"
+        "from warpsim.host import defaults\n"
+        "def test_it(): assert defaults.current.schedule == int(os.environ['SEED'])"
+    )
+    for seed, words in (
+        ("0", ("--warpsim-schedule=0", "-o", "warpsim_schedule=3")),
+        ("3", ("-o", "warpsim_schedule=3")),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SEED", seed)
+            pytester.runpytest_inprocess(*ALONE, *words).assert_outcomes(passed=1)
 
 
 def test_damaged_cases_fail(pytester, cases):

@@ -119,15 +119,22 @@ def configure(config: pytest.Config) -> None:
 def _read(config: pytest.Config) -> Settings:
     def given(name: str) -> Any:
         option = config.getoption(f"--warpsim-{name}")
-        return option if option not in (None, False, []) else config.getini(f"warpsim_{name.replace('-', '_')}") or None
+        unset = option is None or option is False  # 0 is a seed
+        return config.getini(f"warpsim_{name.replace('-', '_')}") or None if unset else option
 
-    seconds, seed = given("max-seconds"), given("schedule")
+    seconds, schedule = given("max-seconds"), given("schedule")
     try:
         limit = float(seconds)
         if not limit >= 0:
             raise ValueError
     except (TypeError, ValueError):
         raise pytest.UsageError(f"--warpsim-max-seconds takes a number from 0, not {seconds!r}") from None
+    try:
+        seed = None if schedule is None else int(schedule)
+        if seed is not None and seed < 0:
+            raise ValueError
+    except ValueError:
+        raise pytest.UsageError(f"--warpsim-schedule takes a seed, not {schedule!r}") from None
     _check(given("checks"), given("target"))
     mode, findings = given("async"), config.getini("warpsim_findings")
     if mode not in (None, "eager", "at_wait", "both"):
@@ -145,7 +152,7 @@ def _read(config: pytest.Config) -> Settings:
         checks=given("checks"),
         target=given("target"),
         async_effects=mode,
-        schedule=None if seed is None else int(seed),
+        schedule=seed,
         coverage=given("coverage"),
         fidelity=bool(given("fidelity")),
         findings=findings,
