@@ -28,23 +28,41 @@ def test_exact_products_are_exact():
             assert found[i, j] == float(total + Fraction(float(c[i, j])))
 
 
-@pytest.mark.parametrize(("kind", "dtype", "text"), [
-    ("f16", np.float16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
-    ("bf16", ml_dtypes.bfloat16, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
-])  # fmt: skip
-def test_the_bound_of_mma_holds_and_is_near(kind, dtype, text):
-    """Random products lie within the bound, operands made to lose what is cut come within two bits of a fiftieth of it,
-    and one unit more than the bound fails."""
+E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+
+
+@pytest.mark.parametrize(("dtype", "k", "accumulator", "text"), [
+    (np.float16, 16, np.float32, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
+    (np.float16, 16, np.float16, "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"),
+    (ml_dtypes.bfloat16, 16, np.float32, "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
+    (np.float32, 8, np.float32, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
+    (E4M3, 32, np.float32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"),
+    (E5M2, 32, np.float16, "mma.sync.aligned.m16n8k32.row.col.f16.e5m2.e5m2.f16"),
+    (E4M3, 32, np.float32, "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3"),
+], ids=lambda v: v.split("aligned.")[1] if isinstance(v, str) else "")  # fmt: skip
+def test_the_bound_of_products_holds_and_is_near(dtype, k, accumulator, text):
+    """Random products lie within the bound, as fractions say, and come within a two-hundredth of it; one percent more
+    than the bound fails.
+    """
     rng = np.random.default_rng(2)
-    a = (rng.normal(size=(16, 16)) * 2.0 ** rng.integers(-6, 7, (16, 16))).astype(dtype)
-    b = (rng.normal(size=(16, 8)) * 2.0 ** rng.integers(-6, 7, (16, 8))).astype(dtype)
-    c = rng.normal(size=(16, 8)).astype(np.float32)
+    rows = 64 if text.startswith("wgmma") else 16
+    a, b = (
+        (rng.normal(size=s) * 2.0 ** rng.integers(-3, 4, s)).astype(np.float32 if dtype is np.float32 else dtype)
+        for s in ((rows, k), (k, 8))
+    )
+    if dtype is np.float32:  # the tensor core ignores the low 13 bits
+        a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
+    c = rng.normal(size=(rows, 8)).astype(accumulator)
     d = warpsim.mma(text, a=a, b=b, c=c)
-    exact, bound = exact_matmul(a, b, c), product_bound(a, b, c)
+    kind = "f16" if accumulator is np.float16 else "f32"
+    bound = product_bound(a, b, c, result=kind, instruction=text.partition(".")[0])
+    exact = exact_matmul(a, b, c)
 
     assert_close(d, exact, bound)
-    worst = float((np.abs(d - exact) / bound).max())
-    assert worst > 0.005
+    terms = (Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[3], b[:, 5], strict=True))
+    error = abs(sum(terms, Fraction(float(c[3, 5]))) - Fraction(float(d[3, 5])))
+    assert error <= Fraction(float(bound[3, 5]))
+    assert float((np.abs(d.astype(np.float64) - exact) / bound).max()) > 0.005
     with pytest.raises(AssertionError, match="the bound at"):
         assert_close(exact + 1.01 * bound, exact, bound)
 
