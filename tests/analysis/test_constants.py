@@ -74,6 +74,8 @@ TEXTS = {
     LITERAL + "setp.gt.f32 %q, %f7, %f6; @%q bra L; mov.f32 %f2, 0f409CE074; L: sin.approx.f32 %f1, %f2;": FOLDED,
     LITERAL + "setp.gt.f32 %q, %f7, %f6; @%q bra L; mov.f32 %f2, %f6; L: sin.approx.f32 %f1, %f2;": UNIT,
     LITERAL + "setp.eq.u32 %q, 3, 4; @!%q bra L; mov.f32 %f2, %f6; L: sin.approx.f32 %f1, %f2;": FOLDED,
+    LITERAL + "setp.eq.u32 %q, 3, 3; setp.eq.and.u32 %q, 1, 1, !%q; @%q mov.f32 %f2, %f6; sin.approx.f32 %f1, %f2;": FOLDED,
+    LITERAL + "setp.eq.u32 %q, 3, 4; setp.eq.and.u32 %q, 1, 1, !%q; @%q mov.f32 %f2, %f6; sin.approx.f32 %f1, %f2;": UNIT,
     LITERAL + "mov.u32 %r1, 0; L: sin.approx.f32 %f1, %f2; add.u32 %r1, %r1, 1; setp.lt.u32 %q, %r1, 3; @%q bra L;": FOLDED,
     LITERAL + "mov.u32 %r1, 0; L: sin.approx.f32 %f1, %f2; mov.f32 %f2, %f6; add.u32 %r1, %r1, 1; setp.lt.u32 %q, %r1, 3; @%q bra L;": UNIT,
 }  # fmt: skip

@@ -80,7 +80,7 @@ def test_values(prompt):
     """Formats, memory, displays, and a value that is set."""
     answers = prompt(
         "u 33", "p/x %r0", "p/t 5", "p/f16x2 0x3C004200", "p %tid.x + n", "x/2xw &s", "disp/x n", "s", "x/2dw s[0]",
-        "set s[1] = 7", "p s[0:3]", "set %r1 = 3", "info r %r1", "undisplay 1", "p/q 1", "q",
+        "set s[1] = 7", "p s[0:3]", "set %r1 = 3", "info r %r1", "undisplay 1", "p/q 1", "p/z 5", "p/o 9", "q",
     )  # fmt: skip
 
     assert answers[2].splitlines()[1] == "  lane  0:  0x0  0x1  0x2  0x3  0x4  0x5  0x6  0x7"
@@ -94,6 +94,7 @@ def test_values(prompt):
     assert answers[11] == "s[0:3] = {0, 7, 4}"
     assert answers[13] == "%r1 = 3 in all lanes"
     assert "is not a format" in answers[15]
+    assert answers[16:18] == ["5 = 0x0000000000000005", "9 = 011"]
 
 
 def test_who(prompt):

@@ -7,6 +7,7 @@ import pytest
 
 import warpsim
 from warpsim.debug import DebugError, Session
+from warpsim.debug.breakpoints import _some
 from warpsim.host.cases import Case
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -185,3 +186,12 @@ def test_sparse_matrices(name):
     product = np.ma.filled(a.values.astype(np.float64), 0) @ np.asarray(b.values, np.float64) + c.values
     session.step()
     assert np.allclose(session.matrix("d").values, product, atol=1e-3)
+
+
+def test_lists_of_names():
+    """Eight are named, and how many there are besides."""
+    names = {f"n{k}" for k in range(9)}
+
+    assert _some(names) == "n0, n1, n2, n3, n4, n5, n6, n7 and 1 more"
+    assert _some(names - {"n3"}) == "n0, n1, n2, n4, n5, n6, n7, n8"
+    assert _some(set()) == "none"

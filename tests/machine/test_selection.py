@@ -155,3 +155,20 @@ def test_warps(shape, selection):
     assert sorted(spread[warps.active].tolist()) == sorted(value.reshape(-1).tolist())
     assert all((int(spread[at]) - 1) // shape.n_ctas % 32 == at[1] for at in here)
     assert np.broadcast_to(warps.collect(spread), selection.shape).tolist() == value.tolist()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_from_positions(shape):
+    """Ascending positions are the batch, a rectangle where they are whole threads in a row, or lanes."""
+    m, width = shape.n_ctas, shape.extents[1]
+    for first in range(0, shape.n // m, 5):
+        for count in (1, 3, width, 2 * width):
+            positions = np.arange(first * m, min((first + count) * m, shape.n))
+            found = from_positions(shape, positions)
+            rows = (len(positions) // m) % width == 0 and first % width == 0
+            one = first // width == (first + len(positions) // m - 1) // width
+            assert members(found) == positions.tolist()
+            assert isinstance(found, Rect) == (rows or one)
+            if m > 1:
+                assert isinstance(from_positions(shape, positions[:-1]), Lanes)
+    assert from_positions(shape, np.arange(shape.n)) is shape.whole

@@ -173,6 +173,7 @@ def test_clocks_are_those_of_the_simulation():
 LOOPS = {
     "no way out": "w: add.u32 %r2, %r2, 1; bra w;",
     "no way out, with effects": "w: add.u32 %r2, %r2, 1; st.global.u32 [%rd1], %r2; bra w;",
+    "no way out, with a branch": "w: setp.eq.u32 %p1, %r2, 5; @%p1 bra x; add.u32 %r2, %r2, 1; x: bra w;",
     "a condition that is never computed again": "setp.eq.u32 %p1, %r3, 0; w: add.u32 %r2, %r2, 1; @%p1 bra w;",
     "a step of zero": "w: add.u32 %r2, %r2, 1; add.u32 %r4, %r3, %r3; setp.lt.u32 %p1, %r4, 5; @%p1 bra w;",
     "memory that nobody writes": "w: add.u32 %r2, %r2, 1; ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w;",

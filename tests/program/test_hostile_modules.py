@@ -80,6 +80,7 @@ CASES = {
             "of an alignment": kernel("ret;", before=f".global .align {DIGITS} .b8 x[4];"),
         }.items()
     },
+    "2,000 digits": (kernel(f"mov.u32 %r1, {'1' * 2000}; ret;"), "syntax"),
     "5,000 digits, of a version": (f".version 8.{DIGITS}\n.target sm_90a\n.entry k() {{ ret; }}\n", "target"),
     "5,000 digits, of a target": (f".version 8.0\n.target sm_{'9' * 5000}\n.entry k() {{ ret; }}\n", "target"),
     "a number of 10 MB": (kernel(f"mov.u32 %r1, {'1' * 10_000_000}; ret;"), "syntax"),

@@ -1,5 +1,7 @@
 """Names to registers, variables with their bytes, parameters with their offsets, labels."""
 
+import struct
+
 import pytest
 
 from warpsim.errors import PtxError
@@ -102,6 +104,13 @@ def test_vector_register():
 
     assert [o.register.name for o in code[0].operands if isinstance(o, Reg)] == ["v.x", "v.y"]
     assert isinstance(code[1].operands[1], SymbolAddress)
+
+
+def test_a_definition_before_an_external_declaration():
+    """The definition stays, whatever the other says of its size."""
+    for shape in ("[4]", "[]"):
+        (x,) = load(f".global .u32 x[4] = {{1, 2}}; .extern .global .u32 x{shape}; .entry k() {{ ret; }}").variables
+        assert (x.size, x.initial[:8], x.linkage) == (16, struct.pack("<2I", 1, 2), None)
 
 
 def test_source_lines():

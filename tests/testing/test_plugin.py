@@ -11,6 +11,7 @@ import pytest
 
 import warpsim
 from warpsim.host import defaults
+from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
 
 from .conftest import ALONE, SAXPY
@@ -261,3 +262,23 @@ def test_lines_that_nothing_ran():
         "DA:13,0",
         "DA:15,2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("{", []),
+        ("[" * 100_000, []),
+        ("7", []),
+        ('{"markers": "slow"}', []),
+        ('{"markers": ["slow", 7]}', ["slow"]),
+        ("{}", []),
+    ],
+)
+def test_markers_of_any_case(tmp_path, text, names):
+    """A damaged case has no markers, and is collected: its test says what is wrong with it."""
+    path = tmp_path / "case.json"
+    path.write_text(text)
+
+    assert _markers(path) == names
+    assert _markers(tmp_path / "none.json") == []
